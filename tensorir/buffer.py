@@ -1,0 +1,289 @@
+"""Buffers and the regions of them that statements touch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorir.dtype import INT32, INT64, DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import BufferLoad, ExprLike, IntImm, PointerType, PrimExpr, PrimType, Ramp, Var
+from tensorir.node import Node
+from tensorir.ops import as_expr, const
+
+
+class Range(Node):
+    """The half-open interval `[min, min + extent)`.
+
+    `Range(extent)` starts at 0, `Range(begin, end)` computes the extent, and
+    `Range.from_min_extent` takes the two fields.
+    """
+
+    __slots__ = ("extent", "min")
+    fields = ("min", "extent")
+
+    def __init__(self, begin: ExprLike, end: ExprLike | None = None) -> None:
+        if end is None:
+            self.extent = as_expr(begin)
+            self.min: PrimExpr = const(0, self.extent.dtype)
+            return
+        self.min = as_expr(begin)
+        last = as_expr(end)
+        starts_at_zero = isinstance(self.min, IntImm) and self.min.value == 0
+        self.extent = last if starts_at_zero else last - self.min
+
+    @classmethod
+    def from_min_extent(cls, min: ExprLike, extent: ExprLike) -> Range:
+        """Build from the first value and the number of values."""
+        made = cls.__new__(cls)
+        made.min = as_expr(min)
+        made.extent = as_expr(extent)
+        return made
+
+    @classmethod
+    def point(cls, value: PrimExpr) -> Range:
+        """Build the range that holds `value` alone."""
+        return cls.from_min_extent(value, const(1, value.dtype.element))
+
+
+class Buffer(Node):
+    """A tensor in memory: a typed, shaped view of the pointer `data`.
+
+    `strides` (in elements) are empty for the compact row-major layout; `elem_offset` counts
+    elements, `data_alignment` bytes. Two buffers are the same only if they are one object.
+    """
+
+    __slots__ = (
+        "axis_separators",
+        "buffer_type",
+        "data",
+        "data_alignment",
+        "dtype",
+        "elem_offset",
+        "name",
+        "offset_factor",
+        "shape",
+        "strides",
+    )
+    fields = (
+        "data",
+        "dtype",
+        "shape",
+        "strides",
+        "axis_separators",
+        "elem_offset",
+        "data_alignment",
+        "buffer_type",
+        "name",
+        "offset_factor",
+    )
+
+    def __init__(
+        self,
+        data: Var,
+        dtype: str,
+        shape: Sequence[PrimExpr],
+        strides: Sequence[PrimExpr],
+        elem_offset: PrimExpr,
+        name: str,
+        data_alignment: int = 64,
+        offset_factor: int = 1,
+        buffer_type: str = "",
+        axis_separators: Sequence[int] = (),
+    ) -> None:
+        self.data = data
+        self.dtype = DataType(dtype)
+        self.shape = tuple(shape)
+        self.strides = tuple(strides)
+        self.elem_offset = elem_offset
+        self.name = name
+        self.data_alignment = data_alignment
+        self.offset_factor = offset_factor
+        self.buffer_type = buffer_type
+        self.axis_separators = tuple(axis_separators)
+
+    def scope(self) -> str:
+        """Return the storage scope, `"global"` where none is given."""
+        kind = self.data.type_annotation
+        return (kind.storage_scope or "global") if isinstance(kind, PointerType) else "global"
+
+    def with_(self, **changes: Any) -> Buffer:
+        """Return a new buffer that differs in the named fields; `data` is shared unless named."""
+        return Buffer(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+
+    def __getitem__(self, indices: Any) -> BufferLoad | BufferRegion:
+        """Return a load, or a `BufferRegion` where an index is a slice without a step."""
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if not any(isinstance(i, slice) for i in items):
+            return BufferLoad(self, [as_expr(i) for i in items])
+        if len(items) != len(self.shape):
+            raise IRValueError(
+                f"buffer {self.name} has {len(self.shape)} dimension(s), "
+                f"the region names {len(items)}"
+            )
+        ranges = [_range_of(i, n) for i, n in zip(items, self.shape, strict=True)]
+        return BufferRegion(self, ranges)
+
+    def vload(
+        self, begin: Sequence[ExprLike], dtype: str | None = None, predicate: PrimExpr | None = None
+    ) -> BufferLoad:
+        """Return a load of `dtype`, whose lanes run along the last dimension from `begin`."""
+        return BufferLoad(self, self._vector_indices(begin, dtype), predicate)
+
+    def _vector_indices(self, begin: Sequence[ExprLike], dtype: str | None) -> list[PrimExpr]:
+        indices = [as_expr(i) for i in begin]
+        lanes = DataType(dtype).lanes if dtype else 1
+        if lanes > 1 and indices[-1].dtype.lanes == 1:
+            last = indices[-1]
+            indices[-1] = Ramp(last, const(1, last.dtype), lanes // self.dtype.lanes)
+        return indices
+
+
+class BufferRegion(Node):
+    """The box of a buffer given by one range a dimension."""
+
+    __slots__ = ("buffer", "region")
+    fields = ("buffer", "region")
+
+    def __init__(self, buffer: Buffer, region: Sequence[Range]) -> None:
+        self.buffer = buffer
+        self.region = tuple(region)
+        if len(self.region) != len(buffer.shape):
+            raise IRValueError(
+                f"buffer {buffer.name} has {len(buffer.shape)} dimension(s), "
+                f"its region {len(self.region)}"
+            )
+
+    @staticmethod
+    def full_region(buffer: Buffer) -> BufferRegion:
+        """Return the region that is all of `buffer`."""
+        return BufferRegion(buffer, [Range(n) for n in buffer.shape])
+
+    @staticmethod
+    def from_point(buffer: Buffer, indices: Sequence[PrimExpr]) -> BufferRegion:
+        """Return the region of one access; a `Ramp` index covers `lanes * stride` elements."""
+        ranges = []
+        for index in indices:
+            if isinstance(index, Ramp):
+                ranges.append(Range.from_min_extent(index.base, index.stride * index.lanes))
+            else:
+                ranges.append(Range.point(index))
+        return BufferRegion(buffer, ranges)
+
+    def as_expr(self) -> BufferLoad:
+        """Return the load of this region where it is a point or a constant run of the last dim."""
+        indices: list[PrimExpr] = []
+        for dim in self.region:
+            if not isinstance(dim.extent, IntImm):
+                raise IRValueError(
+                    f"Cannot convert to BufferLoad: the extent of {self} is not constant"
+                )
+            lanes = dim.extent.value
+            one = const(1, dim.min.dtype)
+            indices.append(dim.min if lanes == 1 else Ramp(dim.min, one, lanes))
+        return BufferLoad(self.buffer, indices)
+
+
+class MatchBufferRegion(Node):
+    """`buffer` as a view, with a layout of its own, of the region `source`."""
+
+    __slots__ = ("buffer", "source")
+    fields = ("buffer", "source")
+
+    def __init__(self, buffer: Buffer, source: BufferRegion) -> None:
+        """Build the view; IRValueError names what does not go together."""
+        self.buffer = buffer
+        self.source = source
+        outer = source.buffer
+        if buffer.scope() != outer.scope():
+            raise IRValueError(
+                f"match_buffer {buffer.name}: storage scope {buffer.scope()!r} "
+                f"does not match {outer.scope()!r} of {outer.name}"
+            )
+        if buffer.dtype is not outer.dtype:
+            raise IRTypeError(
+                f"match_buffer {buffer.name}: dtype {buffer.dtype} "
+                f"does not match {outer.dtype} of {outer.name}"
+            )
+        if outer.data_alignment % buffer.data_alignment:
+            raise IRValueError(
+                f"match_buffer {buffer.name}: alignment {buffer.data_alignment} "
+                f"does not divide {outer.data_alignment} of {outer.name}"
+            )
+        surplus = len(source.region) - len(buffer.shape)
+        if surplus < 0:
+            raise IRValueError(
+                f"match_buffer {buffer.name}: rank {len(buffer.shape)} "
+                f"exceeds rank {len(source.region)} of its source {outer.name}"
+            )
+        wanted = [const(1)] * surplus + list(buffer.shape)
+        for k, (dim, extent) in enumerate(zip(source.region, wanted, strict=True)):
+            both_known = isinstance(extent, IntImm) and isinstance(dim.extent, IntImm)
+            if both_known and int(extent) != int(dim.extent):  # type: ignore[call-overload]
+                raise IRValueError(
+                    f"match_buffer {buffer.name}: dimension {k} of the source has extent "
+                    f"{dim.extent}, the view needs {extent}"
+                )
+
+
+def decl_buffer(
+    shape: Sequence[ExprLike] | ExprLike,
+    dtype: str | None = None,
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Sequence[ExprLike] | None = None,
+    elem_offset: ExprLike | None = None,
+    scope: str = "",
+    data_alignment: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+) -> Buffer:
+    """Return a new buffer (float32 unless `dtype` is given).
+
+    A scalar `shape` is rank 1. A non-zero `offset_factor` without an offset makes the offset a
+    variable. Raises IRValueError for axis separators that are not increasing positions.
+    """
+    dims = [as_expr(n) for n in (shape if isinstance(shape, (list, tuple)) else (shape,))]
+    kind = DataType(dtype or "float32")
+    if data is None:
+        stored = DataType("int8") if kind.is_bool else kind
+        data = Var(name, PointerType(PrimType(stored), scope))
+    elif not isinstance(data.type_annotation, PointerType):
+        raise IRTypeError(f"buffer {name}: data variable {data.name} is not a pointer")
+    index_dtype = dims[0].dtype if dims else INT64
+    if elem_offset is not None:
+        offset = as_expr(elem_offset)
+    elif offset_factor:
+        offset = Var(f"{name}_elem_offset", index_dtype)
+    else:
+        offset = const(0, index_dtype)
+    if buffer_type == "auto" and not strides:
+        strides = [Var(f"{name}_s{k}", INT32) for k in range(len(dims))]
+    separators = tuple(int(k) for k in axis_separators or ())
+    if any(not 0 <= k <= len(dims) for k in separators) or list(separators) != sorted(separators):
+        raise IRValueError(
+            f"buffer {name}: axis_separators {separators} must be increasing positions "
+            f"in [0, {len(dims)}]"
+        )
+    return Buffer(
+        data,
+        kind,
+        dims,
+        [as_expr(s) for s in strides or ()],
+        offset,
+        name,
+        data_alignment if data_alignment > 0 else 64,
+        offset_factor or 1,
+        "" if buffer_type == "default" else buffer_type,
+        separators,
+    )
+
+
+def _range_of(index: Any, extent: PrimExpr) -> Range:
+    if not isinstance(index, slice):
+        return Range.point(as_expr(index))
+    if index.step is not None:
+        raise IRValueError("a region takes slices without a step")
+    begin = const(0, extent.dtype) if index.start is None else as_expr(index.start)
+    return Range(begin, extent if index.stop is None else as_expr(index.stop))

@@ -1,0 +1,57 @@
+"""The exceptions of the IR, all under one base so that callers can catch either kind."""
+
+from __future__ import annotations
+
+
+class TensorIRError(RuntimeError):
+    """Base of every error the toolkit raises on purpose."""
+
+
+class IRTypeError(TensorIRError, TypeError):
+    """A node was given operands of types that do not go together."""
+
+
+class IRValueError(TensorIRError, ValueError):
+    """A node was given a value, a count or a domain that it cannot have."""
+
+
+class DiagnosticError(TensorIRError):
+    """A place in a script is wrong; the text shows the line with a caret.
+
+    `filename`, `line` and `column` (both from 1) locate the place; `message` is the sentence alone.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        filename: str = "<script>",
+        line: int = 0,
+        column: int = 0,
+        end_column: int = 0,
+        source_line: str = "",
+    ) -> None:
+        self.message = message
+        self.filename = filename
+        self.line = line
+        self.column = column
+        self.end_column = end_column
+        self.source_line = source_line
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        if not self.line:
+            return f"error: {self.message}"
+        margin = " " * len(str(self.line))
+        caret = " " * (self.column - 1) + "^" * max(1, self.end_column - self.column)
+        return (
+            f"error: {self.message}\n"
+            f"{margin}--> {self.filename}:{self.line}:{self.column}\n"
+            f"{margin} |\n"
+            f"{self.line} | {self.source_line}\n"
+            f"{margin} | {caret}"
+        )
+
+
+class WellFormedError(IRValueError):
+    """A program breaks a rule of scoping or definition; see `tensorir.verify`."""

@@ -1,0 +1,190 @@
+"""Functions and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorir.buffer import Buffer
+from tensorir.dtype import HANDLE
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import GlobalVar, PrimExpr, TupleType, Type, Var
+from tensorir.node import Attrs, Node
+from tensorir.stmt import Stmt, normalize_annotations
+from tensorir.visit import substitute, substitute_buffers
+
+VOID_TYPE = TupleType()
+
+
+class PrimFunc(Node):
+    """A function over buffers and scalars.
+
+    `params` are variables in call order, `buffer_map` says which of them are buffers. Standard
+    attributes: `global_symbol` (absent for a private function), `tir.noalias`, `target`,
+    `layout_free_buffers`.
+    """
+
+    __slots__ = ("attrs", "body", "buffer_map", "params", "ret_type")
+    fields = ("params", "buffer_map", "ret_type", "body", "attrs")
+
+    def __init__(
+        self,
+        params: Sequence[Var | Buffer],
+        body: Stmt,
+        ret_type: Type | None = None,
+        buffer_map: Mapping[Var, Buffer] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Build a function; a `Buffer` among `params` stands for a handle bound to it."""
+        bound = dict(buffer_map or {})
+        names: list[Var] = []
+        for param in params:
+            if isinstance(param, Buffer):
+                handle = Var(param.name, HANDLE)
+                bound[handle] = param
+                names.append(handle)
+            elif isinstance(param, Var):
+                names.append(param)
+            else:
+                raise IRTypeError(
+                    f"a parameter is a Var or a Buffer, got {type(param).__name__}: {param!r}"
+                )
+        self.params = tuple(names)
+        self.body = body
+        self.ret_type = ret_type if ret_type is not None else VOID_TYPE
+        self.buffer_map = bound
+        self.attrs = normalize_annotations(attrs)
+
+    def with_(self, **changes: Any) -> PrimFunc:
+        """Return a function that differs in the named fields."""
+        return PrimFunc(**{**{name: getattr(self, name) for name in self.fields}, **changes})
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
+        """Return a function with one attribute (or all of a mapping) set."""
+        added = {key: value} if isinstance(key, str) else dict(key)
+        return self.with_(attrs={**self.attrs, **added})
+
+    def without_attr(self, key: str) -> PrimFunc:
+        """Return a function without the attribute `key`."""
+        return self.with_(attrs=self.attrs.without(key))
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """Return a function with another body; itself if `body` is the one it has."""
+        return self if body is self.body else self.with_(body=body)
+
+    def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
+        """Return a function with symbolic parameters or shapes fixed.
+
+        A key is a parameter; the value is the scalar it stands for, or the buffer that replaces
+        the one it is bound to. IRValueError names a key that is no parameter.
+        """
+        scalars: dict[Var, PrimExpr | int] = {}
+        buffers: dict[Buffer, Buffer] = {}
+        shape_vars = {v for b in self.buffer_map.values() for v in b.shape if isinstance(v, Var)}
+        for var, value in values.items():
+            if isinstance(value, Buffer) and var in self.buffer_map:
+                buffers[self.buffer_map[var]] = value
+                old = self.buffer_map[var]
+                pairs = zip(old.shape, value.shape, strict=True)
+                scalars.update({a: b for a, b in pairs if isinstance(a, Var)})
+            elif not isinstance(value, Buffer) and (var in self.params or var in shape_vars):
+                scalars[var] = value
+            else:
+                raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
+        for old in self.buffer_map.values():
+            if old not in buffers:
+                new_shape = tuple(substitute(n, scalars) for n in old.shape)
+                if any(a is not b for a, b in zip(new_shape, old.shape, strict=True)):
+                    buffers[old] = old.with_(shape=new_shape)
+        body = substitute_buffers(substitute(self.body, scalars), buffers)
+        return self.with_(
+            params=[p for p in self.params if p not in scalars],
+            buffer_map={p: buffers.get(b, b) for p, b in self.buffer_map.items()},
+            body=body,
+        )
+
+
+class IRModule(Node):
+    """Functions by name; `mod["main"]`, `mod["f"] = func`.
+
+    The one container that changes in place: everything that takes a module copies it first.
+    """
+
+    __slots__ = ("attrs", "functions")
+    fields = ("functions", "attrs")
+
+    def __init__(
+        self,
+        functions: Mapping[str, PrimFunc] | Mapping[GlobalVar, PrimFunc] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.functions: dict[str, PrimFunc] = {}
+        self.attrs: Attrs = normalize_annotations(attrs)
+        for name, func in (functions or {}).items():
+            self[name] = func
+
+    @staticmethod
+    def from_expr(func: PrimFunc) -> IRModule:
+        """Return the module of one function, named by its `global_symbol`, else `main`."""
+        return IRModule({str(func.attrs.get("global_symbol", "main")): func})
+
+    def __getitem__(self, name: str | GlobalVar) -> PrimFunc:
+        key = _function_name(name)
+        if key not in self.functions:
+            raise IRValueError(
+                f'Cannot find global var "{key}" in the Module; it has {sorted(self.functions)}'
+            )
+        return self.functions[key]
+
+    def __setitem__(self, name: str | GlobalVar, func: PrimFunc) -> None:
+        if not isinstance(func, PrimFunc):
+            raise IRTypeError(f"a module holds PrimFuncs, got {type(func).__name__}")
+        self.functions[_function_name(name)] = func
+
+    def __contains__(self, name: str | GlobalVar) -> bool:
+        return _function_name(name) in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """Return the name `name` as a callable variable; IRValueError if there is none."""
+        self[name]  # raises for an unknown name
+        return GlobalVar(name)
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """Return the names of all functions, sorted."""
+        return [GlobalVar(name) for name in sorted(self.functions)]
+
+    def functions_items(self) -> list[tuple[str, PrimFunc]]:
+        """Return names and functions, sorted by name."""
+        return sorted(self.functions.items())
+
+    def update_func(self, name: str | GlobalVar, func: PrimFunc) -> None:
+        """Replace or add a function."""
+        self[name] = func
+
+    def update(self, other: IRModule | Mapping[str, PrimFunc]) -> None:
+        """Replace or add all functions of `other`."""
+        functions = other.functions if isinstance(other, IRModule) else other
+        for name, func in functions.items():
+            self[name] = func
+
+    def clone(self) -> IRModule:
+        """Return a module with the same functions."""
+        return IRModule(self.functions, self.attrs)
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        """Return a module with one attribute set."""
+        return IRModule(self.functions, {**self.attrs, key: value})
+
+
+def _function_name(name: str | GlobalVar) -> str:
+    if isinstance(name, GlobalVar):
+        return name.name
+    if not isinstance(name, str):
+        raise IRTypeError(f"a function is named by a str or GlobalVar, got {type(name).__name__}")
+    return name

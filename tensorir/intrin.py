@@ -1,0 +1,122 @@
+"""The intrinsics a `Call` may name: how many operands, what result type, what effect.
+
+One table; adding an intrinsic is adding a row. Code that gives an intrinsic a meaning (interpreter,
+LLVM emission) keeps its own table keyed by the same names.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tensorir.errors import IRValueError
+
+
+class Effect(Enum):
+    """What evaluating a call may do besides giving a value."""
+
+    PURE = "pure"
+    READ = "read"
+    OPAQUE = "opaque"
+    ANNOTATION = "annotation"
+    """Identity with a hint for the compiler."""
+    ARGUMENT = "argument"
+    """Valid only as an argument of another call."""
+    INFO = "info"
+    JUMP = "jump"
+
+
+class Op:
+    """An intrinsic. `name` starts with `tir.`; there is one object a name."""
+
+    __slots__ = ("arity", "effect", "name", "result", "vectorizable")
+    _table: Final[dict[str, Op]] = {}
+
+    def __init__(
+        self, name: str, arity: int | None, result: str, effect: Effect, vectorizable: bool
+    ) -> None:
+        self.name = name
+        self.arity = arity
+        """Number of operands, None where it varies."""
+        self.result = result
+        """`same` as the first operand, `matched` operands, `given` by the call, or a dtype."""
+        self.effect = effect
+        self.vectorizable = vectorizable
+        """Whether widening every operand widens the result."""
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """Return the intrinsic called `name` (with or without `tir.`); IRValueError if none is."""
+        op = Op._table.get(name) or Op._table.get("tir." + name)
+        if op is None:
+            raise IRValueError(f"there is no intrinsic named {name!r}")
+        return op
+
+    @staticmethod
+    def exists(name: str) -> bool:
+        """Say whether an intrinsic called `name` (without `tir.`) exists."""
+        return "tir." + name in Op._table
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return the names of all intrinsics, without `tir.`."""
+        return [name.removeprefix("tir.") for name in Op._table]
+
+    @property
+    def short_name(self) -> str:
+        """The name without `tir.`."""
+        return self.name.removeprefix("tir.")
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Pickle by name: an intrinsic is one object a process."""
+        return (Op.get, (self.name,))
+
+
+def _rows(names: str, arity: int | None, result: str, effect: Effect, wide: str = "") -> None:
+    widening = set(wide.split())
+    for name in names.split():
+        full = "tir." + name
+        Op._table[full] = Op(full, arity, result, effect, wide == "*" or name in widening)
+
+
+_rows(
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt erf sigmoid tanh sin cos tan sinh cosh "
+    "asin acos atan asinh acosh atanh floor ceil trunc round nearbyint fabs bitwise_not",
+    1, "same", Effect.PURE, "*",
+)  # fmt: skip
+_rows("popcount", 1, "same", Effect.PURE, "*")
+_rows("clz", 1, "int32", Effect.PURE)
+_rows("isnan isnullptr", 1, "bool", Effect.PURE)
+_rows("pow atan2 fmod hypot copysign nextafter ldexp", 2, "same", Effect.PURE, "*")
+_rows("fma", 3, "same", Effect.PURE, "*")
+_rows("bitwise_and bitwise_or bitwise_xor shift_left shift_right", 2, "matched", Effect.PURE, "*")
+_rows("reinterpret", 1, "given", Effect.PURE)
+_rows("if_then_else", 3, "matched", Effect.PURE)
+_rows("likely", 1, "same", Effect.ANNOTATION, "*")
+_rows("assume", 1, "bool", Effect.INFO)
+_rows("undef", 0, "int32", Effect.READ)
+_rows("ret", 1, "same", Effect.JUMP)
+_rows("call_extern", None, "given", Effect.OPAQUE)
+_rows("call_pure_extern", None, "given", Effect.PURE)
+_rows("call_llvm_intrin", None, "given", Effect.OPAQUE)
+_rows("call_llvm_pure_intrin", None, "given", Effect.PURE, "*")
+_rows("tvm_call_packed tvm_call_cpacked", None, "int32", Effect.OPAQUE)
+_rows("tvm_access_ptr", 5, "handle", Effect.ARGUMENT)
+_rows("tvm_stack_make_array tvm_stack_make_shape", None, "handle", Effect.ARGUMENT)
+_rows("tvm_tuple", None, "handle", Effect.ARGUMENT)
+_rows(
+    "tvm_stack_alloca tvm_struct_get tvm_struct_set tvm_throw_last_error",
+    None,
+    "given",
+    Effect.OPAQUE,
+)
+_rows("TVMBackendAllocWorkspace TVMBackendFreeWorkspace", None, "given", Effect.OPAQUE)
+_rows("type_annotation", 0, "given", Effect.PURE)
+_rows("address_of", 1, "handle", Effect.PURE)
+_rows("vectorlow vectorhigh vectorcombine", None, "given", Effect.PURE)
+_rows("large_uint_imm", 2, "given", Effect.PURE)
+_rows("q_multiply_shift", 4, "int32", Effect.PURE)
+_rows("q_multiply_shift_per_axis", 7, "int32", Effect.PURE)

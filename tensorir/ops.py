@@ -1,0 +1,554 @@
+"""Smart constructors: they match operand types and fold constants, and simplify nothing else.
+
+The Python operators on expressions and the functions of the `T` namespace come from here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorir import expr as e
+from tensorir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import ExprLike, FloatImm, IntImm, PrimExpr, StringImm
+from tensorir.intrin import Op
+
+Number: TypeAlias = int | float | bool
+
+# ------------------------------------------------------------------------------------- constants
+
+_SMALL: Final[dict[tuple[DataType, int], IntImm]] = {
+    (dtype, value): IntImm(dtype, value) for dtype in (INT32, INT64) for value in range(-16, 1025)
+}
+TRUE: Final = IntImm(BOOL, 1)
+FALSE: Final = IntImm(BOOL, 0)
+
+
+def const(value: Number, dtype: str | None = None) -> PrimExpr:
+    """Return `value` as an immediate; a vector dtype gives its broadcast.
+
+    Without a dtype: bool gives bool, int gives int32 (int64 if it does not fit), float gives
+    float32 (float64 if it does not fit).
+    """
+    if dtype is None:
+        return _default_const(value)
+    kind = DataType(dtype)
+    if kind.lanes > 1:
+        return e.Broadcast(const(value, kind.element), kind.lanes)
+    if kind.is_bool:
+        return TRUE if value else FALSE
+    if kind.is_integral:
+        number = int(value)
+        return _SMALL.get((kind, number)) or IntImm(kind, number)
+    if kind.is_floating:
+        return FloatImm(kind, float(value))
+    raise IRTypeError(f"there is no constant of dtype {kind}")
+
+
+def _default_const(value: Number) -> PrimExpr:
+    if isinstance(value, (bool, np.bool_)):
+        return TRUE if value else FALSE
+    if isinstance(value, (int, np.integer)):
+        number = int(value)
+        return const(number, INT32 if -(1 << 31) <= number < (1 << 31) else INT64)
+    wide = math.isfinite(value) and abs(value) > 3.4028234663852886e38
+    return FloatImm(FLOAT64 if wide else FLOAT32, float(value))
+
+
+def as_expr(value: Any) -> PrimExpr:
+    """Return a Python value, axis or deferred comparison as an expression.
+
+    Raises IRTypeError for anything that is none of these.
+    """
+    if isinstance(value, PrimExpr):
+        return value
+    if type(value) is int:
+        return _SMALL.get((INT32, value)) or _default_const(value)
+    if isinstance(value, (bool, int, float, np.number, np.bool_)):
+        return _default_const(value)  # type: ignore[arg-type]
+    if isinstance(value, e.EqualOp):
+        return value.as_expr()
+    if isinstance(value, e.IterVar):
+        return value.var
+    if isinstance(value, str):
+        return StringImm(value)
+    convert = getattr(value, "as_expr", None)
+    if convert is not None:
+        return convert()  # type: ignore[no-any-return]
+    raise IRTypeError(f"cannot use a {type(value).__name__} as an expression: {value!r}")
+
+
+def min_value(dtype: str) -> PrimExpr:
+    """Return the smallest finite value of `dtype`."""
+    kind = DataType(dtype)
+    if kind.is_integral:
+        return const(e.integer_limits(kind)[0], kind)
+    return const(-_float_max(kind), kind)
+
+
+def max_value(dtype: str) -> PrimExpr:
+    """Return the largest finite value of `dtype`."""
+    kind = DataType(dtype)
+    if kind.is_integral:
+        return const(e.integer_limits(kind)[1], kind)
+    return const(_float_max(kind), kind)
+
+
+def infinity(dtype: str) -> PrimExpr:
+    """Return positive infinity of a floating point `dtype`."""
+    return FloatImm(dtype, math.inf)
+
+
+def _float_max(dtype: DataType) -> float:
+    if dtype == "float64":
+        return float(np.finfo(np.float64).max)
+    return e._FLOAT_MAX[str(dtype)]
+
+
+def is_const_int(value: PrimExpr, equals: int | None = None) -> bool:
+    """Say whether `value` is an integer immediate (equal to `equals` if given)."""
+    return isinstance(value, IntImm) and (equals is None or value.value == equals)
+
+
+# ---------------------------------------------------------------------------------------- casting
+
+
+def cast(dtype: str, value: ExprLike) -> PrimExpr:
+    """Return `value` converted to `dtype`, folding immediates; a scalar may become a vector."""
+    kind = DataType(dtype)
+    x = as_expr(value)
+    if x.dtype is kind:
+        return x
+    if x.dtype.is_handle or kind.is_handle:
+        raise IRTypeError(f"Can't cast a handle to other types: {x.dtype} to {kind}")
+    if kind.lanes > 1 and x.dtype.lanes == 1:
+        return e.Broadcast(cast(kind.element, x), kind.lanes)
+    if isinstance(x, IntImm):
+        return const(_wrap(x.value, kind) if kind.is_integral else x.value, kind)
+    if isinstance(x, FloatImm):
+        if not kind.is_integral:
+            return FloatImm(kind, x.value)
+        return const(_wrap(int(x.value), kind), kind)
+    if isinstance(x, e.Broadcast) and x.lanes == kind.lanes:
+        return e.Broadcast(cast(kind.element, x.value), x.lanes)
+    if isinstance(x, e.Ramp) and kind.is_integral and x.lanes == kind.lanes:
+        return e.Ramp(cast(kind.element, x.base), cast(kind.element, x.stride), x.lanes)
+    return e.Cast(kind, x)
+
+
+def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+    """Return the operands brought to one dtype.
+
+    Floats win over everything, bfloat16 over integers, the wider over the narrower; int with uint
+    of equal width is unsigned. Raises IRTypeError where there is no common type.
+    """
+    x = a if isinstance(a, PrimExpr) else as_expr(a)
+    y = b if isinstance(b, PrimExpr) else as_expr(b)
+    if x.dtype is y.dtype:
+        return x, y
+    if x.dtype.lanes != y.dtype.lanes:
+        if x.dtype.lanes == 1:
+            x = e.Broadcast(x, y.dtype.lanes)
+        elif y.dtype.lanes == 1:
+            y = e.Broadcast(y, x.dtype.lanes)
+        else:
+            raise IRTypeError(f"Cannot match type {x.dtype} vs {y.dtype}")
+        if x.dtype is y.dtype:
+            return x, y
+    common = _common_type(x.dtype, y.dtype)
+    return cast(common, x), cast(common, y)
+
+
+def _common_type(s: DataType, t: DataType) -> DataType:
+    if s.code == t.code and not s.is_handle:
+        return s if s.bits >= t.bits else t
+    for chosen, other in ((s, t), (t, s)):
+        if chosen.is_float and not other.is_handle:
+            return chosen
+    for chosen, other in ((s, t), (t, s)):
+        if chosen.code == "bfloat" and not other.is_handle:
+            return chosen
+    for chosen, other in ((s, t), (t, s)):
+        if chosen.is_floating and other.is_integral:
+            return chosen
+    if s.is_integral and t.is_integral:
+        if s.bits != t.bits:
+            return s if s.bits > t.bits else t
+        return s if s.is_uint else t
+    raise IRTypeError(f"Cannot match type {s} vs {t}")
+
+
+def _wrap(value: int, dtype: DataType) -> int:
+    if dtype.is_bool:
+        return int(value != 0)
+    if -0x80000000 <= value < 0x80000000 and dtype is INT32:
+        return value
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.is_int and value >> (dtype.bits - 1) else value
+
+
+# ------------------------------------------------------------------------------------- arithmetic
+
+
+def _trunc_div(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+_INT_FOLD: Final[dict[type[e.BinaryOp], Callable[[int, int], int]]] = {
+    e.Add: lambda a, b: a + b,
+    e.Sub: lambda a, b: a - b,
+    e.Mul: lambda a, b: a * b,
+    e.Div: _trunc_div,
+    e.Mod: lambda a, b: a - _trunc_div(a, b) * b,
+    e.FloorDiv: lambda a, b: a // b,
+    e.FloorMod: lambda a, b: a % b,
+    e.Min: min,
+    e.Max: max,
+}
+_FLOAT_FOLD: Final[dict[type[e.BinaryOp], Callable[[Any, Any], Any]]] = {
+    e.Add: lambda a, b: a + b,
+    e.Sub: lambda a, b: a - b,
+    e.Mul: lambda a, b: a * b,
+    e.Div: lambda a, b: a / b,
+    e.Min: lambda a, b: builtins.min(a, b),
+    e.Max: lambda a, b: builtins.max(a, b),
+}
+_DIVIDES: Final = (e.Div, e.Mod, e.FloorDiv, e.FloorMod)
+
+
+def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
+    """Return the immediate that `kind(x, y)` amounts to, or None where it is not constant.
+
+    Integers wrap to the dtype's width; float32 arithmetic is rounded to float32.
+    Raises IRValueError for a constant divisor of 0.
+    """
+    left, right = type(x), type(y)
+    if right is IntImm:
+        if y.value == 0 and kind in _DIVIDES:  # type: ignore[attr-defined]
+            raise IRValueError("Divide by zero")
+        if left is IntImm:
+            value = _INT_FOLD[kind](x.value, y.value)  # type: ignore[attr-defined]
+            if value < 0 and x.dtype.is_uint and kind is e.Sub:
+                raise IRValueError(f"{x} - {y} is negative in {x.dtype}")
+            return const(_wrap(value, x.dtype), x.dtype)
+    elif left is FloatImm and right is FloatImm:
+        return _fold_float(kind, x, y)  # type: ignore[arg-type]
+    return None
+
+
+def _fold_float(kind: type[e.BinaryOp], x: FloatImm, y: FloatImm) -> PrimExpr | None:
+    if kind is e.Div and y.value == 0:
+        raise IRValueError("Divide by zero")
+    if kind not in _FLOAT_FOLD or x.dtype.code != "float" or x.dtype.bits == 16:
+        return None
+    number = np.float32 if x.dtype.bits == 32 else np.float64
+    with np.errstate(all="ignore"):
+        return FloatImm(x.dtype, float(number(_FLOAT_FOLD[kind](number(x.value), number(y.value)))))
+
+
+def _is_number(x: PrimExpr, value: int) -> bool:
+    kind = type(x)
+    if kind is IntImm or kind is FloatImm:
+        return x.value == value  # type: ignore[attr-defined,no-any-return]
+    return kind is e.Broadcast and _is_number(x.value, value)  # type: ignore[attr-defined]
+
+
+_MAY_FOLD: Final = frozenset({IntImm, FloatImm, e.Broadcast})
+
+
+def add(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return `a + b`."""
+    x, y = match_types(a, b)
+    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
+        return e.Add(x, y)
+    folded = fold_binary(e.Add, x, y)
+    if folded is not None:
+        return folded
+    if _is_number(y, 0):
+        return x
+    return y if _is_number(x, 0) else e.Add(x, y)
+
+
+def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return `a - b`."""
+    x, y = match_types(a, b)
+    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
+        return e.Sub(x, y)
+    folded = fold_binary(e.Sub, x, y)
+    if folded is not None:
+        return folded
+    return x if _is_number(y, 0) else e.Sub(x, y)
+
+
+def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return `a * b`."""
+    x, y = match_types(a, b)
+    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
+        return e.Mul(x, y)
+    folded = fold_binary(e.Mul, x, y)
+    if folded is not None:
+        return folded
+    if _is_number(y, 1) or _is_number(x, 0):
+        return x
+    return y if _is_number(x, 1) or _is_number(y, 0) else e.Mul(x, y)
+
+
+def _divide(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    x, y = match_types(a, b)
+    folded = fold_binary(kind, x, y)
+    if folded is not None:
+        return folded
+    return x if _is_number(x, 0) or _is_number(y, 1) else kind(x, y)
+
+
+def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    x, y = match_types(a, b)
+    folded = fold_binary(kind, x, y)
+    if folded is not None:
+        return folded
+    return const(0, x.dtype) if _is_number(x, 0) or _is_number(y, 1) else kind(x, y)
+
+
+def div(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the quotient of floats; integers round toward zero."""
+    return _divide(e.Div, a, b)
+
+
+def _operator_div(a: ExprLike, b: ExprLike) -> PrimExpr:
+    x, y = match_types(a, b)
+    if x.dtype.is_int:
+        raise IRTypeError(
+            "`/` between integers is ambiguous; write T.floordiv, T.truncdiv or T.div"
+        )
+    return div(x, y)
+
+
+def truncdiv(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the integer quotient rounded toward zero."""
+    return _divide(e.Div, *_integers("truncdiv", a, b))
+
+
+def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the remainder of `truncdiv`."""
+    return _remainder(e.Mod, *_integers("truncmod", a, b))
+
+
+def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the integer quotient rounded toward minus infinity."""
+    return _divide(e.FloorDiv, *_integers("//", a, b))
+
+
+def floormod(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the remainder of `floordiv`."""
+    return _remainder(e.FloorMod, *_integers("%", a, b))
+
+
+indexdiv = floordiv
+indexmod = floormod
+
+
+def ceildiv(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the integer quotient rounded up."""
+    return floordiv(add(a, sub(b, 1)), b)
+
+
+def _integers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+    x, y = match_types(a, b)
+    if not x.dtype.is_integral:
+        raise IRTypeError(f"{name} takes integers, got {x.dtype}")
+    return x, y
+
+
+def _extremum(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    x, y = match_types(a, b)
+    folded = fold_binary(kind, x, y)
+    if folded is not None:
+        return folded
+    if x is y:
+        return x
+    absorbing, neutral = (math.inf, -math.inf) if kind is e.Max else (-math.inf, math.inf)
+    for this, other in ((x, y), (y, x)):
+        if isinstance(this, FloatImm) and this.value == absorbing:
+            return this
+        if isinstance(this, FloatImm) and this.value == neutral:
+            return other
+    return kind(x, y)
+
+
+def min_(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the smaller operand."""
+    return _extremum(e.Min, a, b)
+
+
+def max_(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the larger operand."""
+    return _extremum(e.Max, a, b)
+
+
+# ----------------------------------------------------------------------------- logic, comparisons
+
+_COMPARE: Final[dict[type[e.CmpOp], Callable[[Any, Any], bool]]] = {
+    e.EQ: lambda a, b: bool(a == b),
+    e.NE: lambda a, b: bool(a != b),
+    e.LT: lambda a, b: bool(a < b),
+    e.LE: lambda a, b: bool(a <= b),
+    e.GT: lambda a, b: bool(a > b),
+    e.GE: lambda a, b: bool(a >= b),
+}
+
+
+def compare(kind: type[e.CmpOp], a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return the comparison `kind` of `a` and `b`, folded where both are immediates."""
+    x, y = match_types(a, b)
+    if isinstance(x, (IntImm, FloatImm)) and isinstance(y, (IntImm, FloatImm)):
+        return TRUE if _COMPARE[kind](x.value, y.value) else FALSE
+    return kind(x, y)
+
+
+def logical_and(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return `a and b` for bools."""
+    x, y = as_expr(a), as_expr(b)
+    for this, other in ((x, y), (y, x)):
+        if isinstance(this, IntImm):
+            return other if this.value else this
+    return e.And(x, y)
+
+
+def logical_or(a: ExprLike, b: ExprLike) -> PrimExpr:
+    """Return `a or b` for bools."""
+    x, y = as_expr(a), as_expr(b)
+    for this, other in ((x, y), (y, x)):
+        if isinstance(this, IntImm):
+            return this if this.value else other
+    return e.Or(x, y)
+
+
+def logical_not(a: ExprLike) -> PrimExpr:
+    """Return `not a` for a bool."""
+    x = as_expr(a)
+    if isinstance(x, IntImm):
+        return FALSE if x.value else TRUE
+    return e.Not(x)
+
+
+def all_of(conditions: Iterable[PrimExpr]) -> PrimExpr:
+    """Return the conjunction of `conditions`, true if there are none."""
+    result: PrimExpr = TRUE
+    for condition in conditions:
+        result = logical_and(result, condition)
+    return result
+
+
+# ----------------------------------------------------------------------------------------- calls
+
+
+def _bitwise(
+    name: str, fold: Callable[[int, int], int]
+) -> Callable[[ExprLike, ExprLike], PrimExpr]:
+    op = Op.get(name)
+    shift = name.startswith("shift")
+
+    def apply(a: ExprLike, b: ExprLike) -> PrimExpr:
+        if isinstance(a, int) and isinstance(b, PrimExpr):
+            a = const(a, b.dtype)
+        if isinstance(b, int) and isinstance(a, PrimExpr):
+            b = const(b, a.dtype)
+        x, y = _integers(name, a, b)
+        if shift and isinstance(y, IntImm):
+            if not 0 <= y.value < x.dtype.bits:
+                raise IRValueError(f"shift amount {y.value} is outside [0, {x.dtype.bits})")
+            if y.value == 0:
+                return x
+        if isinstance(x, IntImm) and isinstance(y, IntImm):
+            return const(_wrap(fold(x.value, y.value), x.dtype), x.dtype)
+        return e.Call(x.dtype, op, (x, y))
+
+    apply.__name__ = name
+    apply.__doc__ = f"Return the {name.replace('_', ' ')} of two integers."
+    return apply
+
+
+shift_left = _bitwise("shift_left", lambda a, b: a << b)
+shift_right = _bitwise("shift_right", lambda a, b: a >> b)
+bitwise_and = _bitwise("bitwise_and", lambda a, b: a & b)
+bitwise_or = _bitwise("bitwise_or", lambda a, b: a | b)
+bitwise_xor = _bitwise("bitwise_xor", lambda a, b: a ^ b)
+
+
+def bitwise_not(a: ExprLike) -> PrimExpr:
+    """Return `a` with every bit flipped."""
+    x = as_expr(a)
+    if not x.dtype.is_integral:
+        raise IRTypeError(f"bitwise_not takes an integer, got {x.dtype}")
+    return e.Call(x.dtype, Op.get("bitwise_not"), (x,))
+
+
+def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> PrimExpr:
+    """Return the taken value; the other one is not evaluated, so it may guard a load."""
+    c = as_expr(condition)
+    if not c.dtype.is_bool or c.dtype.lanes != 1:
+        raise IRTypeError(f"if_then_else takes a scalar bool condition, got {c.dtype}")
+    x, y = match_types(true_value, false_value)
+    if isinstance(c, IntImm):
+        return x if c.value else y
+    return e.Call(x.dtype, Op.get("if_then_else"), (c, x, y))
+
+
+def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> PrimExpr:
+    """Return a `Select`; both values may be evaluated."""
+    x, y = match_types(true_value, false_value)
+    return e.Select(as_expr(condition), x, y)
+
+
+def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
+    """Return a call of the intrinsic `name` with the result type its row of the table gives.
+
+    Raises IRValueError for an unknown name, IRTypeError for a wrong number of operands.
+    """
+    op = Op.get(name)
+    operands = [as_expr(a) for a in args]
+    if op.arity is not None and len(operands) != op.arity:
+        raise IRTypeError(f"{op.short_name} takes {op.arity} operand(s), got {len(operands)}")
+    if op.result == "same":
+        result = operands[0].dtype
+    elif op.result == "matched":
+        operands = list(match_types(*operands))
+        result = operands[0].dtype
+    elif op.result == "given":
+        if dtype is None:
+            raise IRTypeError(f"{op.short_name} needs a dtype")
+        result = DataType(dtype)
+    else:
+        result = DataType(op.result)
+        if operands and operands[0].dtype.lanes > 1:
+            result = result.with_lanes(operands[0].dtype.lanes)
+    return e.Call(result, op, operands)
+
+
+e.smart.update(
+    add=add,
+    sub=sub,
+    mul=mul,
+    div=_operator_div,
+    floordiv=floordiv,
+    floormod=floormod,
+    cast=cast,
+    shift_left=shift_left,
+    shift_right=shift_right,
+    bitwise_and=bitwise_and,
+    bitwise_or=bitwise_or,
+    bitwise_xor=bitwise_xor,
+    bitwise_not=bitwise_not,
+    eq=lambda a, b: compare(e.EQ, a, b),
+    ne=lambda a, b: compare(e.NE, a, b),
+    lt=lambda a, b: compare(e.LT, a, b),
+    le=lambda a, b: compare(e.LE, a, b),
+    gt=lambda a, b: compare(e.GT, a, b),
+    ge=lambda a, b: compare(e.GE, a, b),
+)
