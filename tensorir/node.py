@@ -32,6 +32,18 @@ def set_printer(
     _printer, _to_html, _display = printer, to_html, display
 
 
+def text_to_html(text: str) -> str:
+    """Return script text as the HTML that a notebook shows."""
+    assert _to_html is not None
+    return _to_html(text)
+
+
+def show_text(text: str) -> None:
+    """Show script text, highlighted on a terminal and in a notebook."""
+    assert _display is not None
+    _display(text)
+
+
 class Node:
     """Something with a place in a program.
 
@@ -49,12 +61,10 @@ class Node:
 
     def show(self, **options: Any) -> None:
         """Print the script, highlighted on a terminal and in a notebook."""
-        assert _display is not None
-        _display(self.script(**options))
+        show_text(self.script(**options))
 
     def _repr_html_(self) -> str:
-        assert _to_html is not None
-        return _to_html(self.script())
+        return text_to_html(self.script())
 
     def __str__(self) -> str:
         return self.script()

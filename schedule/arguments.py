@@ -1,0 +1,273 @@
+"""From what a user passes to a primitive, to what the trace records, to what the primitive gets.
+
+`accept` checks a user's argument and returns the form that is recorded: handles stay handles,
+names of blocks and buffers are looked up. `resolve` turns a recorded argument into the references
+and numbers that the primitive's function takes; replaying a trace starts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Union, get_args, get_origin
+
+from schedule.handles import BlockRV, LoopRV
+from schedule.instruction import Parameter
+from schedule.sref import StmtSRef
+from tensorir.buffer import Buffer
+from tensorir.dtype import INT64
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.index_map import IndexMap
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
+
+
+class Arguments:
+    """One call of a primitive while its arguments are being checked."""
+
+    def __init__(self, schedule: Schedule, method: str) -> None:
+        self.schedule = schedule
+        self.method = method
+        self.accepted: dict[str, Any] = {}
+
+    def accept(self, param: Parameter, value: Any) -> Any:
+        """Return what the trace records for `value`.
+
+        Raises TypeError naming the method, the parameter, what it takes and what it got;
+        ValueError for a name that cannot be looked up.
+        """
+        recorded = _ACCEPT[param.operand.kind](self, param, param.name, value)
+        self.accepted[param.name] = recorded
+        return recorded
+
+    def refuse(self, path: str, expected: str, value: Any) -> NoReturn:
+        """Raise the TypeError for an argument of the wrong type."""
+        raise TypeError(
+            f"Schedule.{self.method}: `{path}` takes {expected}, "
+            f"got {type(value).__name__}: {value!r}"
+        )
+
+    def block_sref(self) -> StmtSRef:
+        """Return the block that the call is about; buffer names are looked up in it."""
+        rv = self.accepted.get("block")
+        if not isinstance(rv, BlockRV):
+            raise TypeError(f"Schedule.{self.method}: a buffer is named, but no block is given")
+        return self.schedule.get_sref(rv)
+
+
+def _accept_block(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if param.operand.many:
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)):
+            value = [value]
+        return tuple(
+            _one_block(call, f"{path}[{k}]", item) for k, item in enumerate(value)
+        )
+    return _one_block(call, path, value)
+
+
+def _one_block(call: Arguments, path: str, value: Any) -> BlockRV:
+    if isinstance(value, str):
+        return call.schedule.get_block(value)
+    if not isinstance(value, BlockRV):
+        call.refuse(path, "a BlockRV or the name of a block", value)
+    return value
+
+
+def _accept_loop(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not param.operand.many:
+        if not isinstance(value, LoopRV):
+            call.refuse(path, "a LoopRV", value)
+        return value
+    for k, item in enumerate(value):
+        if not isinstance(item, LoopRV):
+            call.refuse(f"{path}[{k}]", "a LoopRV", item)
+    return tuple(value)
+
+
+def _accept_block_or_loop(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not isinstance(value, (BlockRV, LoopRV)):
+        call.refuse(path, "a BlockRV or LoopRV", value)
+    return value
+
+
+def _accept_block_list_or_loop(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if isinstance(value, LoopRV):
+        return value
+    if not isinstance(value, (list, tuple)):
+        call.refuse(path, "a LoopRV or a list of BlockRVs", value)
+    return tuple(_one_block(call, f"{path}[{k}]", item) for k, item in enumerate(value))
+
+
+def _accept_expr(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not param.operand.many:
+        return _one_number(call, path, value)
+    if not isinstance(value, (list, tuple)):
+        call.refuse(path, "a list of int, ExprRV or None", value)
+    return tuple(_one_number(call, f"{path}[{k}]", item) for k, item in enumerate(value))
+
+
+def _one_number(call: Arguments, path: str, value: Any) -> Any:
+    if value is None or type(value) is int or isinstance(value, PrimExpr):
+        return value.value if isinstance(value, IntImm) else value
+    call.refuse(path, "an int, an ExprRV or None", value)
+
+
+def _accept_annotation(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(
+            _accept_annotation(call, param, f"{path}[{k}]", v) for k, v in enumerate(value)
+        )
+    if isinstance(value, Mapping):
+        return {
+            str(k): _accept_annotation(call, param, f"{path}[{k!r}]", v) for k, v in value.items()
+        }
+    if not isinstance(value, (str, int, float, PrimExpr)):
+        call.refuse(path, "a str, int, float, ExprRV, or a list or dict of those", value)
+    return value
+
+
+def _accept_ints(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        call.refuse(path, "a list of ints", value)
+    for k, item in enumerate(value):
+        if type(item) is not int:
+            call.refuse(f"{path}[{k}]", "an int", item)
+    return tuple(value)
+
+
+def _accept_buffer_index(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if type(value) is int:
+        return value
+    side, index = _find_buffer(call, path, value)
+    if side != param.operand.side:
+        raise ValueError(
+            f"Schedule.{call.method}: `{path}` names a buffer that the block "
+            f"{'reads' if side == 'read' else 'writes'}, "
+            f"but the primitive takes one that it {param.operand.side}s"
+        )
+    return index
+
+
+def _accept_buffer(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and len(value) == 2 and value[0] in ("read", "write"):
+        side, index = value
+        block = call.block_sref().block
+        regions = block.reads if side == "read" else block.writes
+        if type(index) is not int or not 0 <= index < len(regions):
+            raise ValueError(
+                f"Schedule.{call.method}: `{path}` is {value!r}, but the block has "
+                f"{len(regions)} {side} region(s)"
+            )
+        return (side, index)
+    return _find_buffer(call, path, value)
+
+
+def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
+    """Return where a block touches a buffer given by name or object; writes win over reads."""
+    if not isinstance(value, (str, Buffer)):
+        call.refuse(path, "an index, a buffer or the name of one", value)
+    block = call.block_sref().block
+    for side, regions in (("write", block.writes), ("read", block.reads)):
+        found = [
+            k
+            for k, region in enumerate(regions)
+            if region.buffer is value or region.buffer.name == value
+        ]
+        if len(found) > 1:
+            raise ValueError(
+                f"Schedule.{call.method}: `{path}` is ambiguous, the block {side}s "
+                f"{len(found)} buffers called {value!r}; give its index"
+            )
+        if found:
+            return side, found[0]
+    names = sorted({region.buffer.name for region in (*block.reads, *block.writes)})
+    wanted = value if isinstance(value, str) else value.name
+    raise ValueError(
+        f'Schedule.{call.method}: `{path}` names "{wanted}", but block '
+        f'"{block.name_hint}" touches only {names}'
+    )
+
+
+def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if value is None or isinstance(value, IndexMap):
+        return value
+    if not callable(value):
+        call.refuse(path, "an IndexMap or a function of indices", value)
+    block = call.block_sref().block
+    dtype = block.iter_vars[0].var.dtype if block.iter_vars else INT64
+    regions = (*block.reads, *block.writes)
+    ndim = len(block.iter_vars)
+    buffer = call.accepted.get("buffer")
+    if buffer is not None:
+        side, index = buffer
+        ndim = len((block.reads if side == "read" else block.writes)[index].region)
+    elif not block.iter_vars and regions and regions[0].region:
+        dtype = regions[0].region[0].min.dtype
+    return IndexMap.from_func(value, ndim=ndim, index_dtype=dtype)
+
+
+def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if _matches(param.annotation, value):
+        return tuple(value) if isinstance(value, list) else value
+    call.refuse(path, _type_text(param.annotation), value)
+
+
+def _matches(annotation: Any, value: Any) -> bool:
+    origin = get_origin(annotation)
+    if annotation is Any:
+        return True
+    if origin is Union or type(annotation).__name__ == "UnionType":
+        return any(_matches(a, value) for a in get_args(annotation))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
+        element = (get_args(annotation) or (Any,))[0]
+        return isinstance(value, (list, tuple)) and all(_matches(element, v) for v in value)
+    if annotation is None or annotation is type(None):
+        return value is None
+    if annotation is float:
+        return isinstance(value, (int, float))
+    if annotation is int:
+        return isinstance(value, int)
+    return isinstance(value, annotation)
+
+
+def _type_text(annotation: Any) -> str:
+    return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
+
+
+_ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
+    "block": _accept_block,
+    "loop": _accept_loop,
+    "block_or_loop": _accept_block_or_loop,
+    "block_list_or_loop": _accept_block_list_or_loop,
+    "expr": _accept_expr,
+    "annotation": _accept_annotation,
+    "ints": _accept_ints,
+    "buffer_index": _accept_buffer_index,
+    "buffer": _accept_buffer,
+    "index_map": _accept_index_map,
+    "plain": _accept_plain,
+}
+
+
+def resolve(schedule: Schedule, param: Parameter, value: Any) -> Any:
+    """Return what the primitive's function gets for a recorded argument."""
+    kind = param.operand.kind
+    if kind in ("plain", "buffer", "buffer_index", "ints"):
+        return value
+    return _resolve(schedule, value)
+
+
+def _resolve(schedule: Schedule, value: Any) -> Any:
+    if isinstance(value, (BlockRV, LoopRV)):
+        return schedule.get_sref(value)
+    if isinstance(value, PrimExpr):
+        return schedule.get(value)
+    if isinstance(value, tuple):
+        return [_resolve(schedule, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _resolve(schedule, item) for key, item in value.items()}
+    if isinstance(value, IndexMap):
+        return schedule.bind_index_map(value)
+    return value

@@ -1,0 +1,144 @@
+"""What a primitive says when a precondition does not hold.
+
+A `Problem` is declared once, beside the primitive that checks it: a stable code, a sentence and a
+hint. `fail` raises it for particular loops and blocks. The text is put together only when somebody
+reads it, because a search drops thousands of refused schedules unread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+from schedule.sref import StmtSRef
+from tensorir.errors import TensorIRError
+from tensorir.node import Node
+from tensorir.stmt import Block, For
+
+if TYPE_CHECKING:
+    from tensorir.function import IRModule
+
+RenderLevel = Literal["detail", "fast", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A precondition that may fail.
+
+    `sentence` says what is the case; `{0}`, `{1}` stand for the loops and blocks concerned, names
+    such as `{extent}` for values. `hint` says what would satisfy the precondition.
+    """
+
+    code: str
+    sentence: str
+    hint: str = ""
+
+
+class ScheduleError(TensorIRError):
+    """A precondition of a schedule primitive does not hold; the schedule is unchanged.
+
+    `code` identifies the precondition, `primitive` the call, `locations` are the loops and blocks
+    concerned and `mod` is the program they were found in.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        locations: tuple[Node, ...] = (),
+        values: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+        self.locations = locations
+        self.values = values or {}
+        self.primitive = ""
+        self.mod: IRModule | None = None
+        self.render_level: RenderLevel = "detail"
+
+    @property
+    def code(self) -> str:
+        """The stable name of the precondition."""
+        return self.problem.code
+
+    @property
+    def message(self) -> str:
+        """The sentence alone, with the names of loops and blocks filled in."""
+        names = [describe(node) for node in self.locations]
+        return self.problem.sentence.format(*names, **self.values)
+
+    @property
+    def hint(self) -> str:
+        """What would satisfy the precondition."""
+        return self.problem.hint.format(*map(describe, self.locations), **self.values)
+
+    def __str__(self) -> str:
+        if self.render_level == "none":
+            return "(not rendered)"
+        text = f"[{self.code}] {self.message}"
+        if self.hint:
+            text += f"\nHint: {self.hint}"
+        if self.render_level == "fast":
+            return text
+        where = f" '{self.primitive}'" if self.primitive else ""
+        program = ""
+        if self.mod is not None:
+            labels = {node: _label(k, node) for k, node in enumerate(self.locations)}
+            script = self.mod.script(
+                syntax_sugar=False, obj_to_underline=self.locations, obj_to_annotate=labels
+            )
+            program = f"\nThe IR with diagnostic is:\n{script}\n"
+        return (
+            f"An error occurred in the schedule primitive{where}.\n{program}\n"
+            f"Error message: {text}\nThe schedule is unchanged."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as rendered text, which is what another process wants to know."""
+        return (_Rendered, (self.problem.code, str(self)))
+
+
+class _Rendered(ScheduleError):
+    """A `ScheduleError` that came from another process: its code and its text."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(Problem(code, "{text}"), values={"text": text})
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def describe(node: Node) -> str:
+    """Return how a sentence calls a loop or block."""
+    if isinstance(node, For):
+        return f"loop `{node.loop_var.name}`"
+    if isinstance(node, Block):
+        return f'block "{node.name_hint}"'
+    return f"`{node}`"
+
+
+def _label(index: int, node: Node) -> str:
+    return f"tir.{type(node).__name__}#{index}"
+
+
+def fail(problem: Problem, *locations: StmtSRef | Node, **values: Any) -> NoReturn:
+    """Raise `ScheduleError` for `problem` at these loops and blocks."""
+    nodes = []
+    for place in locations:
+        node = place.stmt if isinstance(place, StmtSRef) else place
+        assert node is not None
+        nodes.append(node)
+    raise ScheduleError(problem, tuple(nodes), values)
+
+
+def check(condition: bool, problem: Problem, *locations: StmtSRef | Node, **values: Any) -> None:
+    """Raise `ScheduleError` for `problem` unless `condition` holds."""
+    if not condition:
+        fail(problem, *locations, **values)
+
+
+ROOT_BLOCK: Final = Problem(
+    "RootBlockError",
+    "the primitive does not work on the root block, but {0} is one",
+    "name a block inside it",
+)

@@ -1,0 +1,295 @@
+"""Kinds of instruction, and how a primitive becomes one.
+
+`@primitive` reads a function's signature, and nothing else is written by hand: parameters typed as
+loops, blocks or sampled numbers are *inputs* of the instruction, the others *attributes*, and the
+return annotation says what the outputs are. The method on `Schedule`, the JSON form, the Python
+text, replay and mutation follow from that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
+from typing import get_type_hints
+
+from schedule.handles import RandomVariable
+from schedule.sref import StmtSRef
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """How one parameter of a primitive is stored in an instruction.
+
+    `kind`: `block`, `loop`, `block_or_loop`, `expr` (a number, sampled or not), `annotation`,
+    `ints`, `index_map`, `buffer` (an index and whether it counts reads or writes) or `plain`.
+    """
+
+    kind: str
+    role: str = "input"
+    """`input` or `attr`."""
+    many: bool = False
+    """The parameter is a sequence of such values."""
+    spread: bool = False
+    """A sequence is stored element by element, not as one list."""
+    unnamed: bool = False
+    """The printed call shows the value without `name=`."""
+    omit_empty: bool = False
+    """The printed call leaves an empty sequence out."""
+    side: str = ""
+    """For an index of a buffer: whether it counts the block's `read` or `write` regions."""
+
+
+BlockArg: TypeAlias = Annotated[StmtSRef, Operand("block")]
+LoopArg: TypeAlias = Annotated[StmtSRef, Operand("loop")]
+BlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop")]
+UnnamedBlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop", unnamed=True)]
+ConsumersArg: TypeAlias = Annotated[
+    Sequence[StmtSRef] | None, Operand("block", many=True, omit_empty=True)
+]
+FactorsArg: TypeAlias = Annotated[
+    Sequence[int | None], Operand("expr", many=True, spread=True)
+]
+AnnotationArg: TypeAlias = Annotated[Any, Operand("annotation")]
+IntsInput: TypeAlias = Annotated[Sequence[int], Operand("ints")]
+IndexMapArg: TypeAlias = Annotated[Any, Operand("index_map")]
+IndexMapAttr: TypeAlias = Annotated[Any, Operand("index_map", role="attr")]
+BufferArg: TypeAlias = Annotated[tuple[str, int], Operand("buffer", role="attr")]
+ReadIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="read")]
+WriteIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="write")]
+BlocksOrLoopArg: TypeAlias = Annotated[
+    StmtSRef | Sequence[StmtSRef], Operand("block_list_or_loop")
+]
+
+NewBlock: TypeAlias = Annotated[StmtSRef, "block"]
+NewBlocks: TypeAlias = Annotated[Sequence[StmtSRef], "blocks"]
+NewLoop: TypeAlias = Annotated[StmtSRef, "loop"]
+NewLoops: TypeAlias = Annotated[Sequence[StmtSRef], "loops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Generic[T]):
+    """What a sampling primitive returns: the values of its outputs, and the decision behind them."""
+
+    value: T
+    decision: Any
+
+
+Number: TypeAlias = Annotated[Sampled[int], "expr"]
+Numbers: TypeAlias = Annotated[Sampled[Sequence[int | None]], "exprs"]
+SampledLoop: TypeAlias = Annotated[Sampled[StmtSRef], "loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a primitive."""
+
+    name: str
+    operand: Operand
+    default: Any
+    annotation: Any
+    variadic: bool
+
+    @property
+    def required(self) -> bool:
+        """Whether a call must give it."""
+        return self.default is inspect.Parameter.empty and not self.variadic
+
+
+class InstructionKind:
+    """A primitive as the trace sees it."""
+
+    _registry: ClassVar[dict[str, InstructionKind]] = {}
+    _methods: ClassVar[dict[str, InstructionKind]] = {}
+
+    def __init__(self, name: str, function: Callable[..., Any], *, is_pure: bool) -> None:
+        self.name = name
+        self.function = function
+        self.is_pure = is_pure
+        """Whether the instruction leaves the program as it is, so that it may be dropped unused."""
+        self.method = function.__name__
+        hints = get_type_hints(function, include_extras=True)
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())[1:]
+        names = {p.name for p in parameters}
+        self.has_decision = "decision" in names
+        self.params: tuple[Parameter, ...] = tuple(
+            _parameter(p, hints[p.name]) for p in parameters if p.name not in ("decision", "rng")
+        )
+        self.result = _result(hints.get("return"))
+        """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
+        self.summary = (inspect.getdoc(function) or "").split("\n", 1)[0]
+        """The first line of the primitive's docstring."""
+        self.inputs = tuple(p for p in self.params if p.operand.role == "input")
+        self.attrs = tuple(p for p in self.params if p.operand.role == "attr")
+
+    @staticmethod
+    def get(name: str) -> InstructionKind:
+        """Return the kind called `name`; AttributeError if none is registered."""
+        kind = InstructionKind._registry.get(_MODERN.get(name, name))
+        if kind is None:
+            raise AttributeError(
+                f"AttributeError: there is no instruction kind {name!r}; "
+                f"known are {sorted(InstructionKind._registry)}"
+            )
+        return kind
+
+    @staticmethod
+    def all() -> list[InstructionKind]:
+        """Return every registered kind, sorted by name."""
+        return [kind for _, kind in sorted(InstructionKind._registry.items())]
+
+    @staticmethod
+    def of_method(method: str) -> InstructionKind:
+        """Return the kind behind the `Schedule` method called `method`."""
+        return InstructionKind._methods[method]
+
+    @property
+    def call_name(self) -> str:
+        """How error messages call the primitive."""
+        return self.method.replace("_", "-")
+
+    def pack(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the arguments of a call as the inputs and attributes of an instruction."""
+        inputs: list[Any] = []
+        attrs: list[Any] = []
+        for param, value in zip(self.params, values, strict=True):
+            operand = param.operand
+            target = inputs if operand.role == "input" else attrs
+            if operand.kind == "buffer":
+                target.extend((value[1], 0 if value[0] == "read" else 1))
+            elif operand.spread:
+                target.extend(value)
+            else:
+                target.append(value)
+        return inputs, attrs
+
+    def unpack(self, inputs: Sequence[Any], attrs: Sequence[Any]) -> list[Any]:
+        """Return the arguments that `pack` stored.
+
+        Missing trailing values, as older traces have them, get the parameters' defaults.
+        Raises ValueError naming the kind for a count that does not fit.
+        """
+        given_inputs, given_attrs = list(inputs), list(attrs)
+        values: list[Any] = []
+        for param in self.params:
+            operand = param.operand
+            source = given_inputs if operand.role == "input" else given_attrs
+            count = "kNumInputs" if operand.role == "input" else "kNumAttrs"
+            if operand.kind == "buffer":
+                if len(source) < 2:
+                    raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
+                values.append(("write" if int(source.pop(1)) else "read", int(source.pop(0))))
+            elif operand.spread:
+                values.append(tuple(source))
+                source.clear()
+            elif source:
+                values.append(source.pop(0))
+            elif param.required:
+                raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
+            else:
+                values.append(param.default)
+        if given_inputs or given_attrs:
+            count = "kNumInputs" if given_inputs else "kNumAttrs"
+            extra = len(given_inputs or given_attrs)
+            raise ValueError(f"{self.name}: ValueError: {count}: {extra} too many")
+        return values
+
+    def __repr__(self) -> str:
+        return f"InstructionKind({self.name})"
+
+
+class Instruction:
+    """One step of a trace: a kind with its arguments and outputs.
+
+    `values` has one entry a parameter of the primitive. Identity keys the decision in a trace.
+    """
+
+    __slots__ = ("kind", "outputs", "values")
+
+    def __init__(
+        self,
+        kind: InstructionKind,
+        values: Sequence[Any],
+        outputs: Sequence[RandomVariable | None],
+    ) -> None:
+        self.kind = kind
+        self.values = tuple(values)
+        self.outputs = tuple(outputs)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The random variables and values that the instruction works on."""
+        return tuple(self.kind.pack(self.values)[0])
+
+    @property
+    def attrs(self) -> tuple[Any, ...]:
+        """The constants of the instruction."""
+        return tuple(self.kind.pack(self.values)[1])
+
+    def value_of(self, name: str) -> Any:
+        """Return the argument for the parameter called `name`."""
+        for param, value in zip(self.kind.params, self.values, strict=True):
+            if param.name == name:
+                return value
+        raise KeyError(f"{self.kind.name} has no parameter {name!r}")
+
+
+_MODERN: Final = {"GetSBlock": "GetBlock"}
+
+
+def primitive(name: str, *, pure: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Register a function as the schedule primitive that traces call `name`.
+
+    The function takes the `ScheduleState` first, then its operands as `StmtSRef`s and plain
+    values; it checks every precondition (raising through `schedule.errors.fail`) before it calls
+    `state.replace`, and returns references to what it made. A keyword parameter `decision` makes it
+    a sampling primitive: it then also takes `rng`, the schedule's `RandomState`, and returns
+    `Sampled`. `pure` says that the program stays as it is.
+
+    Raises ValueError for a name that is taken.
+    """
+
+    def register(function: Callable[..., T]) -> Callable[..., T]:
+        kind = InstructionKind(name, function, is_pure=pure)
+        if name in InstructionKind._registry or kind.method in InstructionKind._methods:
+            raise ValueError(f"a schedule primitive called {name} ({kind.method}) exists already")
+        InstructionKind._registry[name] = kind
+        InstructionKind._methods[kind.method] = kind
+        for listener in _listeners:
+            listener(kind)
+        return function
+
+    return register
+
+
+_listeners: Final[list[Callable[[InstructionKind], None]]] = []
+
+
+def on_register(listener: Callable[[InstructionKind], None]) -> None:
+    """Call `listener` for every kind, those registered already and those to come."""
+    _listeners.append(listener)
+    for kind in InstructionKind._registry.values():
+        listener(kind)
+
+
+_PLAIN: Final = Operand("plain", role="attr")
+
+
+def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
+    operand = _PLAIN
+    if get_origin(annotation) is Annotated:
+        operand = next((m for m in get_args(annotation)[1:] if isinstance(m, Operand)), _PLAIN)
+    variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+    if variadic:
+        operand = Operand(operand.kind, operand.role, many=True, spread=True, unnamed=True)
+    return Parameter(parameter.name, operand, parameter.default, annotation, variadic)
+
+
+def _result(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        return str(get_args(annotation)[1])
+    return ""

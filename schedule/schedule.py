@@ -1,0 +1,366 @@
+"""`Schedule`: a program, the random variables that point into it, and the trace of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, overload
+
+from schedule.arguments import Arguments, resolve
+from schedule.errors import Problem, RenderLevel, ScheduleError
+from schedule.handles import BlockRV, LoopRV
+from schedule.instruction import Instruction, InstructionKind, Sampled
+from schedule.methods import PrimitiveMethods
+from schedule.random_state import RandomState, normalize_seed
+from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
+from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
+from schedule.trace import Trace
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.index_map import IndexMap
+from tensorir.stmt import Block, For
+from tensorir.verify import verify_well_formed
+from tensorir.visit import collect_vars, substitute
+
+_MARKS: Final[dict[LoopRV, StmtSRef]] = {
+    LoopRV.inline_rv(): INLINE_MARK,
+    LoopRV.root_rv(): ROOT_MARK,
+}
+
+
+class ExpiredHandleError(ScheduleError, ValueError):
+    """A handle points to a loop or block that a primitive has replaced."""
+
+
+class UnknownHandleError(ScheduleError, IndexError):
+    """A handle was not made by this schedule, or was removed from it."""
+
+
+_EXPIRED = Problem(
+    "ExpiredHandleError",
+    "the {what} that the handle pointed to no longer exists{by}",
+    "use the handles that the primitive returned, or query them again with get_loops",
+)
+_UNKNOWN = Problem(
+    "UnknownHandleError",
+    "the {what} does not belong to this schedule",
+    "handles are valid in the schedule that made them and in its copies",
+)
+
+
+class Schedule(PrimitiveMethods):
+    """A module under transformation.
+
+    `mod` is the program as it is now, `trace` what was done to it. `seed` (None for entropy of the
+    device, else an int in [1, 2**31 - 1]) determines every sampled decision. `debug_mask` is
+    `"none"`, `"all"` or an int (bit 1: check the references after each primitive, bit 2: verify
+    the program). `error_render_level` is `"detail"`, `"fast"` or `"none"`. `enable_check=False`
+    skips the prerequisites that the primitives' documentation marks as such.
+
+    Raises TypeError or ValueError for arguments of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | PrimFunc,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int = "none",
+        error_render_level: RenderLevel = "detail",
+        enable_check: bool = True,
+    ) -> None:
+        if not isinstance(enable_check, bool):
+            raise TypeError(f"enable_check takes a bool, got {type(enable_check).__name__}")
+        if error_render_level not in ("detail", "fast", "none"):
+            raise ValueError(
+                f"error_render_level is 'detail', 'fast' or 'none', got {error_render_level!r}"
+            )
+        self._rng = RandomState(_checked_seed(seed))
+        self.error_render_level: RenderLevel = error_render_level
+        if not isinstance(mod, (IRModule, PrimFunc)):
+            raise IRTypeError(f"Schedule takes an IRModule or PrimFunc, got {type(mod).__name__}")
+        self.state = ScheduleState(
+            mod, debug_mask=_checked_mask(debug_mask), enable_check=enable_check
+        )
+        self.trace: Trace = Trace()
+        self._table: dict[Any, StmtSRef | int | None] = dict(_MARKS)
+        self._func_working_on = _default_function(self.state.mod)
+
+    # -------------------------------------------------------------------------------- the program
+
+    @property
+    def mod(self) -> IRModule:
+        """The program as it is now. A module that was handed out earlier never changes."""
+        return self.state.mod
+
+    @property
+    def func_working_on(self) -> GlobalVar | None:
+        """The function in which `get_block` looks when no name is given."""
+        return None if self._func_working_on is None else GlobalVar(self._func_working_on)
+
+    def work_on(self, func_name: str) -> None:
+        """Choose the function in which `get_block` looks; ValueError lists what there is."""
+        self.state.func(func_name) if func_name in self.mod else self.mod[func_name]
+        self._func_working_on = func_name
+
+    def copy(self) -> Schedule:
+        """Return an independent schedule of the same program.
+
+        Handles made so far are valid in both. The copy's random stream is forked from this one's.
+        """
+        twin = Schedule.__new__(Schedule)
+        twin.state, srefs = self.state.copy()
+        twin._table = {
+            rv: srefs.get(value, value) if isinstance(value, StmtSRef) else value
+            for rv, value in self._table.items()
+        }
+        twin.trace = self.trace.copy()
+        twin._rng = RandomState(self.fork_seed())
+        twin.error_render_level = self.error_render_level
+        twin._func_working_on = self._func_working_on
+        return twin
+
+    def seed(self, seed: int) -> None:
+        """Reset the random stream; -1 takes entropy from the device, other negatives are errors."""
+        self._rng.state = normalize_seed(seed)
+
+    def fork_seed(self) -> int:
+        """Advance the random stream and return a seed for an independent one."""
+        return self._rng.fork()
+
+    def show(self, **options: Any) -> None:
+        """Show the program, then the trace."""
+        self.mod.show(**options)
+        self.trace.show()
+
+    def _repr_html_(self) -> str:
+        return self.mod._repr_html_() + self.trace._repr_html_()
+
+    # ------------------------------------------------------------------------------------ handles
+
+    @overload
+    def get(self, rv_or_sref: BlockRV) -> Block: ...
+    @overload
+    def get(self, rv_or_sref: LoopRV) -> For: ...
+    @overload
+    def get(self, rv_or_sref: PrimExpr) -> int | None: ...
+    @overload
+    def get(self, rv_or_sref: StmtSRef) -> Block | For | None: ...
+    def get(self, rv_or_sref: Any) -> Any:
+        """Return what a handle stands for: a block, a loop, or the number that was sampled.
+
+        Raises an error that is also IndexError for a handle of another schedule, and one that is
+        also ValueError for a handle whose loop or block a primitive has consumed.
+        """
+        if isinstance(rv_or_sref, StmtSRef):
+            return rv_or_sref.stmt
+        if isinstance(rv_or_sref, PrimExpr):
+            return self._evaluate(rv_or_sref)
+        return self.get_sref(rv_or_sref).stmt
+
+    def get_sref(self, rv_or_stmt: BlockRV | LoopRV | Block | For) -> StmtSRef:
+        """Return the reference behind a handle or a statement of the current program."""
+        if isinstance(rv_or_stmt, (Block, For)):
+            return self.state.get_sref(rv_or_stmt)
+        sref = self._table.get(rv_or_stmt)
+        what = "block" if isinstance(rv_or_stmt, BlockRV) else "loop"
+        if not isinstance(sref, StmtSRef):
+            raise UnknownHandleError(_UNKNOWN, values={"what": what + " handle"})
+        if sref.stmt is None and sref is not INLINE_MARK and sref is not ROOT_MARK:
+            by = f": {sref.consumed_by.replace('_', '-')} replaced it" if sref.consumed_by else ""
+            raise ExpiredHandleError(_EXPIRED, values={"what": what, "by": by})
+        return sref
+
+    def remove_rv(self, rv: BlockRV | LoopRV | Var) -> None:
+        """Forget a handle; using it afterwards is an error."""
+        if rv not in self._table:
+            raise UnknownHandleError(_UNKNOWN, values={"what": "handle"})
+        del self._table[rv]
+
+    def bind_index_map(self, index_map: IndexMap) -> IndexMap:
+        """Return `index_map` with the sampled numbers in it filled in."""
+        own = set(index_map.initial_indices)
+        free = {
+            v: self._evaluate(v)
+            for e in index_map.final_indices
+            for v in collect_vars(e)
+            if v not in own and v in self._table
+        }
+        if not free:
+            return index_map
+        values = {v: n for v, n in free.items() if n is not None}
+        final = [substitute(e, values) for e in index_map.final_indices]
+        return IndexMap(index_map.initial_indices, final, index_map.inverse_index_map)
+
+    def _evaluate(self, expr: PrimExpr) -> int | None:
+        if type(expr) is Var:
+            if expr not in self._table:
+                raise UnknownHandleError(_UNKNOWN, values={"what": f"number `{expr.name}`"})
+            value = self._table[expr]
+            assert value is None or isinstance(value, int)
+            return value
+        if isinstance(expr, IntImm):
+            return expr.value
+        values = {v: self._evaluate(v) for v in collect_vars(expr)}
+        known = {v: n for v, n in values.items() if n is not None}
+        result = Analyzer().simplify(substitute(expr, known))
+        if not isinstance(result, IntImm):
+            raise IRValueError(f"`{expr}` is no number: it simplifies to `{result}`")
+        return result.value
+
+    # ----------------------------------------------------------------------------------- applying
+
+    def _call(self, kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run a primitive on a user's arguments: check them, apply, record."""
+        length = len(self.trace.insts)
+        try:
+            call = Arguments(self, kind.method)
+            decision = kwargs.pop("decision", None) if kind.has_decision else None
+            given = _bind(kind, args, kwargs)
+            if kind.has_decision and len(given) > len(kind.params):
+                decision = given.pop()
+            if kind.name == "GetBlock" and given[1] is None:
+                given[1] = self._function_to_search()
+            values = [call.accept(p, v) for p, v in zip(kind.params, given, strict=True)]
+            outputs = self.invoke(kind, values, decision)
+        except BaseException as error:
+            self.trace.truncate(length)
+            if isinstance(error, ScheduleError):
+                self._locate(error, kind)
+            raise
+        if kind.result in ("blocks", "loops", "exprs"):
+            return outputs
+        return outputs[0] if kind.result else None
+
+    def invoke(
+        self, kind: InstructionKind, values: Sequence[Any], decision: Any = None
+    ) -> list[Any]:
+        """Apply a primitive to recorded arguments, record the instruction, return its outputs.
+
+        The one place where programs change: replaying a trace comes here directly.
+        """
+        state = self.state
+        state.running = kind.method
+        try:
+            operands: list[Any] = []
+            for param, value in zip(kind.params, values, strict=True):
+                operand = resolve(self, param, value)
+                if param.variadic:
+                    operands.extend(operand)
+                else:
+                    operands.append(operand)
+            if kind.has_decision:
+                result = kind.function(state, *operands, rng=self._rng, decision=decision)
+                assert isinstance(result, Sampled)
+                result, decision = result.value, result.decision
+            else:
+                result = kind.function(state, *operands)
+            if state.debug_mask & DEBUG_VERIFY_TREE:
+                state.verify()
+            if state.debug_mask & DEBUG_VERIFY_FLAGS:
+                verify_well_formed(state.mod)
+        except BaseException as error:
+            state.rollback()
+            if isinstance(error, ScheduleError):
+                self._locate(error, kind)
+            raise
+        state.commit()
+        outputs = self._outputs(kind.result, result)
+        self.trace.append(Instruction(kind, values, outputs), decision)
+        return outputs
+
+    def _outputs(self, result_kind: str, result: Any) -> list[Any]:
+        if not result_kind:
+            return []
+        made = list(result) if result_kind in ("blocks", "loops", "exprs") else [result]
+        table = self._table
+        outputs: list[Any] = []
+        for value in made:
+            if result_kind.startswith("block"):
+                rv: Any = BlockRV()
+            elif result_kind.startswith("loop"):
+                rv = LoopRV()
+            elif value is None:
+                outputs.append(None)
+                continue
+            else:
+                rv = Var(f"v{len(table) - len(_MARKS) + 1}")
+            table[rv] = value
+            outputs.append(rv)
+        return outputs
+
+    def _function_to_search(self) -> str:
+        if self._func_working_on is None:
+            raise IRValueError(
+                "get_block needs func_name: the module has several functions, "
+                f"{sorted(self.mod.functions)}, and none is called main; or call work_on first"
+            )
+        return self._func_working_on
+
+    def _locate(self, error: ScheduleError, kind: InstructionKind) -> None:
+        if error.mod is None:
+            error.primitive = kind.call_name
+            error.mod = self.mod
+            error.render_level = self.error_render_level
+
+
+def _bind(kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the values of a call in parameter order; TypeError as Python words it."""
+    remaining = list(args)
+    values: list[Any] = []
+    for param in kind.params:
+        if param.variadic:
+            values.append(tuple(remaining))
+            remaining = []
+        elif remaining:
+            if param.name in kwargs:
+                raise TypeError(
+                    f"Schedule.{kind.method}() got multiple values for argument {param.name!r}"
+                )
+            values.append(remaining.pop(0))
+        elif param.name in kwargs:
+            values.append(kwargs.pop(param.name))
+        elif param.required:
+            raise TypeError(f"Schedule.{kind.method}() is missing the argument {param.name!r}")
+        else:
+            values.append(param.default)
+    if kind.has_decision and len(remaining) == 1:
+        values.append(remaining.pop())
+    if remaining or kwargs:
+        extra = next(iter(kwargs), None)
+        what = f"an unexpected argument {extra!r}" if extra else "too many arguments"
+        raise TypeError(f"Schedule.{kind.method}() got {what}")
+    return values
+
+
+def _checked_seed(seed: int | None) -> int:
+    if seed is None:
+        return -1
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"seed takes an int or None, got {type(seed).__name__}")
+    if not 1 <= seed <= 2147483647:
+        raise ValueError(f"seed is an int in [1, 2147483647], got {seed}")
+    return seed
+
+
+def _checked_mask(mask: str | int) -> int:
+    if isinstance(mask, str):
+        if mask not in ("all", "none"):
+            raise ValueError(f"debug_mask is 'all', 'none' or an int, got {mask!r}")
+        return DEBUG_VERIFY_TREE | DEBUG_VERIFY_FLAGS if mask == "all" else 0
+    if not isinstance(mask, int):
+        raise TypeError(f"debug_mask takes a str or int, got {type(mask).__name__}")
+    if mask < -1:
+        raise ValueError(f"debug_mask is at least -1, got {mask}")
+    return DEBUG_VERIFY_TREE | DEBUG_VERIFY_FLAGS if mask == -1 else int(mask)
+
+
+def _default_function(mod: IRModule) -> str | None:
+    for name, func in mod.functions.items():
+        entry = func.attrs.get("tir.is_entry_func")
+        if isinstance(entry, IntImm) and entry.value:
+            return name
+    if "main" in mod:
+        return "main"
+    return next(iter(mod.functions)) if len(mod) == 1 else None

@@ -1,0 +1,112 @@
+"""References to the loops and blocks of a changing program."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir.stmt import Block, BlockRealize, For
+
+
+class StmtSRef:
+    """A loop or block, whatever it looks like now.
+
+    Statements are immutable, so a transformation builds new ones; a reference is re-pointed at the
+    statement that took the old one's place. `stmt` is None once the loop or block is gone, and
+    `consumed_by` then names the primitive that removed it.
+    """
+
+    __slots__ = ("__weakref__", "consumed_by", "parent", "realize", "stmt")
+
+    def __init__(
+        self, stmt: For | Block | None, parent: StmtSRef | None, realize: BlockRealize | None = None
+    ) -> None:
+        self.stmt = stmt
+        self.parent = parent
+        """The nearest enclosing loop or block."""
+        self.realize = realize
+        """For a block: the statement that binds its axes."""
+        self.consumed_by = ""
+
+    @property
+    def loop(self) -> For:
+        """The loop this refers to."""
+        assert type(self.stmt) is For
+        return self.stmt
+
+    @property
+    def block(self) -> Block:
+        """The block this refers to."""
+        assert type(self.stmt) is Block
+        return self.stmt
+
+    @property
+    def block_realize(self) -> BlockRealize:
+        """The statement that binds the axes of the block this refers to."""
+        assert self.realize is not None
+        return self.realize
+
+    @property
+    def is_block(self) -> bool:
+        """Whether this refers to a block."""
+        return type(self.stmt) is Block
+
+    def __repr__(self) -> str:
+        if self.stmt is None:
+            return "StmtSRef(gone)"
+        if type(self.stmt) is For:
+            return f"StmtSRef(loop {self.stmt.loop_var.name})"
+        return f"StmtSRef(block {self.block.name_hint})"
+
+
+INLINE_MARK: Final = StmtSRef(None, None)
+"""The compute location "inline into the consumers"."""
+ROOT_MARK: Final = StmtSRef(None, None)
+"""The compute location "leave it where it is"."""
+
+
+def scope_root(sref: StmtSRef) -> StmtSRef | None:
+    """Return the nearest block that encloses `sref`, None for a function's root block."""
+    parent = sref.parent
+    while parent is not None and type(parent.stmt) is For:
+        parent = parent.parent
+    return parent
+
+
+def loops_above(sref: StmtSRef) -> list[StmtSRef]:
+    """Return the loops between `sref` and its scope root, outermost first."""
+    loops = []
+    parent = sref.parent
+    while parent is not None and type(parent.stmt) is For:
+        loops.append(parent)
+        parent = parent.parent
+    loops.reverse()
+    return loops
+
+
+def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
+    """Say whether `outer` encloses `inner` (a statement encloses itself)."""
+    current: StmtSRef | None = inner
+    while current is not None:
+        if current is outer:
+            return True
+        current = current.parent
+    return False
+
+
+def lowest_common_ancestor(srefs: list[StmtSRef]) -> StmtSRef:
+    """Return the innermost loop or block that encloses all of `srefs`, or is one of them."""
+    path = []
+    current: StmtSRef | None = srefs[0]
+    while current is not None:
+        path.append(current)
+        current = current.parent
+    depth = 0
+    for other in srefs[1:]:
+        seen = set()
+        current = other
+        while current is not None:
+            seen.add(current)
+            current = current.parent
+        while path[depth] not in seen:
+            depth += 1
+    return path[depth]

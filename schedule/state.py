@@ -1,0 +1,437 @@
+"""The program under transformation, and the one door through which it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from schedule.sref import StmtSRef, scope_root
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    sequence,
+)
+from tensorir.visit import children
+
+DEBUG_VERIFY_TREE: Final = 1
+DEBUG_VERIFY_FLAGS: Final = 2
+
+
+class ScheduleState:
+    """A module with a reference for every loop and block in it (those in a block's `init` aside).
+
+    `replace` is the only way to change it. What was replaced since the last `commit` can be taken
+    back by `rollback`, so a primitive that fails leaves nothing behind.
+    """
+
+    def __init__(
+        self, mod: IRModule | PrimFunc, *, debug_mask: int = 0, enable_check: bool = True
+    ) -> None:
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({"main": mod})
+        if not isinstance(mod, IRModule):
+            raise IRTypeError(f"a schedule takes an IRModule or PrimFunc, got {type(mod).__name__}")
+        self.debug_mask = debug_mask
+        self.enable_check = enable_check
+        self.stmt2ref: dict[Stmt, StmtSRef] = {}
+        self.running = ""
+        """The primitive that runs now; recorded in the references it consumes."""
+        self._funcs: dict[str, PrimFunc] = dict(mod.functions)
+        self._attrs = mod.attrs
+        self._mod: IRModule | None = mod.clone()
+        self._roots: dict[str, StmtSRef] = {}
+        self._loop_of: dict[Var, StmtSRef] = {}
+        self._block_of: dict[Var, StmtSRef] = {}
+        self._undo: list[tuple[StmtSRef, Stmt | None, StmtSRef | None, BlockRealize | None]] = []
+        self._undo_funcs: list[tuple[str, PrimFunc]] = []
+        for name, func in mod.functions.items():
+            if type(func.body) is BlockRealize:
+                self._index(name, func.body)
+        self.commit()
+
+    # ------------------------------------------------------------------------------------ looking
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now; a module handed out earlier never changes."""
+        if self._mod is None:
+            self._mod = IRModule(self._funcs, self._attrs)
+        return self._mod
+
+    def func(self, name: str) -> PrimFunc:
+        """Return the function called `name` as it is now."""
+        return self._funcs[name]
+
+    def root(self, func_name: str) -> StmtSRef:
+        """Return the root block of a function.
+
+        Raises IRValueError if there is no such function, or it has no blocks to schedule.
+        """
+        root = self._roots.get(func_name)
+        if root is None:
+            if func_name in self._funcs:
+                raise IRValueError(f'function "{func_name}" has no block, so nothing to schedule')
+            raise IRValueError(
+                f'there is no function "{func_name}"; the module has {sorted(self._funcs)}'
+            )
+        return root
+
+    def func_name_of(self, sref: StmtSRef) -> str:
+        """Return the name of the function that `sref` is in."""
+        while sref.parent is not None:
+            sref = sref.parent
+        return next(name for name, root in self._roots.items() if root is sref)
+
+    def func_of(self, sref: StmtSRef) -> PrimFunc:
+        """Return the function that `sref` is in."""
+        return self._funcs[self.func_name_of(sref)]
+
+    def get_sref(self, stmt: For | Block) -> StmtSRef:
+        """Return the reference of a loop or block; IndexError if it is not in the program."""
+        sref = self.stmt2ref.get(stmt)
+        if sref is None:
+            raise IndexError("the statement is not part of the schedule's current program")
+        return sref
+
+    def blocks(self, func_name: str) -> Iterator[StmtSRef]:
+        """Yield the blocks of a function, an enclosing block before those in it."""
+        pending = [self.root(func_name)]
+        while pending:
+            sref = pending.pop()
+            yield sref
+            pending.extend(reversed(self.child_blocks(sref)))
+
+    def child_blocks(self, sref: StmtSRef) -> list[StmtSRef]:
+        """Return the blocks right below a loop or block, in program order."""
+        found: list[StmtSRef] = []
+        assert sref.stmt is not None
+        pending: list[Stmt] = [sref.stmt.body]
+        while pending:
+            stmt = pending.pop()
+            kind = type(stmt)
+            if kind is BlockRealize:
+                found.append(self.stmt2ref[stmt.block])  # type: ignore[attr-defined]
+            elif kind is For:
+                pending.append(stmt.body)  # type: ignore[attr-defined]
+            elif kind is SeqStmt:
+                pending.extend(reversed(stmt.seq))  # type: ignore[attr-defined]
+            else:
+                pending.extend(c for c in reversed(children(stmt)) if isinstance(c, Stmt))
+        return found
+
+    def scope_root(self, sref: StmtSRef) -> StmtSRef:
+        """Return the block whose scope `sref` is in; IRValueError for a function's root block."""
+        root = scope_root(sref)
+        if root is None:
+            raise IRValueError("the root block of a function is in no scope")
+        return root
+
+    # ----------------------------------------------------------------------------------- changing
+
+    def replace(
+        self, old: StmtSRef, new: Stmt | None, reuse: Mapping[Block, Block] | None = None
+    ) -> None:
+        """Put `new` in the place of the loop or block `old`.
+
+        For a block, `new` is a `Block` (keeping the bindings) or any statement (taking the place of
+        its realize). None removes it, together with loops that it leaves empty.
+
+        References follow what they refer to: a node that occurs in both trees keeps its reference
+        and everything below; a loop is recognised by its loop variable, a block by its first axis
+        or by `reuse`, which maps old blocks to new ones. What is not recognised is gone.
+        """
+        assert old.stmt is not None
+        self._mod = None
+        if type(old.stmt) is Block and type(new) is not Block:
+            old_stmt: Stmt = old.block_realize
+        else:
+            old_stmt = old.stmt
+        renamed = {b: self.stmt2ref[a] for a, b in reuse.items()} if reuse else {}
+        if type(new) is Block:
+            renamed.setdefault(new, old)
+            realize = old.block_realize
+            replacement: Stmt | None = BlockRealize(realize.iter_values, realize.predicate, new)
+            old_stmt = realize
+        else:
+            replacement = new
+        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        kept: set[Stmt] = set()
+        alive: set[StmtSRef] = set()
+        if replacement is not None:
+            self._place(replacement, old.parent, renamed, placed, kept, alive)
+        self._expire(old_stmt, kept, alive)
+        for sref, stmt, parent, realized in placed:
+            self._assign(sref, stmt, parent, realized)
+        self._climb(old_stmt, replacement, old.parent, old)
+
+    def _place(
+        self,
+        stmt: Stmt,
+        parent: StmtSRef | None,
+        renamed: Mapping[Block, StmtSRef],
+        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]],
+        kept: set[Stmt],
+        alive: set[StmtSRef],
+    ) -> None:
+        """Decide which reference each loop and block of a new tree gets."""
+        pending: list[tuple[Stmt, StmtSRef | None]] = [(stmt, parent)]
+        while pending:
+            node, above = pending.pop()
+            if type(node) is For:
+                sref = self.stmt2ref.get(node)
+                if sref is not None:
+                    kept.add(node)
+                    alive.add(sref)
+                    placed.append((sref, node, above, None))
+                    continue
+                sref = self._loop_of.get(node.loop_var) or StmtSRef(None, None)
+                alive.add(sref)
+                placed.append((sref, node, above, None))
+                pending.append((node.body, sref))
+            elif type(node) is BlockRealize:
+                block = node.block
+                sref = self.stmt2ref.get(block)
+                if sref is not None:
+                    kept.add(block)
+                    alive.add(sref)
+                    placed.append((sref, block, above, node))
+                    continue
+                sref = renamed.get(block)
+                if sref is None and block.iter_vars:
+                    sref = self._block_of.get(block.iter_vars[0].var)
+                if sref is None:
+                    sref = StmtSRef(None, None)
+                alive.add(sref)
+                placed.append((sref, block, above, node))
+                pending.append((block.body, sref))
+            elif type(node) is SeqStmt:
+                pending.extend((child, above) for child in node.seq)
+            else:
+                pending.extend((c, above) for c in children(node) if isinstance(c, Stmt))
+
+    def _expire(self, stmt: Stmt, kept: set[Stmt], alive: set[StmtSRef]) -> None:
+        """Take the references of an old tree that no longer exist out of the tables."""
+        pending = [stmt]
+        while pending:
+            node = pending.pop()
+            if type(node) is BlockRealize:
+                node = node.block
+            if type(node) is For or type(node) is Block:
+                if node in kept:
+                    continue
+                sref = self.stmt2ref[node]
+                if sref not in alive:
+                    self._assign(sref, None, None, None)
+                    sref.consumed_by = self.running
+                pending.append(node.body)
+            elif type(node) is SeqStmt:
+                pending.extend(node.seq)
+            else:
+                pending.extend(c for c in children(node) if isinstance(c, Stmt))
+
+    def _assign(
+        self,
+        sref: StmtSRef,
+        stmt: For | Block | None,
+        parent: StmtSRef | None,
+        realize: BlockRealize | None,
+    ) -> None:
+        old = sref.stmt
+        self._undo.append((sref, old, sref.parent, sref.realize))
+        sref.parent = parent
+        sref.realize = realize
+        if stmt is old:
+            return
+        sref.stmt = stmt
+        self._forget(old, sref)
+        self._enter(stmt, sref)
+
+    def _forget(self, stmt: Stmt | None, sref: StmtSRef) -> None:
+        if stmt is None:
+            return
+        if self.stmt2ref.get(stmt) is sref:
+            del self.stmt2ref[stmt]
+        if type(stmt) is For:
+            if self._loop_of.get(stmt.loop_var) is sref:
+                del self._loop_of[stmt.loop_var]
+        elif type(stmt) is Block and stmt.iter_vars:
+            var = stmt.iter_vars[0].var
+            if self._block_of.get(var) is sref:
+                del self._block_of[var]
+
+    def _enter(self, stmt: Stmt | None, sref: StmtSRef) -> None:
+        if stmt is None:
+            return
+        self.stmt2ref[stmt] = sref
+        if type(stmt) is For:
+            self._loop_of[stmt.loop_var] = sref
+        elif type(stmt) is Block and stmt.iter_vars:
+            self._block_of[stmt.iter_vars[0].var] = sref
+
+    def _climb(
+        self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef
+    ) -> None:
+        """Rebuild the ancestors of a replaced statement."""
+        top = start
+        while parent is not None:
+            top = parent
+            above = parent.parent
+            stmt = parent.stmt
+            if type(stmt) is For:
+                body = new if stmt.body is old else _replace_child(stmt.body, old, new)
+                if body is None:
+                    old, new, parent = stmt, None, above
+                    self._assign(top, None, None, None)
+                    top.consumed_by = self.running
+                    continue
+                loop = For(
+                    stmt.loop_var,
+                    stmt.min,
+                    stmt.extent,
+                    stmt.kind,
+                    body,
+                    stmt.thread_binding,
+                    stmt.annotations,
+                )
+                self._assign(parent, loop, above, None)
+                old, new = stmt, loop
+            else:
+                block = parent.block
+                body = _replace_child(block.body, old, new)
+                changed = block.with_(body=sequence([body]))
+                realize = parent.block_realize
+                rebuilt = BlockRealize(realize.iter_values, realize.predicate, changed)
+                self._assign(parent, changed, above, rebuilt)
+                old, new = realize, rebuilt
+            parent = above
+        self._set_body(top, new)
+
+    def _set_body(self, root: StmtSRef, body: Stmt | None) -> None:
+        assert body is not None
+        for name, known in self._roots.items():
+            if known is root:
+                self._undo_funcs.append((name, self._funcs[name]))
+                self._funcs[name] = self._funcs[name].with_body(body)
+                return
+
+    def replace_func(self, name: str, func: PrimFunc) -> None:
+        """Replace a function whose parameters or attributes change.
+
+        The body must be the one it has, or one in which `replace` recognises what is kept.
+        """
+        root = self._roots[name]
+        if func.body is not self._funcs[name].body:
+            assert isinstance(func.body, BlockRealize)
+            self.replace(root, func.body, {root.block: func.body.block})
+        self._mod = None
+        self._undo_funcs.append((name, self._funcs[name]))
+        self._funcs[name] = func
+
+    # ------------------------------------------------------------------------------- transactions
+
+    def commit(self) -> None:
+        """Make what was replaced since the last commit final."""
+        self._undo.clear()
+        self._undo_funcs.clear()
+
+    def rollback(self) -> None:
+        """Take back what was replaced since the last commit."""
+        for sref, _, _, _ in reversed(self._undo):
+            self._forget(sref.stmt, sref)
+        for sref, stmt, parent, realize in reversed(self._undo):
+            sref.stmt = stmt  # type: ignore[assignment]
+            sref.parent = parent
+            sref.realize = realize
+        for sref, _, _, _ in self._undo:
+            self._enter(sref.stmt, sref)
+        for name, func in reversed(self._undo_funcs):
+            self._funcs[name] = func
+        if self._undo or self._undo_funcs:
+            self._mod = None
+        self.commit()
+
+    def copy(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
+        """Return an independent state of the same program, and which reference became which."""
+        twin = ScheduleState.__new__(ScheduleState)
+        twins = {sref: StmtSRef(sref.stmt, None, sref.realize) for sref in self.stmt2ref.values()}
+        for sref, other in twins.items():
+            other.parent = None if sref.parent is None else twins[sref.parent]
+        twin.debug_mask = self.debug_mask
+        twin.enable_check = self.enable_check
+        twin.running = ""
+        twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
+        twin._funcs = dict(self._funcs)
+        twin._attrs = self._attrs
+        twin._mod = self._mod
+        twin._roots = {name: twins[sref] for name, sref in self._roots.items()}
+        twin._loop_of = {var: twins[sref] for var, sref in self._loop_of.items()}
+        twin._block_of = {var: twins[sref] for var, sref in self._block_of.items()}
+        twin._undo = []
+        twin._undo_funcs = []
+        return twin, twins
+
+    # ------------------------------------------------------------------------------------ indexing
+
+    def _index(self, name: str, body: BlockRealize) -> None:
+        placed: list[tuple[StmtSRef, For | Block, StmtSRef | None, BlockRealize | None]] = []
+        self._place(body, None, {}, placed, set(), set())
+        for sref, stmt, parent, realize in placed:
+            self._assign(sref, stmt, parent, realize)
+        self._roots[name] = placed[0][0]
+
+    def verify(self) -> None:
+        """Check that the references mirror the program; AssertionError where they do not."""
+        fresh = ScheduleState(self.mod)
+        assert fresh.stmt2ref.keys() == self.stmt2ref.keys(), "references do not match the program"
+        for stmt, sref in self.stmt2ref.items():
+            other = fresh.stmt2ref[stmt]
+            mine = None if sref.parent is None else sref.parent.stmt
+            expected = None if other.parent is None else other.parent.stmt
+            assert sref.stmt is stmt, "a reference points elsewhere than the table"
+            assert mine is expected, "a reference has a wrong parent"
+            assert sref.realize is other.realize, "a reference has a stale realize"
+
+
+def _replace_child(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    """Return `stmt` with the statement `old` in it (not below a loop or block) replaced."""
+    if stmt is old:
+        return new
+    if type(stmt) is SeqStmt:
+        parts = [_replace_child(child, old, new) for child in stmt.seq]
+        if all(a is b for a, b in zip(parts, stmt.seq, strict=True)):
+            return stmt
+        remaining = [part for part in parts if part is not None]
+        return sequence(remaining) if remaining else None
+    if type(stmt) is IfThenElse:
+        then_case = _replace_child(stmt.then_case, old, new)
+        else_case = stmt.else_case and _replace_child(stmt.else_case, old, new)
+        if then_case is stmt.then_case and else_case is stmt.else_case:
+            return stmt
+        if then_case is None and else_case is None:
+            return None
+        return IfThenElse(stmt.condition, sequence([then_case]), else_case)
+    if isinstance(stmt, (LetStmt, AttrStmt, AssertStmt)):
+        body = _replace_child(stmt.body, old, new)
+        if body is stmt.body:
+            return stmt
+        if body is None:
+            return None
+        if type(stmt) is LetStmt:
+            return LetStmt(stmt.var, stmt.value, body)
+        if type(stmt) is AttrStmt:
+            return AttrStmt(stmt.node, stmt.attr_key, stmt.value, body)
+        assert type(stmt) is AssertStmt
+        return AssertStmt(stmt.condition, stmt.message, body)
+    if isinstance(stmt, (For, BlockRealize)):
+        return stmt
+    return stmt

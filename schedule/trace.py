@@ -1,0 +1,249 @@
+"""The record of what was done to a program, which can be replayed, stored and changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schedule.handles import BlockRV, LoopRV
+from schedule.instruction import Instruction
+from schedule.trace_json import from_json, to_json
+from schedule.trace_python import python_lines
+from tensorir.expr import PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.node import show_text, text_to_html
+from tensorir.visit import collect_vars, substitute
+
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
+
+DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
+
+_POSTPROC = "EnterPostproc"
+
+
+class Trace:
+    """Instructions in order, and the decisions of those that sampled something.
+
+    `decisions` maps an instruction (by identity) to what it decided: the index of a candidate, the
+    factors of a tile, the index of a loop.
+    """
+
+    def __init__(
+        self,
+        insts: Sequence[Instruction] = (),
+        decisions: Mapping[Instruction, Any] | None = None,
+    ) -> None:
+        self.insts: list[Instruction] = list(insts)
+        self.decisions: dict[Instruction, Any] = dict(decisions or {})
+
+    # ---------------------------------------------------------------------------------- building
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add an instruction at the end."""
+        self.insts.append(inst)
+        if decision is not None:
+            self.decisions[inst] = decision
+
+    def pop(self) -> tuple[Instruction, Any] | None:
+        """Remove the last instruction and return it with its decision; None if there is none."""
+        if not self.insts:
+            return None
+        inst = self.insts.pop()
+        return inst, self.decisions.pop(inst, None)
+
+    def truncate(self, length: int) -> None:
+        """Remove what was appended after the first `length` instructions."""
+        while len(self.insts) > length:
+            self.pop()
+
+    def copy(self) -> Trace:
+        """Return a trace of the same instructions."""
+        return Trace(self.insts, self.decisions)
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """Return what `inst` decided, None if nothing."""
+        return self.decisions.get(inst)
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
+        """Return a trace in which `inst` decides otherwise; replaying it gives that program."""
+        kept = self._instructions(remove_postproc)
+        decisions = {i: self.decisions[i] for i in kept if i in self.decisions}
+        return Trace(kept, {**decisions, inst: decision})
+
+    def simplified(self, remove_postproc: bool) -> Trace:
+        """Return a trace without the instructions that have no effect.
+
+        Dropped are those that leave the program as it is and whose outputs nothing uses.
+        """
+        used: set[Any] = set()
+        kept: list[Instruction] = []
+        for inst in reversed(self._instructions(remove_postproc)):
+            if inst.kind.is_pure and not any(rv in used for rv in inst.outputs if rv is not None):
+                continue
+            kept.append(inst)
+            for value in inst.values:
+                _collect_uses(value, used)
+        kept.reverse()
+        return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
+
+    def _instructions(self, remove_postproc: bool) -> list[Instruction]:
+        if remove_postproc:
+            for k, inst in enumerate(self.insts):
+                if inst.kind.name == _POSTPROC:
+                    return self.insts[:k]
+        return list(self.insts)
+
+    # --------------------------------------------------------------------------------- replaying
+
+    def apply_to_schedule(
+        self,
+        sch: Schedule,
+        remove_postproc: bool,
+        decision_provider: DecisionProvider | None = None,
+    ) -> None:
+        """Do to `sch` what this trace did.
+
+        Blocks are found by name, loops by asking again; decisions are repaired where they do not
+        fit. `decision_provider(inst, inputs, attrs, decision)` may replace a decision, None makes
+        the instruction sample anew. An instruction that fails raises its `ScheduleError`; the ones
+        before it stay applied.
+        """
+        made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
+        made[LoopRV.root_rv()] = LoopRV.root_rv()
+        decisions = self.decisions
+        for inst in self.insts:
+            kind = inst.kind
+            if remove_postproc and kind.name == _POSTPROC:
+                break
+            values = [translate(value, made) for value in inst.values]
+            decision = decisions.get(inst) if kind.has_decision else None
+            if decision_provider is not None and kind.has_decision:
+                inputs, attrs = kind.pack(values)
+                decision = decision_provider(inst, inputs, attrs, decision)
+            outputs = sch.invoke(kind, values, decision)
+            if len(outputs) != len(inst.outputs):
+                raise ValueError(
+                    f"{kind.name} gave {len(outputs)} outputs, the trace expects "
+                    f"{len(inst.outputs)}: it was recorded on another program"
+                )
+            for old, new in zip(inst.outputs, outputs, strict=True):
+                made[old] = new
+
+    @staticmethod
+    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+        """Replay a trace given in its JSON form; the errors are those of `from_json`."""
+        Trace.from_json(json_obj).apply_to_schedule(sch, remove_postproc=False)
+
+    # -------------------------------------------------------------------------------------- forms
+
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+        """Return `[instructions, decisions]` as plain lists, strings and numbers."""
+        return to_json(self._instructions(remove_postproc), self.decisions)
+
+    @staticmethod
+    def from_json(json_obj: Any) -> Trace:
+        """Return the trace whose JSON form (an object or its text) is given.
+
+        Raises ValueError or TypeError that name the instruction and the field at fault. Nothing in
+        the JSON is executed.
+        """
+        if isinstance(json_obj, str):
+            json_obj = json.loads(json_obj)
+        return Trace(*from_json(json_obj))
+
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
+        """Return the calls that the trace stands for, one line each."""
+        return python_lines(self._instructions(remove_postproc), self.decisions)
+
+    def __str__(self) -> str:
+        body = "\n".join("  " + line for line in self.as_python()) or "  pass"
+        return f"# from tvm import tir\ndef apply_trace(sch: tir.Schedule) -> None:\n{body}"
+
+    __repr__ = __str__
+
+    def show(self) -> None:
+        """Show the trace as Python, highlighted on a terminal and in a notebook."""
+        show_text(str(self))
+
+    def _repr_html_(self) -> str:
+        return text_to_html(str(self))
+
+    # -------------------------------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form, one instruction a line; a reader never sees half of it."""
+        insts, decisions = self.as_json()
+        rows = ",\n  ".join(json.dumps(inst) for inst in insts)
+        text = f"[[\n  {rows}\n],\n{json.dumps(decisions)}]\n"
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Trace:
+        """Read a trace from a file; ValueError names the file, the line and what is wrong."""
+        text = Path(path).read_text(encoding="utf-8")
+        try:
+            return Trace.from_json(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path}:{error.lineno}:{error.colno}: not a saved trace, the JSON is broken or "
+                f"cut short: {error.msg}"
+            ) from error
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{path}: {error}") from error
+
+
+def translate(value: Any, made: Mapping[Any, Any]) -> Any:
+    """Return a recorded argument with its random variables replaced by those that `made` gives.
+
+    Raises IndexError for a random variable that no instruction before produced.
+    """
+    if isinstance(value, (BlockRV, LoopRV)) or type(value) is Var:
+        if value not in made:
+            raise IndexError("IndexError: the trace uses a random variable before it is defined")
+        return made[value]
+    if type(value) is tuple:
+        return tuple([translate(item, made) for item in value])
+    if isinstance(value, dict):
+        return {key: translate(item, made) for key, item in value.items()}
+    if isinstance(value, PrimExpr):
+        return substitute(value, {v: made[v] for v in collect_vars(value) if v in made})
+    if isinstance(value, IndexMap):
+        final = [translate_free(e, made) for e in value.final_indices]
+        return IndexMap(value.initial_indices, final, value.inverse_index_map)
+    return value
+
+
+def translate_free(expr: PrimExpr, made: Mapping[Any, Any]) -> PrimExpr:
+    """Return `expr` with the random variables in it replaced; other variables stay."""
+    return substitute(expr, {v: made[v] for v in collect_vars(expr) if v in made})
+
+
+def _collect_uses(value: Any, used: set[Any]) -> None:
+    if isinstance(value, (BlockRV, LoopRV)):
+        used.add(value)
+    elif isinstance(value, PrimExpr):
+        used.update(collect_vars(value))
+    elif isinstance(value, tuple):
+        for item in value:
+            _collect_uses(item, used)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect_uses(item, used)
+    elif isinstance(value, IndexMap):
+        for expr in value.final_indices:
+            used.update(collect_vars(expr))

@@ -1,0 +1,199 @@
+"""The JSON form of a trace: `[[kind, inputs, attrs, outputs], ...], [[index, decision], ...]`.
+
+Random variables are their names. A string constant among the inputs is wrapped in an extra pair of
+quotes; arithmetic on sampled numbers and index maps are script text, which is parsed, never
+executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schedule.handles import BlockRV, LoopRV
+from schedule.instruction import Instruction, InstructionKind
+from schedule.trace_names import Names
+from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.script import parse_expr, parse_index_map
+
+
+def to_json(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) -> list[Any]:
+    """Return instructions and their decisions as plain lists, strings and numbers."""
+    names = Names()
+    rows: list[Any] = []
+    for inst in insts:
+        inputs, attrs = inst.kind.pack(inst.values)
+        rows.append(
+            [
+                inst.kind.name,
+                [_input(value, names) for value in inputs],
+                [_attr(value, names) for value in attrs],
+                [names.define(rv) for rv in inst.outputs],
+            ]
+        )
+    decided = [[k, _plain(decisions[i])] for k, i in enumerate(insts) if i in decisions]
+    return [rows, decided]
+
+
+def _input(value: Any, names: Names) -> Any:
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, (tuple, list)):
+        return [_input(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _input(item, names) for key, item in value.items()}
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, float)):
+        return value
+    return names.text(value)
+
+
+def _attr(value: Any, names: Names) -> Any:
+    if isinstance(value, IndexMap):
+        return names.text(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.value
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
+    """Return the instructions and decisions that `to_json` wrote.
+
+    Raises ValueError for a wrong structure, an unknown kind or an undefined name, TypeError for an
+    input of a kind that cannot occur; each says in which instruction.
+    """
+    well_formed = (
+        isinstance(obj, (list, tuple))
+        and len(obj) == 2
+        and all(isinstance(part, (list, tuple)) for part in obj)
+    )
+    if not well_formed:
+        raise ValueError("ValueError: a trace is a list of its instructions and its decisions")
+    known: dict[str, Any] = {}
+    insts = [_instruction(k, row, known) for k, row in enumerate(obj[0])]
+    decisions: dict[Instruction, Any] = {}
+    for entry in obj[1]:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2 or not _is_int(entry[0]):
+            raise ValueError(
+                f"ValueError: a decision is [instruction index, value], got {entry!r}"
+            )
+        index = int(entry[0])
+        if not 0 <= index < len(insts):
+            raise ValueError(
+                f"ValueError: decision for instruction {index}, but there are {len(insts)}"
+            )
+        inst = insts[index]
+        if not inst.kind.has_decision:
+            raise ValueError(
+                f"{inst.kind.name}: ValueError: instruction {index} takes no decision"
+            )
+        decisions[inst] = entry[1]
+    return insts, decisions
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
+    shaped = (
+        isinstance(row, (list, tuple))
+        and len(row) == 4
+        and isinstance(row[0], str)
+        and all(isinstance(part, (list, tuple)) for part in row[1:])
+        and all(isinstance(name, str) for name in row[3])
+    )
+    if not shaped:
+        raise ValueError(
+            f"ValueError: instruction {index} should be [name, inputs, attrs, outputs], got {row!r}"
+        )
+    try:
+        kind = InstructionKind.get(row[0])
+    except AttributeError as error:
+        raise ValueError(f"ValueError: instruction {index}: {error}") from error
+    inputs, attrs = _modernize(row[0], list(row[1]), list(row[2]))
+    where = f"instruction {index} ({row[0]})"
+    values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
+    typed = [_typed(p.operand.kind, p.annotation, v, known, where) for p, v in
+             zip(kind.params, values, strict=True)]
+    outputs = [_define(kind, name, known) for name in row[3]]
+    return Instruction(kind, typed, outputs)
+
+
+def _define(kind: InstructionKind, name: str, known: dict[str, Any]) -> Any:
+    if name == "_":
+        return None
+    if kind.result.startswith("block"):
+        rv: Any = BlockRV()
+    elif kind.result.startswith("loop"):
+        rv = LoopRV()
+    else:
+        rv = Var(name)
+    known.setdefault(name, rv)
+    return rv
+
+
+def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
+    if isinstance(value, str):
+        if len(value) >= 2 and value[0] == value[-1] == '"':
+            return value[1:-1]
+        if value == "None":
+            return None
+        if value in known:
+            return known[value]
+        if value.lstrip().startswith("lambda"):
+            return parse_index_map(value, known)
+        if value.isidentifier():
+            raise ValueError(f"ValueError: {where}: random variable {value} is not defined")
+        if value.lstrip().startswith("{"):
+            raise TypeError(
+                f"TypeError: {where}: an index map saved as an object dump cannot be read; "
+                "write it as script text, such as 'lambda i, j: (j, i)'"
+            )
+        return parse_expr(value, known)
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple(_read(item, known, where) for item in value)
+    if isinstance(value, dict):
+        return {str(key): _read(item, known, where) for key, item in value.items()}
+    raise TypeError(f"TypeError: {where}: an input cannot be {value!r}")
+
+
+def _typed(kind: str, annotation: Any, value: Any, known: Mapping[str, Any], where: str) -> Any:
+    if kind == "plain" and annotation is bool:
+        return bool(value)
+    if kind == "index_map" and isinstance(value, str):
+        return parse_index_map(value, known)
+    if isinstance(value, list):
+        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    if kind == "block" and value is not None and not isinstance(value, (BlockRV, tuple)):
+        raise ValueError(f"ValueError: {where}: {value!r} is no block")
+    if kind == "loop" and not isinstance(value, (LoopRV, tuple)):
+        raise ValueError(f"ValueError: {where}: {value!r} is no loop")
+    if isinstance(value, PrimExpr) and isinstance(value, (IntImm, FloatImm)):
+        return value.value
+    return value
+
+
+def _modernize(name: str, inputs: list[Any], attrs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the operands of an instruction written by an older release in today's order."""
+    if name == "TransformLayout" and len(inputs) == 1 and len(attrs) >= 3:
+        index_map = attrs.pop(2)
+        inputs.append(index_map)
+        attrs += [None, 0][len(attrs) - 2 :]
+    return inputs, attrs

@@ -1,0 +1,47 @@
+"""Names for the random variables of a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schedule.handles import BlockRV, LoopRV
+from tensorir.expr import PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.visit import collect_vars, substitute
+
+
+class Names:
+    """Hands out `b0`, `l1`, `v2`, ... from one counter, in order of definition."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._count = 0
+
+    def define(self, rv: Any) -> str:
+        """Return the name of a new output; an output that is None is `_` and counts as well."""
+        if rv in self._names:
+            raise ValueError(f"a random variable is produced twice: {self._names[rv]}")
+        prefix = "b" if isinstance(rv, BlockRV) else "l" if isinstance(rv, LoopRV) else "v"
+        name = f"{prefix}{self._count}"
+        self._count += 1
+        if rv is None:
+            return "_"
+        self._names[rv] = name
+        return name
+
+    def text(self, value: Any) -> str:
+        """Return a random variable by name, arithmetic on them or an index map as script text."""
+        if value in self._names:
+            return self._names[value]
+        if value is LoopRV.inline_rv() or value is LoopRV.root_rv():
+            return "inline" if value is LoopRV.inline_rv() else "root"
+        if isinstance(value, PrimExpr):
+            return self._named(value).script()
+        if isinstance(value, IndexMap):
+            final = [self._named(e) for e in value.final_indices]
+            return str(IndexMap(value.initial_indices, final, value.inverse_index_map))
+        raise ValueError(f"{value!r} was not produced by an instruction of the trace")
+
+    def _named(self, expr: PrimExpr) -> PrimExpr:
+        own = [v for v in collect_vars(expr) if v in self._names]
+        return substitute(expr, {v: Var(self._names[v], v.dtype) for v in own})

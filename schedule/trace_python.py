@@ -1,0 +1,60 @@
+"""The Python text of a trace: one call a line, handles named as they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schedule.instruction import Instruction, Parameter
+from schedule.trace_names import Names
+from tensorir.expr import FloatImm, IntImm
+
+
+def python_lines(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) -> list[str]:
+    """Return the instructions as calls of `sch` methods."""
+    names = Names()
+    return [_line(inst, decisions.get(inst), names) for inst in insts]
+
+
+def _line(inst: Instruction, decision: Any, names: Names) -> str:
+    arguments: list[str] = []
+    for param, value in zip(inst.kind.params, inst.values, strict=True):
+        arguments.extend(_argument(param, value, names))
+    if decision is not None:
+        arguments.append(f"decision={_value(decision, names)}")
+    outputs = [names.define(rv) for rv in inst.outputs]
+    target = ", ".join(outputs)
+    if inst.kind.result in ("blocks", "loops", "exprs") and len(outputs) == 1:
+        target += ","
+    call = f"sch.{inst.kind.method}({', '.join(arguments)})"
+    return f"{target} = {call}" if outputs else call
+
+
+def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
+    if param.variadic:
+        return [_value(item, names) for item in value]
+    if param.operand.omit_empty and not value:
+        return []
+    text = _value(value, names)
+    if param.operand.kind == "buffer":
+        text = f'("{value[0]}", {value[1]})'
+    return [text if param.operand.unnamed else f"{param.name}={text}"]
+
+
+def _value(value: Any, names: Names) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, (IntImm, FloatImm)):
+        value = value.value
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:.17g}"
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_value(item, names) for item in value) + "]"
+    if isinstance(value, dict):
+        pairs = (f'"{key}": {_value(value[key], names)}' for key in sorted(value))
+        return "{" + ", ".join(pairs) + "}"
+    return names.text(value)
