@@ -61,9 +61,7 @@ def _accept_block(call: Arguments, param: Parameter, path: str, value: Any) -> A
             return ()
         if not isinstance(value, (list, tuple)):
             value = [value]
-        return tuple(
-            _one_block(call, f"{path}[{k}]", item) for k, item in enumerate(value)
-        )
+        return tuple(_one_block(call, f"{path}[{k}]", item) for k, item in enumerate(value))
     return _one_block(call, path, value)
 
 

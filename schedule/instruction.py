@@ -11,8 +11,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args, get_origin
-from typing import get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from schedule.handles import RandomVariable
 from schedule.sref import StmtSRef
@@ -50,9 +60,7 @@ UnnamedBlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop", 
 ConsumersArg: TypeAlias = Annotated[
     Sequence[StmtSRef] | None, Operand("block", many=True, omit_empty=True)
 ]
-FactorsArg: TypeAlias = Annotated[
-    Sequence[int | None], Operand("expr", many=True, spread=True)
-]
+FactorsArg: TypeAlias = Annotated[Sequence[int | None], Operand("expr", many=True, spread=True)]
 AnnotationArg: TypeAlias = Annotated[Any, Operand("annotation")]
 IntsInput: TypeAlias = Annotated[Sequence[int], Operand("ints")]
 IndexMapArg: TypeAlias = Annotated[Any, Operand("index_map")]
@@ -60,9 +68,7 @@ IndexMapAttr: TypeAlias = Annotated[Any, Operand("index_map", role="attr")]
 BufferArg: TypeAlias = Annotated[tuple[str, int], Operand("buffer", role="attr")]
 ReadIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="read")]
 WriteIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="write")]
-BlocksOrLoopArg: TypeAlias = Annotated[
-    StmtSRef | Sequence[StmtSRef], Operand("block_list_or_loop")
-]
+BlocksOrLoopArg: TypeAlias = Annotated[StmtSRef | Sequence[StmtSRef], Operand("block_list_or_loop")]
 
 NewBlock: TypeAlias = Annotated[StmtSRef, "block"]
 NewBlocks: TypeAlias = Annotated[Sequence[StmtSRef], "blocks"]

@@ -278,9 +278,7 @@ class ScheduleState:
         elif type(stmt) is Block and stmt.iter_vars:
             self._block_of[stmt.iter_vars[0].var] = sref
 
-    def _climb(
-        self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef
-    ) -> None:
+    def _climb(self, old: Stmt, new: Stmt | None, parent: StmtSRef | None, start: StmtSRef) -> None:
         """Rebuild the ancestors of a replaced statement."""
         top = start
         while parent is not None:

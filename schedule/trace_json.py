@@ -88,9 +88,7 @@ def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
     decisions: dict[Instruction, Any] = {}
     for entry in obj[1]:
         if not isinstance(entry, (list, tuple)) or len(entry) != 2 or not _is_int(entry[0]):
-            raise ValueError(
-                f"ValueError: a decision is [instruction index, value], got {entry!r}"
-            )
+            raise ValueError(f"ValueError: a decision is [instruction index, value], got {entry!r}")
         index = int(entry[0])
         if not 0 <= index < len(insts):
             raise ValueError(
@@ -98,9 +96,7 @@ def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
             )
         inst = insts[index]
         if not inst.kind.has_decision:
-            raise ValueError(
-                f"{inst.kind.name}: ValueError: instruction {index} takes no decision"
-            )
+            raise ValueError(f"{inst.kind.name}: ValueError: instruction {index} takes no decision")
         decisions[inst] = entry[1]
     return insts, decisions
 
@@ -128,8 +124,10 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
     inputs, attrs = _modernize(row[0], list(row[1]), list(row[2]))
     where = f"instruction {index} ({row[0]})"
     values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
-    typed = [_typed(p.operand.kind, p.annotation, v, known, where) for p, v in
-             zip(kind.params, values, strict=True)]
+    typed = [
+        _typed(p.operand.kind, p.annotation, v, known, where)
+        for p, v in zip(kind.params, values, strict=True)
+    ]
     outputs = [_define(kind, name, known) for name in row[3]]
     return Instruction(kind, typed, outputs)
 

@@ -1,0 +1,171 @@
+"""How the axes of a block follow from the loops around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, iter_map_simplify
+from tensorir.buffer import Range
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import is_const_int, logical_and
+from tensorir.stmt import Block, BlockRealize, For, Stmt
+from tensorir.visit import Rewriter, substitute, uses_var
+
+
+def loop_range(loop: For) -> Range:
+    """Return the values that a loop variable takes."""
+    return Range.from_min_extent(loop.min, loop.extent)
+
+
+def loop_domain(loops: Sequence[StmtSRef]) -> dict[Var, Range]:
+    """Return the domain that loops span, outermost first."""
+    return {sref.loop.loop_var: loop_range(sref.loop) for sref in loops}
+
+
+def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
+    """Say whether the axes of a block are an affine map of the loops around it in its scope.
+
+    Affine means: independent sums of pieces of the loop variables, each starting with scale 1,
+    found under the block's predicate.
+    """
+    realize = block.block_realize
+    loops = loops_above(block)
+    if block.parent is None:
+        return not realize.iter_values
+    if not loops:
+        return True
+    result = detect_iter_map(
+        realize.iter_values,
+        loop_domain(loops),
+        realize.predicate,
+        IterMapLevel.SURJECTIVE,
+        simplify_trivial_iterators=False,
+    )
+    if len(result.indices) != len(realize.iter_values):
+        return False
+    return all(not s.args or is_scale_one(s.args[0].scale) for s in result.indices)
+
+
+def is_scale_one(scale: int | PrimExpr) -> bool:
+    """Say whether the factor of an iterator is 1."""
+    return scale == 1 if isinstance(scale, int) else is_const_int(scale, 1)
+
+
+def is_trivial_binding(block: StmtSRef) -> bool:
+    """Say whether each axis is bound to the loop at the same position, and there are no others."""
+    loops = loops_above(block)
+    values = block.block_realize.iter_values
+    return len(loops) == len(values) and all(
+        value is loop.loop.loop_var for loop, value in zip(loops, values, strict=True)
+    )
+
+
+def loop_iter_type(state: ScheduleState, loop: StmtSRef) -> int:
+    """Return the kind of axis that a loop drives in the blocks below it.
+
+    Data-parallel (also if nothing uses it), reduce, or opaque for a mixture.
+    """
+    var = loop.loop.loop_var
+    spatial = reduce = other = False
+    for child in state.child_blocks(loop):
+        realize = child.block_realize
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if not uses_var(value, var):
+                continue
+            spatial |= axis.iter_type == IterVar.DATA_PAR
+            reduce |= axis.iter_type == IterVar.COMM_REDUCE
+            other |= axis.iter_type not in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
+    if other or (spatial and reduce):
+        return IterVar.OPAQUE
+    return IterVar.COMM_REDUCE if reduce else IterVar.DATA_PAR
+
+
+class BindingSimplifier(Rewriter):
+    """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
+
+    Blocks with axes are not entered, blocks without are; a binding that is no affine map stays.
+    """
+
+    def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
+        self._domain = loop_domain(outer)
+        self._preserve_unit_iters = preserve_unit_iters
+        self._analyzer = Analyzer()
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        """Rewrite the body with the loop in scope."""
+        self._domain[node.loop_var] = loop_range(node)
+        body = self(node.body)
+        del self._domain[node.loop_var]
+        if body is node.body:
+            return node
+        return For(
+            node.loop_var,
+            node.min,
+            node.extent,
+            node.kind,
+            body,
+            node.thread_binding,
+            node.annotations,
+        )
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        """Simplify the bindings of a block."""
+        if not node.block.iter_vars:
+            block = self(node.block)
+            return node if block is node.block else BlockRealize((), node.predicate, block)
+        values = iter_map_simplify(
+            node.iter_values,
+            self._domain,
+            node.predicate,
+            IterMapLevel.SURJECTIVE,
+            self._analyzer,
+            simplify_trivial_iterators=not self._preserve_unit_iters,
+        )
+        if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
+            return node
+        return BlockRealize(values, node.predicate, node.block)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Rewrite the body of a block without axes."""
+        body = self(node.body)
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Leave expressions alone."""
+        return node
+
+
+class _NestSubstitute(Rewriter):
+    """Replaces loop variables in loops, bindings and predicates.
+
+    A block with axes is isolated from the loops around it, so it is not entered.
+    """
+
+    def __init__(self, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
+        self._values = values
+        self._extra = extra_predicate
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return substitute(node, self._values)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        values = tuple(substitute(v, self._values) for v in node.iter_values)
+        predicate = substitute(node.predicate, self._values)
+        if self._extra is not None:
+            predicate = logical_and(predicate, self._extra)
+        if node.block.iter_vars:
+            return BlockRealize(values, predicate, node.block)
+        inner = _NestSubstitute(self._values, None)
+        return BlockRealize(values, predicate, inner.generic(node.block))
+
+
+def substitute_loops(
+    body: Stmt, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None = None
+) -> Stmt:
+    """Return a loop body with loop variables replaced.
+
+    `extra_predicate` is conjoined to the predicates of the blocks right below.
+    """
+    return _NestSubstitute(values, extra_predicate)(body)

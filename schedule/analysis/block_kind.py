@@ -1,0 +1,220 @@
+"""Kinds of blocks: complete, reduction, output; and what a scope must be for stages to move.
+
+The numbered conditions are those that error messages cite.
+"""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import is_affine_binding
+from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.region_cover import covers_reads
+from schedule.errors import ROOT_BLOCK, Problem, check, fail
+from schedule.sref import StmtSRef, scope_root
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer
+from tensorir.expr import IterVar, Var
+from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.visit import uses_var, walk
+
+COMPLETE_CONDITIONS = (
+    "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "
+    "writes in its scope, (3) reads none of the buffers that it writes"
+)
+REDUCTION_CONDITIONS = (
+    "A reduction block has (1) an init, (2) an affine binding, (3) data-parallel and reduction "
+    "axes only, (4) is dominant: the only writer of what it writes in its scope, (5) does not use "
+    "reduction axes to index what it writes"
+)
+NOT_COMPLETE = Problem(
+    "IncompleteBlockError",
+    "{0} is not a complete block: it violates condition #{condition}. " + COMPLETE_CONDITIONS,
+)
+NOT_REDUCTION = Problem(
+    "NotReductionBlockError",
+    "{0} is not a reduction block: it violates condition #{condition}. " + REDUCTION_CONDITIONS,
+)
+NOT_COMPLETE_OR_REDUCTION = Problem(
+    "NotCompleteOrReductionBlockError",
+    "{0} is neither a complete block (it violates condition #{complete}) nor a reduction block "
+    "(it violates condition #{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
+)
+NOT_COMPACT = Problem(
+    "NotCompactDataFlowError",
+    "the subtree below {0} has no compact dataflow, because {1} is neither a local complete block "
+    "nor a local reduction block there",
+)
+OUTPUT_BLOCK = Problem(
+    "OutputBlockError",
+    "{0} is an output block: it writes {buffer}, which its scope does not allocate",
+    "only blocks that write an intermediate buffer can be moved or inlined; cache_write adds one",
+)
+NOT_PIPELINE = Problem(
+    "NotStagePipelineError",
+    "the scope {0} is not a stage pipeline. A stage pipeline has only blocks whose reads are "
+    "covered by their producers, and no block that overwrites what an earlier one reads; "
+    "{reason}",
+)
+
+
+# -------------------------------------------------------------------------------- classification
+
+
+def is_dominant(block: StmtSRef, scope: BlockScope) -> bool:
+    """Say whether the block is the only writer in the scope of each buffer that it writes."""
+    return all(len(scope.buffer_writers.get(r.buffer, ())) == 1 for r in block.block.writes)
+
+
+def complete_violation(block: StmtSRef, dominant: bool) -> int:
+    """Return the first condition of complete blocks that is violated, 0 if none."""
+    node = block.block
+    if any(axis.iter_type != IterVar.DATA_PAR for axis in node.iter_vars):
+        return 1
+    if not dominant:
+        return 2
+    written = {region.buffer for region in node.writes}
+    return 3 if any(region.buffer in written for region in node.reads) else 0
+
+
+def reduction_violation(state: ScheduleState, block: StmtSRef, dominant: bool) -> int:
+    """Return the first condition of reduction blocks that is violated, 0 if none."""
+    node = block.block
+    if node.init is None:
+        return 1
+    if not is_affine_binding(state, block):
+        return 2
+    known = (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
+    if any(axis.iter_type not in known for axis in node.iter_vars):
+        return 3
+    if not dominant:
+        return 4
+    reduced = {axis.var for axis in node.iter_vars if axis.iter_type == IterVar.COMM_REDUCE}
+    written = {region.buffer for region in node.writes}
+    return 5 if _stores_by(node.body, written, reduced) else 0
+
+
+def _stores_by(body: Stmt, buffers: set[Buffer], axes: set[Var]) -> bool:
+    return any(
+        isinstance(node, BufferStore)
+        and node.buffer in buffers
+        and any(uses_var(index, lambda v: v in axes) for index in node.indices)
+        for node in walk(body)
+    )
+
+
+def check_complete(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
+    """Raise unless the block is complete in its scope."""
+    violated = complete_violation(block, is_dominant(block, scope))
+    check(not violated, NOT_COMPLETE, block, condition=violated)
+
+
+def check_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
+    """Raise unless the block is a reduction block in its scope."""
+    violated = reduction_violation(state, block, is_dominant(block, scope))
+    check(not violated, NOT_REDUCTION, block, condition=violated)
+
+
+def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
+    """Raise unless the block is complete or a reduction block in its scope."""
+    dominant = is_dominant(block, scope)
+    complete = complete_violation(block, dominant)
+    if not complete:
+        return
+    reduction = reduction_violation(state, block, dominant)
+    check(
+        not reduction,
+        NOT_COMPLETE_OR_REDUCTION,
+        block,
+        complete=complete,
+        reduction=reduction,
+    )
+
+
+def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
+    """Raise unless every block right below a loop is locally complete or a local reduction."""
+    for child in state.child_blocks(subtree):
+        dominant = _is_locally_dominant(state, subtree, child)
+        if complete_violation(child, dominant) and reduction_violation(state, child, dominant):
+            fail(NOT_COMPACT, subtree, child)
+
+
+def _is_locally_dominant(state: ScheduleState, subtree: StmtSRef, block: StmtSRef) -> bool:
+    """Say whether no block nested below the subtree's blocks writes what `block` writes."""
+    written = {region.buffer for region in block.block.writes}
+    for child in state.child_blocks(subtree):
+        inner = dependencies(state, child).buffer_writers
+        if any(len(inner.get(buffer, ())) > 1 for buffer in written):
+            return False
+    return True
+
+
+# ----------------------------------------------------------------------------------------- scopes
+
+
+def check_not_output(state: ScheduleState, block: StmtSRef) -> None:
+    """Raise if the block writes a buffer that its scope does not allocate."""
+    buffer = output_buffer(state, block)
+    if buffer is not None:
+        fail(OUTPUT_BLOCK, block, buffer=buffer.name)
+
+
+def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
+    """Return a buffer that makes the block an output block, None if it is not one."""
+    allocated = set(state.scope_root(block).block.alloc_buffers)
+    return next((r.buffer for r in block.block.writes if r.buffer not in allocated), None)
+
+
+def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = False) -> StmtSRef:
+    """Return the block whose scope `block` is in.
+
+    With `pipeline`, raise unless it is a stage pipeline (the state may have the check disabled).
+    """
+    scope = scope_root(block)
+    if scope is None:
+        fail(ROOT_BLOCK, block)
+    if pipeline and state.enable_check:
+        check_stage_pipeline(state, scope)
+    return scope
+
+
+def check_stage_pipeline(state: ScheduleState, scope: StmtSRef) -> None:
+    """Raise unless the scope is a stage pipeline."""
+    graph = dependencies(state, scope)
+    for edge in graph.edges():
+        if edge.kind in (DepKind.WAR, DepKind.OPAQUE):
+            reason = (
+                f'here block "{edge.dst.block.name_hint}" overwrites {edge.buffer.name}, '
+                f'which block "{edge.src.block.name_hint}" reads before'
+            )
+            fail(NOT_PIPELINE, scope, edge.dst, reason=reason)
+    for child in graph.children:
+        if not covers_reads(state, child, graph):
+            reason = f'here block "{child.block.name_hint}" reads more than its producers write'
+            fail(NOT_PIPELINE, scope, child, reason=reason)
+
+
+def is_spatial(block: StmtSRef) -> bool:
+    """Say whether all axes of the block are data-parallel."""
+    return all(axis.iter_type == IterVar.DATA_PAR for axis in block.block.iter_vars)
+
+
+def blocks_in(stmt: Stmt) -> list[BlockRealize]:
+    """Return the blocks in a statement, nested ones too, those in an init left out."""
+    found: list[BlockRealize] = []
+    pending: list[Stmt] = [stmt]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, BlockRealize):
+            found.append(node)
+            pending.append(node.block.body)
+        elif isinstance(node, For):
+            pending.append(node.body)
+        else:
+            seq = getattr(node, "seq", None)
+            if seq is not None:
+                pending.extend(reversed(seq))
+            else:
+                bodies = ("then_case", "else_case", "body")
+                pending.extend(
+                    part for part in (getattr(node, b, None) for b in bodies) if part is not None
+                )
+    return found

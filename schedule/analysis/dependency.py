@@ -1,0 +1,85 @@
+"""Which block of a scope depends on which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import IntEnum
+
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer
+
+
+class DepKind(IntEnum):
+    """Why one block must stay behind another."""
+
+    RAW = 0
+    """The later block reads what the earlier one writes."""
+    WAW = 1
+    """Both write."""
+    WAR = 2
+    """The later block overwrites what the earlier one reads."""
+    OPAQUE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """An edge between two blocks of a scope."""
+
+    src: StmtSRef
+    dst: StmtSRef
+    kind: DepKind
+    buffer: Buffer
+
+
+class BlockScope:
+    """The dependency graph over the child blocks of a scope.
+
+    Buffers are compared as wholes: two blocks that touch different parts of a buffer depend on
+    each other all the same.
+    """
+
+    def __init__(self, children: list[StmtSRef]) -> None:
+        self.children = children
+        self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
+        self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
+        self._into: dict[StmtSRef, list[Dependency]] = defaultdict(list)
+        readers: dict[Buffer, list[StmtSRef]] = {}
+        writers = self.buffer_writers
+        for child in children:
+            block = child.block
+            read = list(dict.fromkeys(r.buffer for r in block.reads))
+            written = list(dict.fromkeys(r.buffer for r in block.writes))
+            for buffer in read:
+                readers.setdefault(buffer, []).append(child)
+                self._link(writers.get(buffer, ()), child, DepKind.RAW, buffer)
+            for buffer in written:
+                self._link(writers.get(buffer, ()), child, DepKind.WAW, buffer)
+                self._link(readers.get(buffer, ()), child, DepKind.WAR, buffer)
+            for buffer in written:
+                writers.setdefault(buffer, []).append(child)
+
+    def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
+        for src in sources:  # type: ignore[attr-defined]
+            if src is not dst:
+                edge = Dependency(src, dst, kind, buffer)
+                self._out[src].append(edge)
+                self._into[dst].append(edge)
+
+    def out_of(self, src: StmtSRef) -> list[Dependency]:
+        """Return the edges that start at `src`, in program order."""
+        return self._out.get(src, [])
+
+    def into(self, dst: StmtSRef) -> list[Dependency]:
+        """Return the edges that end at `dst`, in program order."""
+        return self._into.get(dst, [])
+
+    def edges(self) -> list[Dependency]:
+        """Return every edge."""
+        return [edge for child in self.children for edge in self._into.get(child, ())]
+
+
+def dependencies(state: ScheduleState, scope: StmtSRef) -> BlockScope:
+    """Return the dependency graph of a scope block, or of the blocks right below a loop."""
+    return BlockScope(state.child_blocks(scope))

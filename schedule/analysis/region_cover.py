@@ -1,0 +1,126 @@
+"""Whether what a block reads has been written by the blocks before it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from schedule.analysis.bindings import loop_domain
+from schedule.analysis.dependency import BlockScope, DepKind
+from schedule.analysis.regions import bound_region, path_domain, relax
+from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.ops import const, max_, min_
+
+
+def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
+    """Say whether every part of a buffer that `consumer` reads is surely written by its producers.
+
+    For each group of producers that meet the consumer at one loop, what they surely write below
+    that loop is compared with all that the consumer may read there.
+    """
+    groups: dict[StmtSRef, dict[Buffer, list[StmtSRef]]] = defaultdict(dict)
+    for edge in graph.into(consumer):
+        if edge.kind is DepKind.RAW:
+            meeting = lowest_common_ancestor([edge.src, consumer])
+            groups[meeting].setdefault(edge.buffer, []).append(edge.src)
+    for meeting, by_buffer in groups.items():
+        analyzer = Analyzer()
+        outer = loops_above(meeting) if meeting.is_block else [*loops_above(meeting), meeting]
+        for var, values in loop_domain(outer).items():
+            analyzer.bind(var, values)
+        for buffer, producers in by_buffer.items():
+            written = _surely_written(buffer, producers, meeting, analyzer)
+            for region in consumer.block.reads:
+                if region.buffer is buffer and not _holds(
+                    written, _possibly_read(region, consumer, meeting, analyzer), analyzer
+                ):
+                    return False
+    return True
+
+
+def _surely_written(
+    buffer: Buffer, producers: list[StmtSRef], meeting: StmtSRef, analyzer: Analyzer
+) -> tuple[IntervalSet, ...] | None:
+    """Return a box of `buffer` that the producers fill below `meeting`, None if none is known."""
+    boxes = []
+    for producer in producers:
+        realize = producer.block_realize
+        domain = path_domain(producer, meeting, buffer.scope())
+        for region in producer.block.writes:
+            if region.buffer is buffer:
+                bound = bound_region(region, realize)
+                box = relax(bound, domain, realize.predicate, analyzer, upper=False)
+                if box is not None:
+                    boxes.append(_clip(box, buffer))
+    if not boxes:
+        return None
+    return _join(boxes, analyzer)
+
+
+def _possibly_read(
+    region: BufferRegion, consumer: StmtSRef, meeting: StmtSRef, analyzer: Analyzer
+) -> tuple[IntervalSet, ...] | None:
+    """Return a box that holds everything the consumer reads through `region` below `meeting`."""
+    realize = consumer.block_realize
+    domain = path_domain(consumer, meeting, region.buffer.scope())
+    bound = bound_region(region, realize)
+    box = relax(bound, domain, realize.predicate, analyzer, upper=True)
+    return None if box is None else _clip(box, region.buffer)
+
+
+def _clip(box: tuple[IntervalSet, ...], buffer: Buffer) -> tuple[IntervalSet, ...]:
+    """Return the part of a box that lies inside the buffer."""
+    return tuple(
+        IntervalSet(max_(dim.min_value, const(0, extent.dtype)), min_(dim.max_value, extent - 1))
+        if dim.has_lower_bound and dim.has_upper_bound
+        else IntervalSet(const(0, extent.dtype), extent - 1)
+        for dim, extent in zip(box, buffer.shape, strict=True)
+    )
+
+
+def _join(boxes: list[tuple[IntervalSet, ...]], analyzer: Analyzer) -> tuple[IntervalSet, ...]:
+    """Return a box that several boxes fill together without a gap.
+
+    Boxes join where they differ in one dimension at most and touch or overlap there; one that
+    cannot be joined is left out.
+    """
+    joined = boxes[0]
+    for box in boxes[1:]:
+        differing = [
+            k
+            for k, (a, b) in enumerate(zip(joined, box, strict=True))
+            if not (
+                analyzer.can_prove_equal(a.min_value, b.min_value)
+                and analyzer.can_prove_equal(a.max_value, b.max_value)
+            )
+        ]
+        if len(differing) != 1:
+            continue
+        k = differing[0]
+        a, b = joined[k], box[k]
+        touch = analyzer.can_prove(b.min_value <= a.max_value + 1) and analyzer.can_prove(
+            a.min_value <= b.max_value + 1
+        )
+        if touch:
+            merged = IntervalSet(
+                analyzer.simplify(min_(a.min_value, b.min_value)),
+                analyzer.simplify(max_(a.max_value, b.max_value)),
+            )
+            joined = (*joined[:k], merged, *joined[k + 1 :])
+    return joined
+
+
+def _holds(
+    outer: tuple[IntervalSet, ...] | None,
+    inner: tuple[IntervalSet, ...] | None,
+    analyzer: Analyzer,
+) -> bool:
+    if outer is None or inner is None:
+        return False
+    return all(
+        analyzer.can_prove(o.min_value <= i.min_value)
+        and analyzer.can_prove(i.max_value <= o.max_value)
+        for o, i in zip(outer, inner, strict=True)
+    )

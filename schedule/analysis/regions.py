@@ -1,0 +1,99 @@
+"""What blocks touch, as seen from a loop or block above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from schedule.analysis.bindings import loop_range
+from schedule.sref import StmtSRef
+from tensorir.arith import (
+    Analyzer,
+    IntervalSet,
+    estimate_region_lower_bound,
+    estimate_region_upper_bound,
+    eval_set,
+)
+from tensorir.buffer import BufferRegion, Range
+from tensorir.expr import PrimExpr, Var
+from tensorir.stmt import BlockRealize, ForKind
+from tensorir.visit import substitute
+
+_SCOPE_RANK = {"global": 0, "shared": 1, "warp": 2, "local": 2}
+_THREAD_RANK = {"blockIdx": 0, "vthread": 1, "threadIdx": 1}
+
+
+def bound_region(region: BufferRegion, realize: BlockRealize) -> tuple[Range, ...]:
+    """Return a block's region with the axes replaced by what the realize binds them to."""
+    block = realize.block
+    values = {a.var: v for a, v in zip(block.iter_vars, realize.iter_values, strict=True)}
+    return tuple(substitute(r, values) for r in region.region)
+
+
+def path_domain(low: StmtSRef, high: StmtSRef | None, scope: str = "global") -> dict[Var, Range]:
+    """Return the ranges of the loops from above `low` up to (not including) `high`.
+
+    The climb ends at the first block. For a buffer of a storage scope that threads share, loops
+    bound to threads further up are included as well.
+    """
+    domain: dict[Var, Range] = {}
+    current = low.parent
+    while current is not None and current is not high and not current.is_block:
+        domain[current.loop.loop_var] = loop_range(current.loop)
+        current = current.parent
+    if scope == "global":
+        return domain
+    while current is not None:
+        if not current.is_block and current.loop.kind is ForKind.THREAD_BINDING:
+            binding = current.loop.thread_binding
+            tag = binding.thread_tag if binding is not None else ""
+            if _shares(scope, tag):
+                domain[current.loop.loop_var] = loop_range(current.loop)
+        current = current.parent
+    return domain
+
+
+def _shares(scope: str, tag: str) -> bool:
+    kind = scope.split(".", 1)[0]
+    if kind == "warp":
+        return tag == "threadIdx.x"
+    rank = _THREAD_RANK.get(tag.split(".", 1)[0])
+    return rank is not None and _SCOPE_RANK.get(kind, 2) <= rank
+
+
+def relax(
+    region: Sequence[Range],
+    domain: Mapping[Var, Range],
+    predicate: PrimExpr,
+    analyzer: Analyzer,
+    *,
+    upper: bool,
+) -> tuple[IntervalSet, ...] | None:
+    """Return what a region covers while the loops of `domain` run.
+
+    An upper bound holds everything touched; a lower bound only what is surely touched, None where
+    nothing is known.
+    """
+    if upper:
+        return estimate_region_upper_bound(region, domain, predicate, analyzer)
+    return estimate_region_lower_bound(region, domain, predicate, analyzer)
+
+
+def relax_by_intervals(
+    region: Sequence[Range], domain: Mapping[Var, Range], analyzer: Analyzer
+) -> tuple[IntervalSet, ...]:
+    """Return the box a region covers while the loops run, by interval arithmetic alone."""
+    sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
+    return tuple(eval_set(r, sets, analyzer) for r in region)
+
+
+def union(
+    boxes: Iterable[tuple[IntervalSet, ...]], analyzer: Analyzer
+) -> tuple[IntervalSet, ...] | None:
+    """Return the smallest box around several, None for none."""
+    result: tuple[IntervalSet, ...] | None = None
+    for box in boxes:
+        if result is None:
+            result = box
+        else:
+            result = tuple(a.union(b, analyzer) for a, b in zip(result, box, strict=True))
+    return result

@@ -1,0 +1,12 @@
+"""The primitives: one file for each, or for a pair that shares its rewrite.
+
+Importing this package imports every module in it, so a new primitive is a new file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

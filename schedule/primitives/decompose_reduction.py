@@ -1,0 +1,142 @@
+"""Separating a reduction from its initialisation."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import substitute_loops
+from schedule.analysis.block_kind import check_reduction
+from schedule.analysis.dependency import dependencies
+from schedule.errors import Problem, check
+from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.expr import And, IterVar, PrimExpr, Var
+from tensorir.ops import TRUE, logical_and
+from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
+from tensorir.visit import collect_vars, substitute, uses_var
+
+NOT_AN_ANCESTOR = Problem(
+    "LoopPositionError",
+    "{0} is not an ancestor of {1}",
+    "give one of the loops that get_loops returns for the block",
+)
+TOO_LOW = Problem(
+    "LoopHeightError",
+    "{0} is required to be not lower than every loop of a reduction axis, but {1}, which reduction "
+    "axis {axis} of {2} is bound to, is higher than it",
+    "give the outermost of the block's reduction loops, or one above it",
+)
+
+
+@primitive("DecomposeReduction")
+def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
+    """Move a reduction's init into a block of its own, right before `loop`; return that block.
+
+    Before: for i, k in T.grid(n, m): C[i] = 0 if k == 0; C[i] = C[i] + A[i, k]
+    After:  for i in range(n): C[i] = 0; for k in range(m): C[i] = C[i] + A[i, k]   # loop k
+
+    The init block `<name>_init` runs under copies of those loops, from `loop` down, that the
+    data-parallel axes use. The block becomes `<name>_update` and its handle stays valid.
+
+    Raises ScheduleError: LoopPositionError, NotReductionBlockError, LoopHeightError.
+    """
+    # Preconditions.
+    loops = loops_above(block)
+    check(loop in loops, NOT_AN_ANCESTOR, loop, block)
+    position = loops.index(loop)
+    if state.enable_check:
+        check_reduction(state, block, dependencies(state, state.scope_root(block)))
+        _check_height(block, loops, position)
+    old = block.block
+    init = old.init
+    assert init is not None
+
+    # Rewrite: the init block under copies of the loops that it needs.
+    realize = block.block_realize
+    spatial = [
+        (axis, value)
+        for axis, value in zip(old.iter_vars, realize.iter_values, strict=True)
+        if axis.iter_type == IterVar.DATA_PAR
+    ]
+    axes = {axis.var: axis.var.with_name(axis.var.name) for axis, _ in spatial}
+    init_block = Block(
+        [IterVar(axis.dom, axes[axis.var], axis.iter_type) for axis, _ in spatial],
+        (),
+        [substitute(region, axes) for region in old.writes],
+        f"{old.name_hint}_init",
+        substitute(init, axes),
+        annotations=old.annotations,
+    )
+    bindings = [value for _, value in spatial]
+    used = {v for value in bindings for v in collect_vars(value)}
+    below = [sref.loop for sref in loops[position:]]
+    dropped = {lp.loop_var for lp in below if lp.loop_var not in used}
+    predicate = _at_first_step(realize.predicate, [lp for lp in below if lp.loop_var not in used])
+    nest: Stmt = BlockRealize(bindings, predicate, init_block)
+    renamed: dict[Var, PrimExpr] = {}
+    for inner in reversed(below):
+        if inner.loop_var in used:
+            var = inner.loop_var.with_name(f"{inner.loop_var.name}_init")
+            renamed[inner.loop_var] = var
+            nest = For(var, inner.min, inner.extent, inner.kind, nest, _fresh_thread(inner))
+    nest = substitute_loops(nest, renamed)
+
+    # Rewrite: the update block keeps everything else.
+    updated = _update_block(old)
+    state.replace(block, updated)
+    state.replace(loop, sequence([nest, loop.loop]))
+
+    # Result.
+    return state.get_sref(init_block)
+
+
+def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None:
+    """Raise if a loop above the chosen one drives a reduction axis."""
+    realize = block.block_realize
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if axis.iter_type != IterVar.COMM_REDUCE:
+            continue
+        for higher in loops[:position]:
+            check(
+                not uses_var(value, higher.loop.loop_var),
+                TOO_LOW,
+                loops[position],
+                higher,
+                block,
+                axis=axis.var.name,
+            )
+
+
+def _at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
+    """Return the predicate under which the init runs: reduction loops are at their first value."""
+    first = {lp.loop_var: lp.min for lp in reduction_loops}
+    analyzer = Analyzer()
+    result: PrimExpr = TRUE
+    for conjunct in reversed(_conjuncts(predicate)):
+        at_first = substitute(conjunct, first)
+        if at_first is not conjunct:
+            at_first = analyzer.simplify(at_first)
+        result = logical_and(result, at_first)
+    return result
+
+
+def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+    if isinstance(predicate, And):
+        return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
+    return [predicate]
+
+
+def _fresh_thread(loop: For) -> IterVar | None:
+    old = loop.thread_binding
+    if old is None:
+        return None
+    return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)
+
+
+def _update_block(old: Block) -> Block:
+    """Return the block without its init; it now reads what it accumulates into."""
+    read = {region.buffer for region in old.reads}
+    accumulated = [region for region in old.writes if region.buffer not in read]
+    return old.with_(
+        name_hint=f"{old.name_hint}_update", init=None, reads=(*accumulated, *old.reads)
+    )

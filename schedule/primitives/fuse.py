@@ -1,0 +1,83 @@
+"""Fusing perfectly nested loops into one."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import BindingSimplifier, substitute_loops
+from schedule.errors import Problem, check
+from schedule.instruction import LoopArg, NewLoop, primitive
+from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
+from schedule.sref import loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import const, floordiv, floormod, is_const_int
+from tensorir.stmt import For, ForKind
+from tensorir.visit import uses_var
+
+NOT_PARENT = Problem(
+    "OuterNotInnerParent",
+    "{0} is not the parent of {1}",
+    "give the loops from the outermost to the innermost, without leaving one out",
+)
+NOT_ONLY_CHILD = Problem(
+    "NotOnlyChildError",
+    "{1} is not the only child of {0}",
+    "move the other statements out of {0} first",
+)
+DEPENDENT = Problem(
+    "DependentLoopError",
+    "the range of {0} is dependent on the loop variable {var} of a loop to be fused with it",
+    "",
+)
+
+
+@primitive("Fuse")
+def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True) -> NewLoop:
+    """Replace perfectly nested loops by one over their product.
+
+    Before: for i, j in T.grid(n, m): S(i, j)
+    After:  for i_j_fused in range(n * m): S(i_j_fused // m, i_j_fused % m)
+
+    The order of iterations is kept; the new loop is serial. With `preserve_unit_iters` loops of
+    extent 1 stay visible in the bindings.
+
+    Raises ValueError without loops; ScheduleError: HasAnnotationOrThreadBindingError,
+    OuterNotInnerParent, NotOnlyChildError, LoopNotStartWithZeroError, DependentLoopError.
+    """
+    # Preconditions.
+    if not loops:
+        raise ValueError("fuse takes at least one loop")
+    for sref in loops:
+        check_plain(sref)
+    for outer, inner in zip(loops, loops[1:], strict=False):
+        check(inner.parent is outer, NOT_PARENT, outer, inner)
+        check(outer.loop.body is inner.loop, NOT_ONLY_CHILD, outer, inner)
+    for sref in loops:
+        check_starts_at_zero(sref)
+    for k, sref in enumerate(loops):
+        for outer in loops[:k]:
+            var = outer.loop.loop_var
+            check(not uses_var(sref.loop.extent, var), DEPENDENT, sref, var=var.name)
+
+    # Rewrite.
+    old = [sref.loop for sref in loops]
+    widest = max((loop.loop_var.dtype for loop in old), key=lambda d: d.bits)
+    fused = Var("_".join([*(loop.loop_var.name for loop in old), "fused"]), widest)
+    values: dict[Var, PrimExpr] = {}
+    inner_size: PrimExpr = const(1, widest)
+    for position, loop in reversed(list(enumerate(old))):
+        if is_const_int(loop.extent, 1):
+            values[loop.loop_var] = const(0, loop.loop_var.dtype)
+            continue
+        size = inner_size * loop.extent
+        piece = fused if position == 0 else floormod(fused, size)
+        values[loop.loop_var] = floordiv(piece, inner_size).astype(loop.loop_var.dtype)
+        inner_size = size
+    extent = Analyzer().simplify(inner_size)
+    body = substitute_loops(old[-1].body, values)
+    nest = For(fused, const(0, widest), extent.astype(widest), ForKind.SERIAL, body)
+    nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
+
+    # Result.
+    state.replace(loops[0], nest)
+    return state.stmt2ref[nest]

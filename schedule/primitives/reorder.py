@@ -1,0 +1,110 @@
+"""Changing the order of nested loops."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import is_affine_binding, loop_domain
+from schedule.errors import Problem, check, fail
+from schedule.instruction import LoopArg, primitive
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import IterMapLevel, detect_iter_map
+from tensorir.expr import IterVar
+from tensorir.stmt import Stmt
+from tensorir.visit import uses_var
+
+REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
+NOT_A_CHAIN = Problem(
+    "LoopsNotAChainError",
+    "the loops are not in a chain, because {0} and {1} are not under the same scope",
+    "give loops that are nested in one another, without a block in between",
+)
+BRANCHES = Problem(
+    "LoopsNotAChainError",
+    "the loops are not in a chain, because there is a non-single-branch stmt below {0}",
+    "move the other statements out of {0} first",
+)
+AXIS_KIND = Problem(
+    "BlockPropertyError",
+    "{0} has the block iter type other than data-parallel and reduce on axis {axis}",
+)
+NOT_AFFINE = Problem(
+    "NotAffineBindingError",
+    "{0} is required to have an affine binding, but its axes are no independent affine functions "
+    "of the loops",
+)
+NOT_PARTIALLY_AFFINE = Problem(
+    "NotAffineBindingError",
+    "{0} is required to have a partial affine binding under {var}",
+)
+DEPENDENT = Problem(
+    "DependentLoopError",
+    "the range of {0} is dependent on the loop variable {var}, which would come to lie inside it",
+)
+
+
+@primitive("Reorder")
+def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
+    """Permute loops of a nest into the given order.
+
+    Before: for i, j, k in T.grid(n, m, l): S(i, j, k)        # reorder(k, i)
+    After:  for k, j, i in T.grid(l, m, n): S(i, j, k)
+
+    The loops take each other's places; loops in between that are not named stay where they are.
+    Kind and annotations move with a loop. One loop or none changes nothing.
+
+    Raises ScheduleError: LoopMultiAppearanceError, LoopsNotAChainError, BlockPropertyError,
+    NotAffineBindingError, DependentLoopError.
+    """
+    # Preconditions.
+    if len(ordered_loops) <= 1:
+        return
+    wanted = set(ordered_loops)
+    for k, sref in enumerate(ordered_loops):
+        check(sref not in ordered_loops[:k], REPEATED, sref)
+    chain = _chain(ordered_loops)
+    for child in state.child_blocks(chain[-1]):
+        _check_block(state, child, chain[0])
+    moved = iter(ordered_loops)
+    target = [next(moved) if sref in wanted else sref for sref in chain]
+    for k, sref in enumerate(target):
+        for inner in target[k + 1 :]:
+            var = inner.loop.loop_var
+            depends = uses_var(sref.loop.min, var) or uses_var(sref.loop.extent, var)
+            check(not depends, DEPENDENT, sref, var=var.name)
+
+    # Rewrite: the same loops from the inside out.
+    body: Stmt = chain[-1].loop.body
+    for sref in reversed(target):
+        body = sref.loop.with_(body=body)
+
+    # Result.
+    state.replace(chain[0], body)
+
+
+def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
+    """Return the loops from the topmost to the bottommost of those named."""
+    depth = {sref: len(loops_above(sref)) for sref in loops}
+    bottom = max(loops, key=lambda sref: depth[sref])
+    above = [*loops_above(bottom), bottom]
+    for sref in loops:
+        if sref not in above:
+            fail(NOT_A_CHAIN, sref, bottom)
+    top = min(above.index(sref) for sref in loops)
+    chain = above[top:]
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        check(outer.loop.body is inner.loop, BRANCHES, outer)
+    return chain
+
+
+def _check_block(state: ScheduleState, block: StmtSRef, top: StmtSRef) -> None:
+    for axis in block.block.iter_vars:
+        known = axis.iter_type in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
+        check(known, AXIS_KIND, block, axis=axis.var.name)
+    if not block.block.iter_vars or is_affine_binding(state, block):
+        return
+    loops = loops_above(block)
+    check(top in loops, NOT_AFFINE, block)
+    realize = block.block_realize
+    below = loop_domain(loops[loops.index(top) :])
+    result = detect_iter_map(realize.iter_values, below, realize.predicate, IterMapLevel.SURJECTIVE)
+    check(bool(result.indices), NOT_PARTIALLY_AFFINE, block, var=top.loop.loop_var.name)

@@ -1,0 +1,124 @@
+"""Splitting a loop into a nest."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import BindingSimplifier, loop_range, substitute_loops
+from schedule.errors import Problem, check
+from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
+from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import Range
+from tensorir.expr import LT, IntImm, PrimExpr, Var
+from tensorir.ops import cast, const, floordiv
+from tensorir.stmt import For, ForKind, Stmt
+
+SEVERAL_INFERRED = Problem(
+    "NotSingleInferFactorError",
+    "only one factor can be specified as -1 or none, but {count} are",
+    "give all factors but one",
+)
+NOT_POSITIVE = Problem(
+    "NonPositiveFactorError",
+    "all the constant factors are required to be positive, but factor {position} is {value}",
+    "give factors of at least 1",
+)
+WRONG_PRODUCT = Problem(
+    "WrongFactorError",
+    "the product of factors, {product}, is smaller than the extent {extent} of {0}",
+    "pass None for one factor to have it inferred",
+)
+
+
+@primitive("Split")
+def split(
+    state: ScheduleState,
+    loop: LoopArg,
+    factors: FactorsArg,
+    preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
+) -> NewLoops:
+    """Replace a loop by a nest of loops, outermost first, with the given extents.
+
+    Before: for i in range(n): S(i)
+    After:  for i_0, i_1 in T.grid(f0, f1): S(i_0 * f1 + i_1)
+
+    One factor may be None: it becomes the smallest that covers the extent. Where the product
+    exceeds the extent, the blocks below get the predicate `i_0 * f1 + i_1 < n`, unless
+    `disable_predication`. With `preserve_unit_iters` loops of extent 1 stay visible in the
+    bindings. The new loops are serial, whatever the old one was.
+
+    Raises ScheduleError: NotSingleInferFactorError, NonPositiveFactorError, WrongFactorError,
+    HasAnnotationOrThreadBindingError, LoopNotStartWithZeroError.
+    """
+    # Preconditions.
+    old = loop.loop
+    inferred = [k for k, f in enumerate(factors) if f is None]
+    check(len(inferred) <= 1, SEVERAL_INFERRED, loop, count=len(inferred))
+    for position, factor in enumerate(factors):
+        if factor is not None:
+            check(factor > 0, NOT_POSITIVE, loop, position=position, value=factor)
+    analyzer = Analyzer()
+    extents = _extents(old, factors, analyzer)
+    product = _product(extents)
+    covers = bool(inferred) or analyzer.can_prove(product >= old.extent)
+    check(covers, WRONG_PRODUCT, loop, product=product, extent=old.extent)
+    check_plain(loop)
+    check_starts_at_zero(loop)
+
+    # Rewrite: a nest of serial loops over the old body.
+    dtype = old.loop_var.dtype
+    loop_vars = [Var(f"{old.loop_var.name}_{k}", dtype) for k in range(len(factors))]
+    index: PrimExpr = const(0, dtype)
+    for var, extent in zip(loop_vars, extents, strict=True):
+        index = index * extent + var
+        analyzer.bind(var, Range(extent))
+    exact = _is_exact(product, old.extent) or analyzer.can_prove(index < old.extent)
+    predicate = None if exact or disable_predication else LT(index, old.extent)
+    body = substitute_loops(old.body, {old.loop_var: index}, predicate)
+    nest: Stmt = body
+    for var, extent in zip(reversed(loop_vars), reversed(extents), strict=True):
+        nest = For(var, const(0, dtype), extent, ForKind.SERIAL, nest)
+    nest = BindingSimplifier(loops_above(loop), preserve_unit_iters)(nest)
+
+    # Result.
+    return _replace_by_nest(state, loop, nest, len(factors))
+
+
+def _extents(old: For, factors: FactorsArg, analyzer: Analyzer) -> list[PrimExpr]:
+    """Return the extents of the new loops, the inferred one included."""
+    dtype = old.loop_var.dtype
+    rest = 1
+    for factor in factors:
+        rest *= 1 if factor is None else factor
+    if isinstance(old.extent, IntImm):
+        inferred: PrimExpr = const(-(-old.extent.value // rest), dtype)
+    else:
+        analyzer.bind(old.loop_var, loop_range(old))
+        inferred = analyzer.simplify(floordiv(old.extent + (rest - 1), rest))
+    return [cast(dtype, inferred if f is None else f) for f in factors]
+
+
+def _product(extents: list[PrimExpr]) -> PrimExpr:
+    product = extents[0]
+    for extent in extents[1:]:
+        product = product * extent
+    return product
+
+
+def _is_exact(product: PrimExpr, extent: PrimExpr) -> bool:
+    both_known = isinstance(product, IntImm) and isinstance(extent, IntImm)
+    return both_known and int(product) == int(extent)  # type: ignore[call-overload,no-any-return]
+
+
+def _replace_by_nest(
+    state: ScheduleState, loop: StmtSRef, nest: Stmt, depth: int
+) -> list[StmtSRef]:
+    state.replace(loop, nest)
+    made: list[StmtSRef] = []
+    for _ in range(depth):
+        assert isinstance(nest, For)
+        made.append(state.stmt2ref[nest])
+        nest = nest.body
+    return made

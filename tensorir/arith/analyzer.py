@@ -1,0 +1,418 @@
+"""`Analyzer`: simplification, bounds and proofs of integer expressions.
+
+Integers are brought to linear combinations in which quotients by constants are independent terms
+and remainders do not occur (see `linear`); two expressions are equal if the difference has no
+terms. Inequalities follow from interval bounds (Cousot and Cousot 1977) and from facts added to
+the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tensorir import expr as e
+from tensorir.arith.context import HALF_INFINITE, INFINITE, Context
+from tensorir.arith.interval import IntervalSet, eval_set
+from tensorir.arith.linear import Linear
+from tensorir.arith.linearize import Linearizer, expr_key
+from tensorir.arith.modular import ModularSet, modular_set
+from tensorir.buffer import Range
+from tensorir.errors import IRValueError
+from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
+from tensorir.ops import (
+    FALSE,
+    TRUE,
+    as_expr,
+    fold_binary,
+    if_then_else,
+    logical_and,
+    logical_not,
+    logical_or,
+)
+from tensorir.visit import Rewriter
+
+
+@dataclass(frozen=True, slots=True)
+class ConstIntBound:
+    """The smallest and largest value an expression may have, both included."""
+
+    min_value: int
+    max_value: int
+
+    POS_INF: ClassVar[int] = (1 << 63) - 1
+    NEG_INF: ClassVar[int] = -(1 << 63)
+
+
+class Analyzer:
+    """Simplifies and proves, given ranges of variables and facts.
+
+    Nothing is assumed of a variable that was not bound, except that a `SizeVar` is not negative.
+    Index arithmetic is taken not to overflow its dtype.
+    """
+
+    def __init__(self) -> None:
+        self._context = Context()
+        self._simplifier = _Simplifier(self)
+        self._linear = Linearizer(self._context, self._simplify_operands)
+
+    # ------------------------------------------------------------------------------------ knowing
+
+    def bind(self, var: Var, value: Range | ExprLike, allow_override: bool = False) -> None:
+        """Say that `var` lies in a range, or is equal to an expression.
+
+        Raises IRValueError for a variable that is bound already, unless `allow_override`.
+        """
+        context = self._context
+        if var in context.ranges or var in context.values:
+            known = context.ranges.get(var)
+            if isinstance(value, Range) and known == self._range_bound(value):
+                return
+            if not allow_override:
+                raise IRValueError(f"{var.name} is bound already; pass allow_override=True")
+            context.values.pop(var, None)
+            context.facts = [fact for fact in context.facts if var not in fact.terms]
+        context.order.setdefault(var, len(context.order))
+        if not isinstance(value, Range):
+            context.values[var] = self._linear(as_expr(value))
+            context.changed()
+            return
+        low, extent = self._linear(value.min), self._linear(value.extent)
+        context.ranges[var] = self._range_bound(value)
+        context.changed()
+        if not extent.terms and extent.const == 1:
+            context.values[var] = low
+        elif low.terms or extent.terms:
+            this = Linear({var: 1}, 0)
+            context.facts.append(this.plus(low, -1))
+            context.facts.append(low.plus(extent).plus(this, -1).plus_const(-1))
+
+    def _range_bound(self, value: Range) -> tuple[int, int]:
+        low, extent = self._linear(value.min), self._linear(value.extent)
+        least = self._linear.bound(low)[0]
+        most = self._linear.bound(low.plus(extent))[1] - 1
+        return least, min(most, INFINITE)
+
+    @contextmanager
+    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
+        """Assume that `condition` holds, inside a `with` statement."""
+        context = self._context
+        facts, ranges = list(context.facts), dict(context.ranges)
+        self._assume(condition)
+        context.changed()
+        try:
+            yield
+        finally:
+            context.facts, context.ranges = facts, ranges
+            context.changed()
+
+    def _assume(self, condition: PrimExpr) -> None:
+        if isinstance(condition, e.And):
+            self._assume(condition.a)
+            self._assume(condition.b)
+            return
+        if isinstance(condition, e.Call) and getattr(condition.op, "short_name", "") == "likely":
+            self._assume(condition.args[0])
+            return
+        gap = self._gap(condition)
+        if gap is not None:
+            self._assume_gap(gap)
+        elif isinstance(condition, e.EQ) and _is_integer(condition.a):
+            difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
+            self._assume_gap(difference)
+            self._assume_gap(difference.times(-1))
+
+    def _assume_gap(self, gap: Linear) -> None:
+        """Assume `gap >= 0`."""
+        context = self._context
+        if len(gap.terms) == 1:
+            ((term, c),) = gap.terms.items()
+            if isinstance(term, Var):
+                low, high = context.term_bound(term)
+                if c > 0:
+                    low = max(low, -(gap.const // c))
+                else:
+                    high = min(high, gap.const // -c)
+                context.ranges[term] = (low, high)
+                context.changed()
+                return
+        context.facts.append(gap)
+
+    # -------------------------------------------------------------------------------- simplifying
+
+    def simplify(self, expr: ExprLike, steps: int = 2, *, sort: bool = False) -> PrimExpr:
+        """Return `expr` in its simplest form.
+
+        Terms keep the order in which they appear; with `sort` they come in the order in which
+        their variables were bound, so that equal sums look the same however they were written.
+        """
+        self._linear.sort_terms = sort
+        result: PrimExpr = self._simplifier(as_expr(expr))
+        self._linear.sort_terms = False
+        return result
+
+    def canonical_simplify(self, expr: ExprLike) -> PrimExpr:
+        """Return `expr` in its simplest form; there is one form, so this is `simplify`."""
+        return self.simplify(expr)
+
+    def rewrite_simplify(self, expr: ExprLike) -> PrimExpr:
+        """Return `expr` in its simplest form; there is one form, so this is `simplify`."""
+        return self.simplify(expr)
+
+    @property
+    def linearizer(self) -> Linearizer:
+        """What reads integer expressions as linear combinations, for the analyses of this package."""
+        return self._linear
+
+    def linear(self, expr: PrimExpr) -> Linear:
+        """Return a signed integer expression as a linear combination."""
+        return self._linear(expr)
+
+    def integer(self, expr: PrimExpr) -> PrimExpr:
+        """Return a scalar signed integer expression in its simplest form."""
+        return self._linear.write(self._linear(expr), expr.dtype)
+
+    def _simplify_operands(self, expr: PrimExpr) -> PrimExpr:
+        return self._simplifier.operands(expr)
+
+    def compare(self, expr: e.CmpOp) -> PrimExpr:
+        """Return a comparison of integers decided, or with the common part taken out."""
+        gap = self._gap(expr)
+        if gap is not None:
+            return self._compare_gap(gap, expr.a.dtype)
+        difference = self._linear(expr.a).plus(self._linear(expr.b), -1)
+        equal = type(expr) is e.EQ
+        low, high = self._linear.bound(difference)
+        if low == high == 0:
+            return TRUE if equal else FALSE
+        divisor = difference.content()
+        if low > 0 or high < 0 or difference.const % (divisor or 1):
+            return FALSE if equal else TRUE
+        left, right = self._sides(difference, expr.a.dtype)
+        return type(expr)(left, right)
+
+    def _gap(self, expr: PrimExpr) -> Linear | None:
+        """Return what is at least 0 exactly if the inequality holds, None for anything else."""
+        if not isinstance(expr, e.CmpOp) or not _is_integer(expr.a):
+            return None
+        a, b = self._linear(expr.a), self._linear(expr.b)
+        kind = type(expr)
+        if kind is e.LT:
+            return b.plus(a, -1).plus_const(-1)
+        if kind is e.LE:
+            return b.plus(a, -1)
+        if kind is e.GT:
+            return a.plus(b, -1).plus_const(-1)
+        if kind is e.GE:
+            return a.plus(b, -1)
+        return None
+
+    def _compare_gap(self, gap: Linear, dtype: Any) -> PrimExpr:
+        if self._linear.at_least_zero(gap):
+            return TRUE
+        if self._linear.at_least_zero(gap.times(-1).plus_const(-1)):
+            return FALSE
+        divisor = gap.content()
+        if divisor > 1:
+            gap = Linear({t: c // divisor for t, c in gap.terms.items()}, gap.const // divisor)
+        if gap.const >= 0 or gap.const == -1:
+            strict = Linear(gap.terms, gap.const + 1) if gap.const else None
+            if strict is not None and (gap.const > 0 or any(c < 0 for c in gap.terms.values())):
+                right, left = self._sides(strict, dtype)
+                return e.LT(left, right)
+        right, left = self._sides(gap, dtype)
+        return e.LE(left, right)
+
+    def _sides(self, difference: Linear, dtype: Any) -> tuple[PrimExpr, PrimExpr]:
+        """Return what `difference` adds and what it subtracts, as expressions."""
+        plus = {t: c for t, c in difference.terms.items() if c > 0}
+        minus = {t: -c for t, c in difference.terms.items() if c < 0}
+        constant = difference.const
+        left = Linear(plus, max(constant, 0))
+        right = Linear(minus, max(-constant, 0))
+        return self._linear.write(left, dtype), self._linear.write(right, dtype)
+
+    # ------------------------------------------------------------------------------------ proving
+
+    def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
+        """Say whether `condition` surely holds."""
+        simple = self.simplify(condition)
+        return type(simple) is IntImm and simple.value != 0
+
+    def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
+        """Say whether two expressions surely have the same value."""
+        x, y = as_expr(a), as_expr(b)
+        if x is y:
+            return True
+        if _is_integer(x) and _is_integer(y):
+            difference = self._linear(x).plus(self._linear(y), -1)
+            return self._linear.bound(difference) == (0, 0)
+        return expr_key(self.simplify(x)) == expr_key(self.simplify(y))
+
+    def can_prove_less(self, expr: ExprLike, upper_bound: int) -> bool:
+        """Say whether `expr` is surely below a constant."""
+        gap = Linear({}, upper_bound - 1).plus(self._linear(as_expr(expr)), -1)
+        return self._linear.at_least_zero(gap)
+
+    def can_prove_greater_equal(self, expr: ExprLike, lower_bound: int) -> bool:
+        """Say whether `expr` is surely at least a constant."""
+        return self._linear.at_least_zero(self._linear(as_expr(expr)).plus_const(-lower_bound))
+
+    def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
+        """Return constants between which `expr` surely lies."""
+        low, high = self._linear.bound(self._linear(as_expr(expr)))
+        return ConstIntBound(
+            ConstIntBound.NEG_INF if low <= -HALF_INFINITE else low,
+            ConstIntBound.POS_INF if high >= HALF_INFINITE else high,
+        )
+
+    def modular_set(self, expr: ExprLike) -> ModularSet:
+        """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k."""
+        return modular_set(self._linear(as_expr(expr)))
+
+    def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
+        """Return the interval that `expr` covers while variables run over theirs."""
+        return eval_set(expr, dom_map, self)
+
+
+def _is_integer(expr: PrimExpr) -> bool:
+    return expr.dtype.is_int and expr.dtype.lanes == 1
+
+
+_INTEGER_NODES: Final = frozenset(
+    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Var, e.SizeVar}
+)
+
+
+class _Simplifier(Rewriter):
+    """Simplifies expressions of every kind; integers through the analyzer's linear form."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+
+    def __call__(self, node: Any) -> Any:
+        kind = type(node)
+        if kind is IntImm:
+            return node
+        if kind in _INTEGER_NODES and _is_integer(node):
+            return self._analyzer.integer(node)
+        return super().__call__(node)
+
+    def each(self, nodes: Any) -> Any:
+        new = tuple([self(n) for n in nodes])
+        return new if any(a is not b for a, b in zip(new, nodes, strict=True)) else nodes
+
+    def operands(self, node: PrimExpr) -> PrimExpr:
+        """Return an expression that is not linear with its operands simplified."""
+        return super().__call__(node)  # type: ignore[no-any-return]
+
+    def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
+        a, b = self(node.a), self(node.b)
+        if a.dtype.lanes == 1 and not isinstance(node, (e.CmpOp, e.LogicalOp)):
+            divides_by_zero = isinstance(b, IntImm) and b.value == 0
+            folded = None if divides_by_zero else fold_binary(type(node), a, b)
+            if folded is not None:
+                return folded
+        return node if a is node.a and b is node.b else type(node)(a, b)
+
+    def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
+        if _is_integer(node.a):
+            return self._analyzer.compare(node)
+        if type(node) in (e.GT, e.GE):
+            return self({e.GT: e.LT, e.GE: e.LE}[type(node)](node.b, node.a))  # type: ignore[no-any-return]
+        return self.rewrite_BinaryOp(node)
+
+    def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
+        if node.dtype.lanes > 1:
+            return self.rewrite_BinaryOp(node)
+        parts = _distinct([q for p in _flatten(node, e.And) for q in _flatten(self(p), e.And)])
+        result: PrimExpr = TRUE
+        for part in parts:
+            result = logical_and(result, part)
+        return result
+
+    def rewrite_Or(self, node: e.Or) -> PrimExpr:  # noqa: N802
+        if node.dtype.lanes > 1:
+            return self.rewrite_BinaryOp(node)
+        parts = _distinct([q for p in _flatten(node, e.Or) for q in _flatten(self(p), e.Or)])
+        result: PrimExpr = FALSE
+        for part in parts:
+            result = logical_or(result, part)
+        return result
+
+    def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
+        negated = _NEGATION.get(type(node.a))
+        if negated is not None and _is_integer(node.a.a):  # type: ignore[attr-defined]
+            return self(negated(node.a.a, node.a.b))  # type: ignore[attr-defined,no-any-return]
+        if isinstance(node.a, e.Not):
+            return self(node.a.a)
+        if isinstance(node.a, e.And) and node.dtype.lanes == 1:
+            return self(e.Or(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
+        if isinstance(node.a, e.Or) and node.dtype.lanes == 1:
+            return self(e.And(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
+        inner = self(node.a)
+        return logical_not(inner) if inner.dtype.lanes == 1 else e.Not(inner)
+
+    def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
+        condition = self(node.condition)
+        if isinstance(condition, IntImm):
+            return self(node.true_value if condition.value else node.false_value)  # type: ignore[no-any-return]
+        t, f = self(node.true_value), self(node.false_value)
+        same = condition is node.condition and t is node.true_value and f is node.false_value
+        return node if same else e.Select(condition, t, f)
+
+    def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
+        if getattr(node.op, "short_name", "") == "if_then_else":
+            return self._if_then_else(node)
+        return self.generic(node)
+
+    def _if_then_else(self, node: e.Call) -> PrimExpr:
+        condition = self(node.args[0])
+        if isinstance(condition, IntImm):
+            return self(node.args[1] if condition.value else node.args[2])  # type: ignore[no-any-return]
+        with self._analyzer.constraint_scope(condition):
+            t = self(node.args[1])
+        with self._analyzer.constraint_scope(logical_not(condition)):
+            f = self(node.args[2])
+        old = node.args
+        if condition is old[0] and t is old[1] and f is old[2]:
+            return node
+        return if_then_else(condition, t, f)
+
+    def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
+        if _is_integer(node) and _is_integer(node.value):
+            return self._analyzer.integer(node)
+        value = self(node.value)
+        if isinstance(value, (IntImm, e.FloatImm)):
+            return value.astype(node.dtype)
+        return node if value is node.value else e.Cast(node.dtype, value)
+
+    def rewrite_Ramp(self, node: e.Ramp) -> PrimExpr:  # noqa: N802
+        base, stride = self(node.base), self(node.stride)
+        same = base is node.base and stride is node.stride
+        return node if same else e.Ramp(base, stride, node.lanes)
+
+
+_NEGATION: Final = {
+    e.LT: e.GE,
+    e.LE: e.GT,
+    e.GT: e.LE,
+    e.GE: e.LT,
+    e.EQ: e.NE,
+    e.NE: e.EQ,
+}
+
+
+def _flatten(node: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
+    if isinstance(node, kind):
+        return [*_flatten(node.a, kind), *_flatten(node.b, kind)]
+    return [node]
+
+
+def _distinct(parts: list[PrimExpr]) -> list[PrimExpr]:
+    seen: dict[Any, PrimExpr] = {}
+    for part in parts:
+        seen.setdefault(expr_key(part), part)
+    return list(seen.values())

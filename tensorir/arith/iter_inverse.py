@@ -1,0 +1,66 @@
+"""Solving affine index maps for their iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from tensorir.arith.linear import Linear
+from tensorir.arith.linearize import Linearizer
+from tensorir.errors import IRValueError
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import add, const, floordiv, floormod, mul, sub
+
+
+def inverse_affine_iter_map(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
+) -> dict[Var, PrimExpr]:
+    """Return what each iterator is when the indices of a bijective map have the given values.
+
+    The values are propagated from the indices back to the iterators; every piece of an iterator
+    adds what it contributes. Raises IRValueError for a piece whose scale is not 1 or -1.
+    """
+    solver = _Solver(linearizer)
+    for value, output in zip(iter_map, outputs, strict=True):
+        if not value.args:
+            continue
+        (split,) = value.args
+        if split.scale not in (1, -1):
+            raise IRValueError(f"an index with scale {split.scale} has no inverse")
+        base = linearizer.write(value.base, output.dtype)
+        shifted = sub(output, base) if split.scale == 1 else sub(base, output)
+        solver.contribute(split, shifted)
+    return solver.solve()
+
+
+class _Solver:
+    def __init__(self, linearizer: Linearizer) -> None:
+        self._linearizer = linearizer
+        self._values: dict[IterMark, PrimExpr] = {}
+
+    def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
+        """Add what a piece of known value says about its iterator."""
+        part = mul(value, const(split.lower_factor, value.dtype))
+        known = self._values.get(split.source)
+        self._values[split.source] = part if known is None else add(known, part)
+
+    def solve(self) -> dict[Var, PrimExpr]:
+        """Propagate from fused iterators to their terms until only variables are left."""
+        found: dict[Var, PrimExpr] = {}
+        while self._values:
+            mark = max(self._values, key=lambda m: m.depth)
+            value = self._values.pop(mark)
+            if isinstance(mark.source, IterSumExpr):
+                self._unfuse(mark.source, value)
+                continue
+            offset = mark.offset or Linear({}, 0)
+            found[mark.source] = add(value, self._linearizer.write(offset, value.dtype))
+        return found
+
+    def _unfuse(self, fused: IterSumExpr, value: PrimExpr) -> None:
+        value = sub(value, self._linearizer.write(fused.base, value.dtype))
+        for position, split in enumerate(fused.args):
+            part = floordiv(value, const(split.scale, value.dtype))
+            if position:
+                part = floormod(part, const(split.extent, value.dtype))
+            self.contribute(split, part)

@@ -1,0 +1,403 @@
+"""From expressions to linear combinations and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any, Final
+
+from tensorir import expr as e
+from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Interval, Remainder
+from tensorir.arith.linear import (
+    ZERO,
+    Atom,
+    Extremum,
+    Key,
+    Linear,
+    Opaque,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Term,
+)
+from tensorir.arith.pieces import pieces
+from tensorir.dtype import DataType
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+
+_UNITS: Final = [Linear({}, k) for k in range(65)]
+
+
+class Linearizer:
+    """Reads signed integer expressions as `Linear`, using what a context knows.
+
+    `simplify_part` simplifies the operands of what is not linear.
+    """
+
+    def __init__(self, context: Context, simplify_part: Callable[[PrimExpr], PrimExpr]) -> None:
+        self._context = context
+        self._simplify = simplify_part
+        self._atoms: dict[Key, Atom] = {}
+        self._memo: dict[PrimExpr, Linear] = {}
+        self._stamp = 0
+        self.sort_terms = False
+        """Whether sums are written in the order in which their variables were bound."""
+
+    def __call__(self, expr: PrimExpr) -> Linear:
+        """Return `expr` as a linear combination."""
+        if self._stamp != self._context.stamp:
+            self._memo.clear()
+            self._stamp = self._context.stamp
+        kind = type(expr)
+        if kind is IntImm:
+            value = expr.value  # type: ignore[attr-defined]
+            return _UNITS[value] if 0 <= value <= 64 else Linear({}, value)
+        known = self._memo.get(expr)
+        if known is None:
+            read = _READERS.get(kind)
+            known = read(self, expr) if read is not None else self.opaque(expr)
+            self._memo[expr] = known
+        return known
+
+    # ------------------------------------------------------------------------------------ reading
+
+    def var(self, expr: Var) -> Linear:
+        """Read a variable; one of a single possible value is that value."""
+        value = self._context.values.get(expr)
+        if value is not None:
+            return value
+        low, high = self._context.term_bound(expr)
+        return Linear({}, low) if low == high else Linear({expr: 1}, 0)
+
+    def product(self, a: Linear, b: Linear) -> Linear:
+        """Multiply."""
+        if not b.terms:
+            return a.times(b.const)
+        if not a.terms:
+            return b.times(a.const)
+        result = ZERO
+        for s, c in [*a.terms.items(), (None, a.const)]:
+            for t, d in [*b.terms.items(), (None, b.const)]:
+                if c == 0 or d == 0:
+                    continue
+                if s is None or t is None:
+                    term = s or t
+                    result = result.plus(
+                        Linear({}, c * d) if term is None else Linear({term: 1}, 0).times(c * d)
+                    )
+                else:
+                    factors = (*_factors(s), *_factors(t))
+                    result = result.plus(Linear({self.intern(Product(factors)): c * d}, 0))
+        return result
+
+    def quotient(self, index: Linear, divisor: int) -> Linear:
+        """Divide by a positive constant, rounding down."""
+        if divisor == 1:
+            return index
+        whole: dict[Term, int] = {}
+        rest: dict[Term, int] = {}
+        for term, c in index.terms.items():
+            if c % divisor == 0:
+                whole[term] = c // divisor
+            else:
+                rest[term] = c
+        carry, const_rest = divmod(index.const, divisor)
+        base = Linear(whole, carry)
+        if not rest:
+            return base
+        remaining = Linear(rest, const_rest)
+        low, high = self.bound(remaining)
+        if abs(low) < HALF_INFINITE and low // divisor == high // divisor:
+            return base.plus_const(low // divisor)
+        reduced = self._reduce(remaining, divisor)
+        if reduced is not None:
+            return base.plus(self.quotient(*reduced))
+        return base.plus(self._nest(remaining, divisor))
+
+    def _reduce(self, index: Linear, divisor: int) -> tuple[Linear, int] | None:
+        """Divide numerator and divisor by a common factor, where what is left over cannot carry."""
+        candidates = {gcd(c, divisor) for c in index.terms.values()} - {1}
+        for factor in sorted(candidates, reverse=True):
+            multiple = {t: c for t, c in index.terms.items() if c % factor == 0}
+            small = {t: c for t, c in index.terms.items() if c % factor}
+            carry, low_const = divmod(index.const, factor)
+            low, high = self.bound(Linear(small, low_const))
+            if abs(low) >= HALF_INFINITE or low // factor != high // factor:
+                continue
+            head = Linear({t: c // factor for t, c in multiple.items()}, carry + low // factor)
+            return head, divisor // factor
+        return None
+
+    def _nest(self, index: Linear, divisor: int) -> Linear:
+        """Make the quotient; a quotient of a quotient is one with the product of the divisors."""
+        if len(index.terms) == 1:
+            term, c = next(iter(index.terms.items()))
+            if c == 1 and type(term) is Quotient:
+                inner = term.index.plus_const(index.const * term.divisor)
+                return self.quotient(inner, term.divisor * divisor)
+        return Linear({self.intern(Quotient(index, divisor)): 1}, 0)
+
+    def floor_divide(self, a: Linear, b: Linear) -> Linear:
+        """Divide, rounding down."""
+        if not b.terms:
+            if b.const > 0:
+                return self.quotient(a, b.const)
+            return self.quotient(a.times(-1), -b.const)
+        if a.key == b.key and self.bound(b)[0] > 0:
+            return Linear({}, 1)
+        low, high = self.bound(a)
+        if self.bound(b)[0] > 0 and low >= 0 and self.at_least_zero(b.plus(a, -1).plus_const(-1)):
+            return ZERO
+        return Linear({self.intern(SymbolicQuotient(a, b)): 1}, 0)
+
+    def extremum(self, args: list[Linear], largest: bool) -> Linear:
+        """Take the largest or smallest, leaving out alternatives that are never it."""
+        flat: list[Linear] = []
+        for arg in args:
+            term = next(iter(arg.terms), None)
+            if (
+                len(arg.terms) == 1
+                and type(term) is Extremum
+                and term.largest is largest
+                and arg.terms[term] == 1
+            ):
+                flat.extend(a.plus_const(arg.const) for a in term.args)
+            else:
+                flat.append(arg)
+        kept: list[Linear] = []
+        for arg in flat:
+            if any(self._dominates(other, arg, largest) for other in kept):
+                continue
+            kept = [other for other in kept if not self._dominates(arg, other, largest)]
+            kept.append(arg)
+        if len(kept) == 1:
+            return kept[0]
+        shared = min(k.const for k in kept)
+        atom = self.intern(Extremum(tuple(k.plus_const(-shared) for k in kept), largest))
+        return Linear({atom: 1}, shared)
+
+    def _dominates(self, winner: Linear, loser: Linear, largest: bool) -> bool:
+        gap = winner.plus(loser, -1) if largest else loser.plus(winner, -1)
+        return self.at_least_zero(gap)
+
+    def opaque(self, expr: PrimExpr) -> Linear:
+        """Read an expression that is not linear; its operands are simplified."""
+        simple = self._simplify(expr)
+        if type(simple) is IntImm:
+            return Linear({}, simple.value)
+        if type(simple) is not type(expr) and type(simple) in _READERS:
+            return self(simple)
+        return Linear({self.intern(Opaque(simple, expr_key(simple), _interval(simple))): 1}, 0)
+
+    def intern(self, atom: Atom) -> Atom:
+        """Return the one atom of this structure."""
+        return self._atoms.setdefault(atom.key, atom)
+
+    # ----------------------------------------------------------------------------------- deciding
+
+    def bound(self, linear: Linear) -> Interval:
+        """Return an interval that holds every value."""
+        pieces(linear)
+        return self._context.bound(linear)
+
+    def at_least_zero(self, linear: Linear, facts: int = 2) -> bool:
+        """Say whether `linear >= 0` follows from the bounds and at most `facts` known facts."""
+        low, high = self.bound(linear)
+        if low >= 0:
+            return True
+        if high < 0 or facts == 0:
+            return False
+        for fact in self._context.facts:
+            if any(t in linear.terms for t in fact.terms) and self.at_least_zero(
+                linear.plus(fact, -1), facts - 1
+            ):
+                return True
+        return self._split_extremum(linear, facts)
+
+    def _split_extremum(self, linear: Linear, facts: int) -> bool:
+        """Prove a sum with a minimum or maximum by cases."""
+        for term, c in linear.terms.items():
+            if type(term) is Extremum and abs(c) == 1:
+                rest = Linear(
+                    {t: d for t, d in linear.terms.items() if t is not term}, linear.const
+                )
+                cases = (self.at_least_zero(rest.plus(a, c), facts) for a in term.args)
+                return any(cases) if term.largest == (c > 0) else all(cases)
+        return False
+
+    # ------------------------------------------------------------------------------------ writing
+
+    def write(self, linear: Linear, dtype: DataType) -> PrimExpr:
+        """Return `linear` as an expression of `dtype`."""
+        result: PrimExpr | None = None
+        negative: list[tuple[int, Any]] = []
+        terms = pieces(linear)
+        if self.sort_terms and len(terms) > 1:
+            terms = sorted(terms, key=lambda part: (-part[0], self._rank(part[1])))
+        for coefficient, piece in terms:
+            if coefficient < 0:
+                negative.append((-coefficient, piece))
+                continue
+            part = mul(self._write_piece(piece, dtype), const(coefficient, dtype))
+            result = part if result is None else e.Add(result, part)
+        rest = linear.const
+        if result is None and rest > 0:
+            result, rest = const(rest, dtype), 0
+        if result is None and negative:
+            if (rest == 0 and len(negative) == 1) or rest < 0:
+                coefficient, piece = negative.pop(0)
+                result = mul(self._write_piece(piece, dtype), const(-coefficient, dtype))
+            else:
+                result = const(rest, dtype)
+                rest = 0
+        for coefficient, piece in negative:
+            part = mul(self._write_piece(piece, dtype), const(coefficient, dtype))
+            assert result is not None
+            result = sub(result, part)
+        if result is None:
+            return const(rest, dtype)
+        if rest > 0:
+            return add(result, const(rest, dtype))
+        return sub(result, const(-rest, dtype)) if rest < 0 else result
+
+    def _rank(self, piece: Any) -> tuple[Any, ...]:
+        """Return the position of a piece in the canonical order of terms."""
+        if isinstance(piece, Var):
+            order = self._context.order.get(piece)
+            return (0, order, "") if order is not None else (1, 0, piece.name)
+        kind = type(piece)
+        if kind is Remainder:
+            return (2, piece.modulus, piece.divisor, self._ranks(piece.index))
+        if kind is Quotient:
+            return (3, piece.divisor, 0, self._ranks(piece.index))
+        if kind is Product:
+            return (4, 0, 0, tuple(self._rank(f) for f in piece.factors))
+        if kind is Extremum:
+            return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
+        if kind is SymbolicQuotient:
+            return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        return (7, 0, 0, str(piece.key))
+
+    def _ranks(self, linear: Linear) -> tuple[Any, ...]:
+        return (linear.const, *sorted((c, self._rank(p)) for c, p in pieces(linear)))
+
+    def _write_piece(self, piece: Any, dtype: DataType) -> PrimExpr:
+        kind = type(piece)
+        if kind is Remainder:
+            remainder = floormod(self.write(piece.index, dtype), const(piece.modulus, dtype))
+            return floordiv(remainder, const(piece.divisor, dtype))
+        if kind is Quotient:
+            return floordiv(self.write(piece.index, dtype), const(piece.divisor, dtype))
+        if kind is Extremum:
+            pick = max_ if piece.largest else min_
+            parts = [self.write(a, dtype) for a in piece.args]
+            result = parts[0]
+            for part in parts[1:]:
+                result = pick(result, part)
+            return result
+        if kind is Product:
+            result = self._write_piece(piece.factors[0], dtype)
+            for factor in piece.factors[1:]:
+                result = mul(result, self._write_piece(factor, dtype))
+            return result
+        if kind is SymbolicQuotient:
+            return floordiv(self.write(piece.index, dtype), self.write(piece.divisor, dtype))
+        if kind is Opaque:
+            return cast(dtype, piece.expr)
+        return cast(dtype, piece)
+
+
+def _factors(term: Term) -> tuple[Term, ...]:
+    return term.factors if type(term) is Product else (term,)
+
+
+def _interval(expr: PrimExpr) -> Interval:
+    dtype = expr.dtype
+    if dtype.is_bool:
+        return 0, 1
+    if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
+        return 0, 1
+    if dtype.is_integral and dtype.bits < 32:
+        return e.integer_limits(dtype)
+    return -INFINITE, INFINITE
+
+
+def expr_key(expr: PrimExpr) -> Key:
+    """Return a hashable value that is equal for structurally equal expressions."""
+    parts: list[Any] = [type(expr).__name__]
+    for name in expr.fields:
+        parts.append(_key_of(getattr(expr, name)))
+    return tuple(parts) if not isinstance(expr, Var) else (Var, id(expr))
+
+
+def _key_of(value: Any) -> Key:
+    if isinstance(value, PrimExpr):
+        return expr_key(value)
+    if isinstance(value, tuple):
+        return tuple(_key_of(v) for v in value)
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    return id(value)
+
+
+def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
+    source, target = expr.value.dtype, expr.dtype
+    if not (source.is_int and target.is_int and source.lanes == 1):
+        return reader.opaque(expr)
+    inner = reader(expr.value)
+    if target.bits < source.bits:
+        low, high = reader.bound(inner)
+        least, most = e.integer_limits(target)
+        if low < least or high > most:
+            return reader.opaque(expr)
+    return inner
+
+
+def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
+    a, b = reader(expr.a), reader(expr.b)
+    if reader.bound(a)[0] < 0 or reader.bound(b)[0] <= 0:
+        return reader.opaque(expr)
+    quotient = reader.floor_divide(a, b)
+    return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
+
+
+def _read_floor_mod(reader: Linearizer, expr: e.FloorMod) -> Linear:
+    a, b = reader(expr.a), reader(expr.b)
+    return a.plus(reader.product(reader.floor_divide(a, b), b), -1)
+
+
+def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
+    name = getattr(expr.op, "short_name", "")
+    if name in ("shift_left", "shift_right") and type(expr.args[1]) is IntImm:
+        a, amount = reader(expr.args[0]), expr.args[1].value
+        return a.times(1 << amount) if name == "shift_left" else reader.quotient(a, 1 << amount)
+    if name == "likely":
+        return reader(expr.args[0])
+    return reader.opaque(expr)
+
+
+def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:
+    """Apply `read` to scalar signed integers only; other arithmetic may wrap around."""
+
+    def guarded(reader: Linearizer, expr: Any) -> Linear:
+        dtype = expr.dtype
+        return read(reader, expr) if dtype.is_int and dtype.lanes == 1 else reader.opaque(expr)
+
+    return guarded
+
+
+_READERS: Final[dict[type, Callable[[Linearizer, Any], Linear]]] = {
+    e.Var: lambda r, x: r.var(x),
+    e.SizeVar: lambda r, x: r.var(x),
+    e.Add: _read_int(lambda r, x: r(x.a).plus(r(x.b))),
+    e.Sub: _read_int(lambda r, x: r(x.a).plus(r(x.b), -1)),
+    e.Mul: _read_int(lambda r, x: r.product(r(x.a), r(x.b))),
+    e.FloorDiv: _read_int(lambda r, x: r.floor_divide(r(x.a), r(x.b))),
+    e.FloorMod: _read_int(_read_floor_mod),
+    e.Div: _read_int(_read_truncated),
+    e.Mod: _read_int(_read_truncated),
+    e.Min: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], False)),
+    e.Max: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], True)),
+    e.Cast: _read_cast,
+    e.Call: _read_int(_read_shift_or_call),
+}

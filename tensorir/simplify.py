@@ -1,0 +1,54 @@
+"""Bringing every index expression of a program to canonical form."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.arith import Analyzer
+from tensorir.buffer import Range
+from tensorir.expr import PrimExpr
+from tensorir.function import IRModule, PrimFunc
+from tensorir.visit import Rewriter
+
+T = TypeVar("T", PrimFunc, IRModule, s.Stmt, PrimExpr)
+
+
+def simplify(program: T) -> T:
+    """Return a module, function, statement or expression with its index arithmetic simplified.
+
+    Loop bounds, bindings, predicates, regions and indices come out in a form that does not depend
+    on how they were written: two programs that differ only in that become structurally equal.
+    Floating point values are left as they are, except for the indices inside them.
+    """
+    if isinstance(program, IRModule):
+        functions = {name: simplify(func) for name, func in program.functions.items()}
+        return IRModule(functions, program.attrs)
+    if isinstance(program, PrimFunc):
+        return program.with_body(_SimplifyProgram()(program.body))
+    return _SimplifyProgram()(program)
+
+
+class _SimplifyProgram(Rewriter):
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return self._analyzer.simplify(node, sort=True)
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        low, extent = self(node.min), self(node.extent)
+        self._analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
+        body, annotations = self(node.body), self.value(node.annotations)
+        return s.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, annotations)
+
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        axes = self.each(node.iter_vars)
+        for axis in axes:
+            if axis.dom is not None:
+                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+        return self.generic(node)
+
+    def value(self, value: Any) -> Any:
+        return value if isinstance(value, e.StringImm) else super().value(value)
