@@ -1,0 +1,111 @@
+"""How dtypes look in LLVM IR: in a register, in memory, and as constants.
+
+float16 and bfloat16 travel as the 16-bit integers that hold their bits, because arithmetic on them
+is done in float32 with explicit rounding; a bool is `i1` in a register and a byte in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+
+import numpy as np
+
+from codegen.errors import CodegenError
+from tensorir.dtype import DataType
+
+_MEMORY_BITS = (8, 16, 32, 64)
+
+
+@cache
+def register_type(dtype: DataType) -> str:
+    """Return the LLVM type of a value of `dtype`; CodegenError where there is none."""
+    element = _element_type(dtype)
+    return element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
+
+
+@cache
+def memory_type(dtype: DataType) -> str:
+    """Return the LLVM type that `dtype` has in memory, with as many lanes."""
+    element = "i8" if dtype.is_bool else _element_type(dtype)
+    if element[0] == "i" and int(element[1:]) not in _MEMORY_BITS:
+        raise CodegenError(f"dtype {dtype} cannot be stored: memory holds 8, 16, 32 or 64 bits")
+    return element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
+
+
+def is_half(dtype: DataType) -> bool:
+    """Say whether `dtype` is a 16-bit float, which is computed in float32."""
+    return dtype.bits == 16 and (dtype.code == "float" or dtype.code == "bfloat")
+
+
+def _element_type(dtype: DataType) -> str:
+    if dtype.is_integral:
+        return f"i{dtype.bits}"
+    if dtype.code == "float":
+        return {16: "i16", 32: "float", 64: "double"}[dtype.bits]
+    if dtype.code == "bfloat":
+        return "i16"
+    if dtype.is_handle and dtype.bits:
+        return "ptr"
+    raise CodegenError(f"dtype {dtype} has no arithmetic in compiled code")
+
+
+def integer_text(dtype: DataType, value: int) -> str:
+    """Return an integer constant (of one lane) as an operand."""
+    if dtype.is_bool:
+        return "true" if value else "false"
+    wrapped = value & ((1 << dtype.bits) - 1)
+    return str(wrapped - (1 << dtype.bits) if wrapped >> (dtype.bits - 1) else wrapped)
+
+
+def float_text(dtype: DataType, value: float) -> str:
+    """Return a floating point constant (of one lane) as an operand, rounded to `dtype`."""
+    if dtype.code == "bfloat":
+        return str(bfloat16_bits(value))
+    if dtype.bits == 16:
+        with np.errstate(over="ignore"):
+            return str(int(np.float16(value).view(np.int16)))
+    return float32_text(value) if dtype.bits == 32 else float64_text(value)
+
+
+@cache
+def float32_text(value: float) -> str:
+    """Return `value` rounded to float32; LLVM wants it spelled as the double of equal value."""
+    with np.errstate(over="ignore"):
+        return float64_text(float(np.float32(value)))
+
+
+@cache
+def float64_text(value: float) -> str:
+    """Return the bits of `value` as LLVM spells a double."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def bfloat16_bits(value: float) -> int:
+    """Return the bits of `value` rounded to bfloat16, nearest even, as a signed integer."""
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    sign, magnitude = bits >> 63 << 15, bits & ((1 << 63) - 1)
+    if magnitude > 0x7FF << 52:
+        result = sign | 0x7FC0
+    elif not magnitude or magnitude == 0x7FF << 52:
+        result = sign | (0x7F80 if magnitude else 0)
+    else:
+        exponent = (magnitude >> 52) - 1023
+        unit = max(exponent, -126) - 7  # exponent of the last place
+        scaled = abs(value) * 2.0**-unit if unit > -1000 else 0.0
+        result = sign | _rounded_bits(scaled, max(exponent, -126))
+    return result - 0x10000 if result & 0x8000 else result
+
+
+def _rounded_bits(scaled: float, exponent: int) -> int:
+    units = round(scaled)  # Python rounds halves to even
+    if units >= 256:
+        units, exponent = 128, exponent + 1
+    if exponent > 127:
+        return 0x7F80
+    return units if units < 128 else ((exponent + 127) << 7) | (units - 128)
+
+
+def splat(element_type: str, constant: str, lanes: int) -> str:
+    """Return the constant with `constant` in each of `lanes` lanes, without its type."""
+    return constant if lanes == 1 else f"splat ({element_type} {constant})"

@@ -1,0 +1,254 @@
+"""What to compile for: `Target("llvm -mcpu=cascadelake -num-cores=4")`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from codegen import host
+from codegen.errors import TargetError
+from codegen.host import CacheSizes
+from codegen.target_presets import CPU_FEATURES, PRESETS
+
+_NOTES: Final = ("device", "libs", "model", "tag")
+"""Options that TVM writes into its target texts; they are kept and change nothing here."""
+_OPTIONS: Final = (
+    "keys", "mcpu", "mattr", "mtriple", "num-cores", "opt-level", "vector-width", *_NOTES,
+)  # fmt: skip
+_LISTS: Final = ("keys", "libs", "mattr")
+_NUMBERS: Final = {"num-cores": (1, 1 << 16), "opt-level": (0, 3), "vector-width": (64, 2048)}
+
+_stack: ContextVar[tuple[Target, ...]] = ContextVar("target_stack", default=())
+
+
+class Target:
+    """A description of the machine to compile for.
+
+    It is built from text in the way of TVM (`"llvm -mcpu=skylake-avx512 -mattr=+avx2,-fma
+    -num-cores=4"`, one or two dashes, `=` or a space), from a mapping with the same keys
+    (`{"kind": "llvm", "num-cores": 4}`), from the name of a preset (`"host"`, `"x86-64-v3"`, ...)
+    or from another target. Without `mcpu` it is the machine this process runs on.
+
+    `num_cores` bounds how many threads a parallel loop uses; None leaves it to the OpenMP runtime.
+    Targets are values: they are hashable and compare by content. `with target:` makes one current.
+
+    Raises TargetError (a ValueError) for an unknown kind, option or preset.
+    """
+
+    KINDS: ClassVar[tuple[str, ...]] = ("llvm",)
+
+    def __init__(self, description: str | Mapping[str, Any] | Target = "llvm") -> None:
+        if isinstance(description, Target):
+            options = description._options
+        elif isinstance(description, str):
+            options = _from_text(description)
+        elif isinstance(description, Mapping):
+            options = _from_mapping(description)
+        else:
+            raise TargetError(
+                f"a target is given as text, a mapping or a Target, not as "
+                f"{type(description).__name__}"
+            )
+        self._options: dict[str, Any] = options
+        self.kind: str = options["kind"]
+        self.keys: tuple[str, ...] = options.get("keys", ("cpu",))
+        self.mattr: tuple[str, ...] = options.get("mattr", ())
+        """Features switched on (`+avx2`) or off (`-fma`) beyond those of the CPU model."""
+        self.mtriple: str | None = options.get("mtriple")
+        self.num_cores: int | None = options.get("num-cores")
+        self.opt_level: int = options.get("opt-level", 2)
+
+    @staticmethod
+    def host() -> Target:
+        """Return the machine this process runs on, with all its physical cores."""
+        return Target({"kind": "llvm", "num-cores": host.physical_cores()})
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """Return the target of the innermost `with`; TargetError if there must be one but is not."""
+        stack = _stack.get()
+        if stack:
+            return stack[-1]
+        if allow_none:
+            return None
+        raise TargetError("no target is current; wrap the call in `with Target(...):`")
+
+    def __enter__(self) -> Target:
+        _stack.set((*_stack.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.set(_stack.get()[:-1])
+
+    # ------------------------------------------------------------------------------ what it can do
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the CPU is the one of this machine because no model was named."""
+        return "mcpu" not in self._options
+
+    @cached_property
+    def mcpu(self) -> str:
+        """The CPU model by LLVM's name; asks LLVM about this machine if none was named."""
+        named: str | None = self._options.get("mcpu")
+        if named is not None:
+            return named
+        import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+        return str(llvm.get_host_cpu_name())
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The CPU features that code generation may rely on, under LLVM's names.
+
+        A CPU model that is not in the table counts as having its `mattr` only.
+        """
+        if self.is_host:
+            found = set(host.cpu_features())
+            if host.machine() == "aarch64":
+                found |= {"fma", "f16c"}
+        else:
+            found = set(CPU_FEATURES.get(self.mcpu, frozenset()))
+        for change in self.mattr:
+            if change[0] == "-":
+                found.discard(change[1:])
+            else:
+                found.add(change.removeprefix("+"))
+        return frozenset(found)
+
+    @cached_property
+    def vector_bits(self) -> int:
+        """Bits of the widest vector register."""
+        asked: int | None = self._options.get("vector-width")
+        if asked is not None:
+            return asked
+        if "avx512f" in self.features:
+            return 512
+        return 256 if "avx" in self.features else 128
+
+    @cached_property
+    def caches(self) -> CacheSizes:
+        """Data cache sizes in bytes where the target is this machine, else zeros."""
+        return host.cache_sizes() if self.is_host else CacheSizes()
+
+    def vector_lanes(self, bits: int) -> int:
+        """Return how many elements of `bits` bits the widest vector register holds."""
+        return max(1, self.vector_bits // bits)
+
+    # ------------------------------------------------------------------------------------- as text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain data that `Target` accepts and JSON can hold."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self._options.items()}
+        return {**plain, "keys": list(self.keys)}
+
+    def export(self) -> dict[str, Any]:
+        """Return `to_dict()`, under the name TVM gives it."""
+        return self.to_dict()
+
+    def __str__(self) -> str:
+        words = [self.kind, f"-keys={','.join(self.keys)}"]
+        for key in sorted(self._options.keys() - {"kind", "keys"}):
+            value = self._options[key]
+            words.append(f"-{key}={','.join(value) if isinstance(value, tuple) else value}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f'Target("{self}")'
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[type[Target], tuple[str]]:
+        """Pickle as text."""
+        return (Target, (str(self),))
+
+
+def as_target(target: str | Mapping[str, Any] | Target | None) -> Target:
+    """Return `target` as a Target; None means the current one, else the plain `llvm`."""
+    if isinstance(target, Target):
+        return target
+    if target is None:
+        return Target.current() or Target("llvm")
+    return Target(target)
+
+
+def _from_text(text: str) -> dict[str, Any]:
+    if text.strip() == "host":
+        return Target.host()._options
+    if text.strip() in PRESETS:
+        return _from_mapping(PRESETS[text.strip()])
+    words = shlex.split(text)
+    if not words:
+        raise TargetError("a target is never empty; write 'llvm'")
+    options: dict[str, Any] = {"kind": words[0]}
+    _check_kind(words[0])
+    position = 1
+    while position < len(words):
+        word = words[position]
+        if not word.startswith("-"):
+            raise TargetError(f"target {text!r}: expected an option such as -mcpu=..., got {word!r}")
+        key, equals, value = word.lstrip("-").partition("=")
+        if not equals:
+            position += 1
+            if position == len(words):
+                raise TargetError(f"target {text!r}: option -{key} has no value")
+            value = words[position]
+        if key in options:
+            raise TargetError(f"target {text!r}: option -{key} is given twice")
+        options[key] = value
+        position += 1
+    return _from_mapping(options)
+
+
+def _check_kind(kind: object) -> None:
+    if kind not in Target.KINDS:
+        known = [*Target.KINDS, "host", *(name for name in PRESETS if "/" not in name)]
+        raise TargetError(
+            f"unknown target {kind!r}; known kinds and presets are {', '.join(known)}, aws/cpu/c5.*"
+        )
+
+
+def _from_mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    kind = mapping.get("kind", "llvm")
+    _check_kind(kind)
+    options: dict[str, Any] = {"kind": kind}
+    for key, value in mapping.items():
+        if key == "kind" or value is None or (key in _NOTES and not value):
+            continue
+        if key not in _OPTIONS:
+            raise TargetError(
+                f"unknown option -{key} of target kind {kind}; it takes "
+                + ", ".join(f"-{name}" for name in _OPTIONS)
+            )
+        options[key] = _option_value(key, value)
+    return options
+
+
+def _option_value(key: str, value: Any) -> Any:
+    if key in _NUMBERS:
+        low, high = _NUMBERS[key]
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = low - 1
+        if not low <= number <= high:
+            raise TargetError(
+                f"target option -{key} takes an integer from {low} to {high}, got {value!r}"
+            )
+        return number
+    if key in _LISTS:
+        items = value.split(",") if isinstance(value, str) else value
+        names = tuple(str(item).strip() for item in items if str(item).strip())
+        if key == "mattr" and any(name[0] not in "+-" for name in names):
+            raise TargetError(f"target option -mattr takes +feature or -feature, got {value!r}")
+        return names
+    if not isinstance(value, str) or not value:
+        raise TargetError(f"target option -{key} takes text, got {value!r}")
+    return value

@@ -1,0 +1,63 @@
+"""Target descriptions by name, and what the CPU models LLVM knows can do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SSE: Final = frozenset({"sse", "sse2"})
+_V2: Final = _SSE | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
+_AVX: Final = _V2 | {"avx"}
+_V3: Final = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
+_V4: Final = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_VNNI: Final = _V4 | {"avx512vnni"}
+_NEON: Final = frozenset({"neon", "fma", "f16c"})
+
+
+def _models(features: frozenset[str], names: str) -> dict[str, frozenset[str]]:
+    return dict.fromkeys(names.split(), features)
+
+
+CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
+    **_models(_SSE, "generic x86-64 core2 nocona k8"),
+    **_models(_V2, "x86-64-v2 nehalem westmere silvermont goldmont tremont"),
+    **_models(_AVX, "sandybridge btver2 bdver1"),
+    **_models(_AVX | {"f16c"}, "ivybridge"),
+    **_models(
+        _V3,
+        "x86-64-v3 haswell core-avx2 broadwell skylake alderlake raptorlake meteorlake arrowlake "
+        "lunarlake gracemont sierraforest znver1 znver2 znver3",
+    ),
+    **_models(_V4, "x86-64-v4 skylake-avx512 skx cannonlake"),
+    **_models(
+        _VNNI,
+        "cascadelake cooperlake icelake-client icelake-server tigerlake rocketlake sapphirerapids "
+        "emeraldrapids graniterapids znver4 znver5",
+    ),
+    **_models(
+        _NEON,
+        "cortex-a53 cortex-a57 cortex-a72 cortex-a76 neoverse-n1 neoverse-n2 neoverse-v1 "
+        "neoverse-v2 apple-m1 apple-m2 apple-m3 apple-m4",
+    ),
+}
+"""The features, as far as code generation asks for them, of CPU models by LLVM's name."""
+
+PRESETS: Final[dict[str, dict[str, str | int]]] = {
+    "x86-64": {"kind": "llvm", "mcpu": "x86-64"},
+    "x86-64-v2": {"kind": "llvm", "mcpu": "x86-64-v2"},
+    "x86-64-v3": {"kind": "llvm", "mcpu": "x86-64-v3"},
+    "x86-64-v4": {"kind": "llvm", "mcpu": "x86-64-v4"},
+    **{
+        f"aws/cpu/c5.{size}": {"kind": "llvm", "mcpu": model, "num-cores": cores}
+        for size, cores, model in (
+            ("large", 1, "skylake-avx512"),
+            ("xlarge", 2, "skylake-avx512"),
+            ("2xlarge", 4, "skylake-avx512"),
+            ("4xlarge", 8, "skylake-avx512"),
+            ("9xlarge", 18, "skylake-avx512"),
+            ("12xlarge", 24, "cascadelake"),
+            ("18xlarge", 36, "skylake-avx512"),
+            ("24xlarge", 48, "cascadelake"),
+        )
+    },
+}
+"""Whole targets by name. `host`, which depends on the machine, is made in `codegen.target`."""

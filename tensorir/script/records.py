@@ -1,0 +1,133 @@
+"""What the functions of the `T` namespace return where a statement, not a value, is meant.
+
+Calling `T.grid(4, 4)` or `T.reads(A[0:4])` builds no IR by itself; it returns a record, and the
+statement that the call stands in gives it its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorir.buffer import Buffer, decl_buffer
+from tensorir.expr import PrimExpr, SizeVar, Type, Var
+from tensorir.stmt import ForKind
+
+
+@dataclass(slots=True)
+class LoopFrame:
+    """`for` over one range, or over several from 0 for `T.grid`."""
+
+    ranges: list[tuple[PrimExpr, PrimExpr]]
+    """Minimum and extent of each loop."""
+    kind: ForKind = ForKind.SERIAL
+    thread: str = ""
+    annotations: dict[str, Any] = field(default_factory=dict)
+    is_grid: bool = False
+
+
+@dataclass(slots=True)
+class BlockFrame:
+    """`with T.block(name)`."""
+
+    name: str
+    realize: bool
+
+
+@dataclass(slots=True)
+class InitFrame:
+    """`with T.init()`."""
+
+
+@dataclass(slots=True)
+class AxisRecord:
+    """`v = T.axis.spatial(dom, binding)`."""
+
+    low: PrimExpr
+    extent: PrimExpr
+    binding: PrimExpr | None
+    iter_type: int
+    dtype: str
+
+
+@dataclass(slots=True)
+class RemapRecord:
+    """`vi, vj = T.axis.remap("SR", [i, j])`."""
+
+    kinds: str
+    bindings: list[Any]
+
+
+@dataclass(slots=True)
+class BlockRecord:
+    """A statement about the enclosing block: `reads`, `writes`, `where` or `block_attr`."""
+
+    what: str
+    value: Any
+
+
+@dataclass(slots=True)
+class FuncAttrRecord:
+    """`T.func_attr({...})`."""
+
+    attrs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class BufferRecord:
+    """A buffer that a statement declares: `match_buffer`, `alloc_buffer`, `decl_buffer`, `Buffer`."""
+
+    what: str
+    source: Any
+    options: dict[str, Any]
+
+    def build(self, name: str) -> Buffer:
+        """Return the buffer under the name that it is assigned to."""
+        return make_buffer(name, **self.options)
+
+
+def make_buffer(name: str, *, shape: Any, strides: Any = None, **options: Any) -> Buffer:
+    """Return a buffer; strides given as strings are fresh variables of that name."""
+    dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
+    first = dims[0] if dims else None
+    dtype = first.dtype if isinstance(first, PrimExpr) else "int32"
+    known = [Var(s, dtype) if isinstance(s, str) else s for s in strides or ()]
+    return decl_buffer(dims, strides=known, name=name, **options)
+
+
+@dataclass(slots=True)
+class FreshVar:
+    """`n = T.int32()`: a variable that takes the name it is assigned to."""
+
+    annotation: str | Type
+    is_size: bool = False
+
+    def build(self, name: str) -> Var:
+        """Return the variable."""
+        return SizeVar(name, self.annotation) if self.is_size else Var(name, self.annotation)
+
+
+@dataclass(slots=True)
+class ScopeFrame:
+    """A statement that encloses what follows: let, attr, assert, allocate, while, if."""
+
+    what: str
+    make: Callable[..., Any]
+    """Builds the statement from what the frame defines and its body."""
+    define: Callable[[str], Any] | None = None
+    """Builds the object that `as` (or an assignment) names."""
+
+
+@dataclass(slots=True)
+class MetaVar:
+    """A Python value under a name, without a `let`."""
+
+    value: Any
+
+
+@dataclass(slots=True)
+class EvaluateRecord:
+    """`T.evaluate(e)`."""
+
+    value: Any
