@@ -6,6 +6,7 @@ is done in float32 with explicit rounding; a bool is `i1` in a register and a by
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import cache
 
@@ -83,27 +84,13 @@ def float64_text(value: float) -> str:
 
 def bfloat16_bits(value: float) -> int:
     """Return the bits of `value` rounded to bfloat16, nearest even, as a signed integer."""
-    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
-    sign, magnitude = bits >> 63 << 15, bits & ((1 << 63) - 1)
-    if magnitude > 0x7FF << 52:
-        result = sign | 0x7FC0
-    elif not magnitude or magnitude == 0x7FF << 52:
-        result = sign | (0x7F80 if magnitude else 0)
-    else:
-        exponent = (magnitude >> 52) - 1023
-        unit = max(exponent, -126) - 7  # exponent of the last place
-        scaled = abs(value) * 2.0**-unit if unit > -1000 else 0.0
-        result = sign | _rounded_bits(scaled, max(exponent, -126))
-    return result - 0x10000 if result & 0x8000 else result
-
-
-def _rounded_bits(scaled: float, exponent: int) -> int:
-    units = round(scaled)  # Python rounds halves to even
-    if units >= 256:
-        units, exponent = 128, exponent + 1
-    if exponent > 127:
-        return 0x7F80
-    return units if units < 128 else ((exponent + 127) << 7) | (units - 128)
+    if abs(value) >= 2.0**128:
+        value = math.copysign(math.inf, value)
+    elif value and not math.isnan(value):
+        last_place = max(math.frexp(value)[1] - 8, -133)
+        value = math.ldexp(round(math.ldexp(value, -last_place)), last_place)
+    with np.errstate(over="ignore"):
+        return int(np.float32(value).view(np.int32)) >> 16
 
 
 def splat(element_type: str, constant: str, lanes: int) -> str:

@@ -1,0 +1,196 @@
+"""What the parts of the emitter share: the function being written and the dispatch tables.
+
+Each `emit_*` module enters its handlers into `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`; the
+emitter looks a node up by its class, so handlers reach one another without importing one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+
+from codegen.emit_bounds import Interval
+from codegen.errors import CodegenError
+from codegen.llvm_text import FunctionText, ModuleText
+from codegen.llvm_types import register_type
+from codegen.target import Target
+from tensorir.dtype import DataType
+from tensorir.expr import Call, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.stmt import Stmt
+
+
+class ModuleEmitter:
+    """An LLVM module being made from the functions of an IRModule."""
+
+    def __init__(self, target: Target, functions: dict[str, PrimFunc], symbols: dict[str, str]):
+        self.text = ModuleText()
+        self.target = target
+        self.features = target.features
+        self.functions = functions
+        """The functions by name, for calls from one to another."""
+        self.symbols = symbols
+        """The symbol each function is compiled to, by name."""
+        self.messages: list[str] = []
+        """Texts of assertions; status `k + 1` of a function means that message `k` applies."""
+        self.externs: set[str] = set()
+        """C symbols outside the module that the program calls by name."""
+        self.has_scalar_loop = False
+        """Whether some innermost loop works on scalars, so that LLVM's vectoriser may help."""
+
+    def message(self, text: str) -> int:
+        """Return the status that stands for the assertion message `text`."""
+        if text not in self.messages:
+            self.messages.append(text)
+        return self.messages.index(text) + 1
+
+
+class FunctionEmitter(FunctionText):
+    """The LLVM function being written, and what its variables stand for."""
+
+    __slots__ = (
+        "cleanups",
+        "in_parallel",
+        "load_mask",
+        "module",
+        "name",
+        "parallel_bodies",
+        "ranges",
+        "result",
+        "values",
+        "vector_ops",
+        "wide",
+        "written",
+    )
+
+    def __init__(self, module: ModuleEmitter, name: str) -> None:
+        super().__init__()
+        self.module = module
+        self.name = name
+        """The symbol of the function, for the names of what is derived from it."""
+        self.values: dict[Var, str] = {}
+        """Variables as operands of their own type."""
+        self.wide: dict[Var, str] = {}
+        """Integer variables as 64-bit operands, for index arithmetic."""
+        self.ranges: dict[Var, Interval] = {}
+        self.cleanups: list[str] = []
+        """Heap memory to free before returning."""
+        self.written: set[Var] = set()
+        """Data pointers that are stored through or handed to code that may do so."""
+        self.result = ""
+        """Where a function with a result stores it."""
+        self.in_parallel = False
+        self.parallel_bodies = 0
+        self.load_mask: tuple[str, int] | None = None
+        """Lanes whose loads must not happen, as a mask and its length."""
+        self.vector_ops = 0
+        """How many memory accesses of more than one lane were written."""
+
+    def expr(self, node: PrimExpr) -> str:
+        """Write the evaluation of `node`; return its value."""
+        handler = EXPRESSIONS.get(type(node))
+        if handler is None:
+            self.fail(f"{type(node).__name__} has no place in a lowered expression")
+        return handler(self, node)
+
+    def stmt(self, node: Stmt) -> None:
+        """Write `node`."""
+        handler = STATEMENTS.get(type(node))
+        if handler is None:
+            self.fail(f"{type(node).__name__} should have been removed by lowering")
+        handler(self, node)
+
+    def index(self, node: PrimExpr) -> str:
+        """Write the evaluation of an index; return it as a 64-bit value."""
+        return INDEX[0](self, node)
+
+    def splat(self, value: str, element_type: str, lanes: int) -> str:
+        """Return `value` in each of `lanes` lanes; constants stay constants."""
+        if lanes == 1:
+            return value
+        vector = f"<{lanes} x {element_type}>"
+        if value[0] != "%" and value[0] != "@":
+            return f"splat ({element_type} {value})"
+        one = self.op(f"insertelement {vector} poison, {element_type} {value}, i64 0")
+        return self.op(
+            f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
+        )
+
+    def call_intrinsic(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
+        """Call an LLVM intrinsic with `(type, value)` arguments, declaring it on first use."""
+        types = ", ".join(kind for kind, _ in args)
+        self.module.text.declare(name, f"declare {result} @{name}({types})")
+        operands = ", ".join(f"{kind} {value}" for kind, value in args)
+        call = f"call {result} @{name}({operands})"
+        if result == "void":
+            self.do(call)
+            return ""
+        return self.op(call)
+
+    def math_intrinsic(self, name: str, dtype: DataType, *args: str) -> str:
+        """Call `llvm.<name>` overloaded on `dtype`, all operands and the result of that type."""
+        kind = register_type(dtype)
+        return self.call_intrinsic(
+            f"llvm.{name}.{mangled(dtype)}", kind, [(kind, arg) for arg in args]
+        )
+
+    def return_status(self, status: str) -> None:
+        """Free what is on the heap and return."""
+        for pointer in reversed(self.cleanups):
+            self.do(f"call void @free(ptr {pointer})")
+        self.do(f"ret i32 {status}")
+
+    def fail(self, reason: str) -> NoReturn:
+        """Raise CodegenError for this function."""
+        raise CodegenError(f"cannot compile {self.name}: {reason}")
+
+
+def mangled(dtype: DataType) -> str:
+    """Return how LLVM spells the type of `dtype` in the name of an intrinsic."""
+    kind = register_type(dtype.element)
+    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(kind, kind)
+    return short if dtype.lanes == 1 else f"v{dtype.lanes}{short}"
+
+
+ExprHandler: TypeAlias = Callable[[FunctionEmitter, Any], str]
+StmtHandler: TypeAlias = Callable[[FunctionEmitter, Any], None]
+CallHandler: TypeAlias = Callable[[FunctionEmitter, Call], str]
+
+EXPRESSIONS: Final[dict[type, ExprHandler]] = {}
+STATEMENTS: Final[dict[type, StmtHandler]] = {}
+INTRINSICS: Final[dict[str, CallHandler]] = {}
+INDEX: Final[list[ExprHandler]] = []
+
+E = TypeVar("E", bound=ExprHandler)
+S = TypeVar("S", bound=StmtHandler)
+C = TypeVar("C", bound=CallHandler)
+
+
+def emits(*classes: type) -> Callable[[E], E]:
+    """Enter a function as the handler of expression classes."""
+
+    def register(handler: E) -> E:
+        EXPRESSIONS.update(dict.fromkeys(classes, handler))
+        return handler
+
+    return register
+
+
+def emits_stmt(*classes: type) -> Callable[[S], S]:
+    """Enter a function as the handler of statement classes."""
+
+    def register(handler: S) -> S:
+        STATEMENTS.update(dict.fromkeys(classes, handler))
+        return handler
+
+    return register
+
+
+def emits_call(names: str) -> Callable[[C], C]:
+    """Enter a function as the handler of intrinsics, `names` being separated by spaces."""
+
+    def register(handler: C) -> C:
+        INTRINSICS.update(dict.fromkeys(names.split(), handler))
+        return handler
+
+    return register

@@ -1,0 +1,237 @@
+"""Arithmetic, comparisons, logic and vectors.
+
+Float additions and multiplications carry LLVM's `contract` flag: `a * b + c` may become one fused
+operation with a single rounding. Nothing else is reassociated or assumed about floats, so NaN and
+infinities behave. `Min` and `Max` of floats give the second operand where either is NaN, which is
+what the processor's instructions do. Integers wrap around.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from codegen.emit_bounds import exact_interval
+from codegen.emit_context import FunctionEmitter, emits
+from codegen.emit_convert import float32_to_half, half_to_float32
+from codegen.emit_integer import divide
+from codegen.llvm_types import float_text, integer_text, is_half, register_type
+from tensorir import expr as e
+from tensorir.dtype import FLOAT32, DataType
+from tensorir.expr import PrimExpr
+from tensorir.intrin import Effect, Op
+from tensorir.visit import walk
+
+_INTEGER: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
+_FLOAT: Final[dict[type, str]] = {
+    e.Add: "fadd contract",
+    e.Sub: "fsub contract",
+    e.Mul: "fmul contract",
+    e.Div: "fdiv",
+}
+_SIGNED_TEST: Final[dict[type, str]] = {
+    e.EQ: "eq", e.NE: "ne", e.LT: "slt", e.LE: "sle", e.GT: "sgt", e.GE: "sge",
+}  # fmt: skip
+_FLOAT_TEST: Final[dict[type, str]] = {
+    e.EQ: "oeq", e.NE: "une", e.LT: "olt", e.LE: "ole", e.GT: "ogt", e.GE: "oge",
+}  # fmt: skip
+
+
+@emits(e.IntImm)
+def _int_imm(f: FunctionEmitter, node: e.IntImm) -> str:
+    return integer_text(node.dtype, node.value)
+
+
+@emits(e.FloatImm)
+def _float_imm(f: FunctionEmitter, node: e.FloatImm) -> str:
+    register_type(node.dtype)
+    return float_text(node.dtype, node.value)
+
+
+@emits(e.StringImm)
+def _string_imm(f: FunctionEmitter, node: e.StringImm) -> str:
+    return f.module.text.constant_bytes(node.value.encode() + b"\0")
+
+
+@emits(e.Var, e.SizeVar)
+def _var(f: FunctionEmitter, node: e.Var) -> str:
+    value = f.values.get(node)
+    if value is None:
+        f.fail(f"variable {node.name} is used where it is not defined")
+    return value
+
+
+@emits(e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max)
+def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
+    dtype, kind = node.dtype, type(node)
+    if not dtype.is_integral:
+        return float_arithmetic(f, kind, dtype, f.expr(node.a), f.expr(node.b))
+    name = _INTEGER.get(kind)
+    if name is not None:
+        left = f.expr(node.a)
+        return f.op(f"{name} {register_type(dtype)} {left}, {f.expr(node.b)}")
+    left, right = f.expr(node.a), f.expr(node.b)
+    if kind is e.Min or kind is e.Max:
+        sign = "s" if dtype.is_int else "u"
+        return f.math_intrinsic(sign + ("min" if kind is e.Min else "max"), dtype, left, right)
+    a, b = exact_interval(node.a, f.ranges), exact_interval(node.b, f.ranges)
+    return divide(f, kind, dtype, left, right, a, b)
+
+
+def float_arithmetic(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
+    """Write the arithmetic node class `node` on two floats of `dtype`."""
+    if is_half(dtype):
+        single = FLOAT32.with_lanes(dtype.lanes)
+        left, right = half_to_float32(f, a, dtype), half_to_float32(f, b, dtype)
+        # float32 has more than twice the bits, so that rounding twice rounds as if once; a fused
+        # multiply-add would not, hence no `contract` across the rounding (it ends the chain).
+        return float32_to_half(f, float_arithmetic(f, node, single, left, right), dtype)
+    kind = register_type(dtype)
+    if node is e.Min or node is e.Max:
+        test = "olt" if node is e.Min else "ogt"
+        mask = "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
+        first = f.op(f"fcmp {test} {kind} {a}, {b}")
+        return f.op(f"select {mask} {first}, {kind} {a}, {kind} {b}")
+    name = _FLOAT.get(node)
+    if name is None:
+        f.fail(f"{node.__name__} takes integers, its operands are {dtype}")
+    return f.op(f"{name} {kind} {a}, {b}")
+
+
+@emits(e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
+def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
+    dtype = node.a.dtype
+    if dtype.is_integral:
+        return _compare_integers(f, node, dtype)
+    left, right = f.expr(node.a), f.expr(node.b)
+    if dtype.is_handle:
+        return f.op(f"icmp {_unsigned(_SIGNED_TEST[type(node)])} ptr {left}, {right}")
+    if is_half(dtype):
+        left, right = half_to_float32(f, left, dtype), half_to_float32(f, right, dtype)
+        dtype = FLOAT32.with_lanes(dtype.lanes)
+    return f.op(f"fcmp {_FLOAT_TEST[type(node)]} {register_type(dtype)} {left}, {right}")
+
+
+def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str:
+    test = _SIGNED_TEST[type(node)]
+    if dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32:
+        # Predicates over loop variables compare in the width of the induction variables.
+        a, b = exact_interval(node.a, f.ranges), exact_interval(node.b, f.ranges)
+        if a is not None and b is not None:
+            left = f.index(node.a)
+            return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
+    left = f.expr(node.a)
+    if dtype.is_uint:
+        test = _unsigned(test)
+    return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
+
+
+def _unsigned(test: str) -> str:
+    return test.replace("s", "u") if test[0] == "s" else test
+
+
+def may_not_run(node: PrimExpr) -> bool:
+    """Say whether evaluating `node` needlessly could fault, be seen from outside or be dear."""
+    for part in walk(node):
+        kind = type(part)
+        if kind is e.BufferLoad:
+            return True
+        if kind is e.Call and not (
+            isinstance(part.op, Op)  # type: ignore[attr-defined]
+            and part.op.effect in (Effect.PURE, Effect.ANNOTATION)  # type: ignore[attr-defined]
+            and not part.op.short_name.startswith("call_")  # type: ignore[attr-defined]
+        ):
+            return True
+    return False
+
+
+@emits(e.And, e.Or)
+def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
+    left = f.expr(node.a)
+    is_and = type(node) is e.And
+    if node.dtype.lanes > 1 or not may_not_run(node.b):
+        name = "and" if is_and else "or"
+        return f.op(f"{name} {register_type(node.dtype)} {left}, {f.expr(node.b)}")
+    more, done, origin = f.new_label("rhs"), f.new_label("logic"), f.block
+    f.branch_if(left, *((more, done) if is_and else (done, more)))
+    f.start(more)
+    right = f.expr(node.b)
+    last = f.block
+    f.branch(done)
+    f.start(done)
+    short = "false" if is_and else "true"
+    return f.op(f"phi i1 [{short}, %{origin}], [{right}, %{last}]")
+
+
+@emits(e.Not)
+def _not(f: FunctionEmitter, node: e.Not) -> str:
+    ones = f.splat("true", "i1", node.dtype.lanes)
+    return f.op(f"xor {register_type(node.dtype)} {f.expr(node.a)}, {ones}")
+
+
+@emits(e.Select)
+def _select(f: FunctionEmitter, node: e.Select) -> str:
+    condition, kind = f.expr(node.condition), register_type(node.dtype)
+    yes, no = f.expr(node.true_value), f.expr(node.false_value)
+    mask = register_type(node.condition.dtype)
+    return f.op(f"select {mask} {condition}, {kind} {yes}, {kind} {no}")
+
+
+@emits(e.Let)
+def _let(f: FunctionEmitter, node: e.Let) -> str:
+    bind(f, node.var, node.value)
+    return f.expr(node.body)
+
+
+def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
+    """Let `var` stand for `value` in what is written from here on."""
+    dtype = value.dtype
+    if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
+        interval = exact_interval(value, f.ranges)
+        if interval is not None:
+            f.ranges[var] = interval
+            if dtype.bits >= 32 and interval[1] < 1 << 63:
+                wide = f.wide[var] = f.index(value)
+                narrow = wide
+                if dtype.bits < 64:
+                    narrow = f.op(f"trunc i64 {wide} to {register_type(dtype)}")
+                f.values[var] = narrow
+                return
+    f.values[var] = f.expr(value)
+
+
+@emits(e.Ramp)
+def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
+    element, lanes = node.dtype.element, node.lanes
+    scalar, vector = register_type(element), register_type(node.dtype)
+    base = f.splat(f.expr(node.base), scalar, lanes)
+    if type(node.stride) is e.IntImm:
+        step = node.stride.value
+        steps = ", ".join(f"{scalar} {integer_text(element, k * step)}" for k in range(lanes))
+        return f.op(f"add {vector} {base}, <{steps}>")
+    steps = ", ".join(f"{scalar} {integer_text(element, k)}" for k in range(lanes))
+    stride = f.splat(f.expr(node.stride), scalar, lanes)
+    return f.op(f"add {vector} {base}, {f.op(f'mul {vector} {stride}, <{steps}>')}")
+
+
+@emits(e.Broadcast)
+def _broadcast(f: FunctionEmitter, node: e.Broadcast) -> str:
+    return f.splat(f.expr(node.value), register_type(node.value.dtype), node.lanes)
+
+
+@emits(e.Shuffle)
+def _shuffle(f: FunctionEmitter, node: e.Shuffle) -> str:
+    lanes = [(v, k) for v in node.vectors for k in range(v.dtype.lanes)]
+    operands = {id(v): f.expr(v) for v in node.vectors}
+    scalar, result = register_type(node.dtype.element), register_type(node.dtype)
+    value = "poison"
+    for position, index in enumerate(node.indices):
+        if type(index) is not e.IntImm or not 0 <= index.value < len(lanes):
+            f.fail(f"a Shuffle picks lanes 0 to {len(lanes) - 1} by constants, not by {index}")
+        vector, lane = lanes[index.value]
+        picked = operands[id(vector)]
+        if vector.dtype.lanes > 1:
+            picked = f.op(f"extractelement {register_type(vector.dtype)} {picked}, i64 {lane}")
+        if node.dtype.lanes == 1:
+            return picked
+        value = f.op(f"insertelement {result} {value}, {scalar} {picked}, i64 {position}")
+    return value

@@ -1,0 +1,44 @@
+"""What a script leaves out: the root block, and the regions that blocks touch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorir.access import get_block_access_region, require_no_opaque
+from tensorir.buffer import Buffer
+from tensorir.expr import Var
+from tensorir.ops import TRUE
+from tensorir.stmt import Block, BlockRealize, Stmt
+from tensorir.visit import walk
+
+
+def complete_block(
+    block: Block, missing: tuple[bool, bool], visible: Mapping[Var, Buffer], is_root: bool
+) -> Block:
+    """Return a block with the regions filled in that the script does not declare.
+
+    `missing` says whether reads and writes are absent, `visible` gives the buffers that are known
+    outside the block. The root block keeps its lists empty. Raises IRValueError if a pointer is
+    used in a way that hides what is touched.
+    """
+    if not any(missing):
+        return block
+    reads, writes, opaque = get_block_access_region(block, visible)
+    require_no_opaque(block, opaque)
+    if is_root:
+        return block
+    return block.with_(
+        reads=reads if missing[0] else block.reads,
+        writes=writes if missing[1] else block.writes,
+    )
+
+
+def with_root_block(body: Stmt, alloc_buffers: Sequence[Buffer]) -> Stmt:
+    """Return a function's body, inside a root block where there is anything to schedule."""
+    if isinstance(body, BlockRealize) and not body.block.iter_vars and not alloc_buffers:
+        return body
+    has_block = any(isinstance(node, BlockRealize) for node in walk(body))
+    if not alloc_buffers and not has_block:
+        return body
+    root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
+    return BlockRealize((), TRUE, root)

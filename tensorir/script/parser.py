@@ -1,0 +1,170 @@
+"""`parse`: from script text to functions and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorir.errors import WellFormedError
+from tensorir.expr import Call, GlobalVar, PrimExpr, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.index_map import IndexMap
+from tensorir.ops import as_expr
+from tensorir.script.builder import FunctionBuilder
+from tensorir.script.evaluate import Evaluator, Scope, Source
+from tensorir.script.namespace import I, T, serial
+from tensorir.script.syntax import Tree, parse_expression, parse_module
+from tensorir.verify import verify_well_formed
+
+_PRIM_FUNC = ("prim_func",)
+_DIALECT: dict[str, Any] = {"T": T, "I": I, "tir": T, "tirx": T, "ir": I, "range": serial}
+
+
+def parse(
+    text: str,
+    extra_vars: Mapping[str, Any] | None = None,
+    filename: str = "<script>",
+    check_well_formed: bool = True,
+) -> PrimFunc | IRModule:
+    """Return the decorated function or module class that a script defines.
+
+    Nothing in the text is executed: it reaches the names of the dialect and `extra_vars`, no
+    others. Raises DiagnosticError with line, column and the source line, for text that cannot be
+    read and for programs that are not well-formed (unless `check_well_formed` is False).
+    """
+    source = Source(text, filename)
+    outer = {**_DIALECT, **(extra_vars or {})}
+    return read_definition(parse_module(text, filename), source, outer, False, check_well_formed)
+
+
+def read_definition(
+    statements: list[Tree],
+    source: Source,
+    outer: Mapping[str, Any],
+    trusted: bool,
+    check_well_formed: bool = True,
+) -> PrimFunc | IRModule:
+    """Return the one definition among the statements of a script."""
+    definitions = [s for s in statements if s[0] in ("decorated", "def", "class")]
+    others = [s for s in statements if s[0] not in ("decorated", "def", "class", "import")]
+    stray = [s for s in others if not _is_metadata(s)]
+    if stray or len(definitions) != 1:
+        place = stray[0][1] if stray else definitions[1][1] if definitions else (1, 1, 1, 2)
+        raise source.error("expected one decorated function or module class", place)
+    scope = Scope(dict(outer), trusted=trusted)
+    evaluate = Evaluator(source, scope)
+    tree = definitions[0]
+    decorators, body = (tree[2], tree[3]) if tree[0] == "decorated" else ((), tree)
+    options = _options(decorators, evaluate)
+    if body[0] == "class":
+        result: PrimFunc | IRModule = _module(body, evaluate)
+    else:
+        result = FunctionBuilder(evaluate, private=options["private"]).build(body)
+    if check_well_formed and options["check_well_formed"]:
+        try:
+            verify_well_formed(result)
+        except WellFormedError as error:
+            raise source.error(
+                f"Program is not well-formed. {error} "
+                "(check_well_formed=False turns the check off)",
+                body[1],
+            ) from error
+    return result
+
+
+def _is_metadata(tree: Tree) -> bool:
+    return tree[0] == "expression_statement" and tree[2][0] == "constant"
+
+
+def _options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
+    options: dict[str, Any] = {"private": False, "check_well_formed": True}
+    for decorator in decorators:
+        call = decorator[0] == "call"
+        name = decorator[2] if call else decorator
+        if name[0] != "attribute" or name[3] not in ("prim_func", "ir_module"):
+            raise evaluate.fail("The parser does not understand the decorator", decorator[1])
+        for argument in decorator[3] if call else ():
+            if argument[0] != "keyword" or argument[3][0] != "constant":
+                raise evaluate.fail("decorator options are literals by name", decorator[1])
+            if argument[2] not in ("private", "check_well_formed", "s_tir"):
+                raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
+            options[argument[2]] = argument[3][2]
+    return options
+
+
+class _ModuleNames:
+    """The module class inside its own body: its functions may be called before they are read."""
+
+    def __init__(self, name: str, signatures: dict[str, str]) -> None:
+        self._module_name = name
+        self._signatures = signatures
+
+    def __getattr__(self, name: str) -> Any:
+        signatures = self.__dict__.get("_signatures", {})
+        if name not in signatures:
+            raise AttributeError(f"Cannot find the function `{name}` in the current IRModule")
+        return lambda *args: Call(
+            signatures[name], GlobalVar(name), [as_expr(_argument(a)) for a in args]
+        )
+
+
+def _argument(value: Any) -> Any:
+    return value.data if hasattr(value, "elem_offset") else value
+
+
+def _module(tree: Tree, evaluate: Evaluator) -> IRModule:
+    _, _, name, body = tree
+    functions: dict[str, PrimFunc] = {}
+    signatures: dict[str, str] = {}
+    items: list[tuple[tuple[Tree, ...], Tree]] = []
+    attrs: dict[str, Any] | None = None
+    for item in body:
+        if item[0] == "decorated" and item[3][0] == "def":
+            if item[3][2] in signatures:
+                raise evaluate.fail(f"function {item[3][2]} already exists", item[3][1])
+            signatures[item[3][2]] = _result_dtype(item[3], evaluate)
+            items.append((item[2], item[3]))
+        elif item[0] == "expression_statement" and item[2][0] == "call":
+            if attrs is not None:
+                raise evaluate.fail("Duplicate module attrs", item[1])
+            attrs = evaluate(item[2])
+        elif item[0] == "assign":
+            functions[item[2][0][2]] = evaluate(item[3])
+        elif item[0] not in ("pass", "expression_statement"):
+            raise evaluate.fail(f"a {item[0]} is not supported in a module", item[1])
+    evaluate.scope.define(name, _ModuleNames(name, signatures))
+    for decorators, function in items:
+        options = _options(decorators, evaluate)
+        builder = FunctionBuilder(evaluate, private=options["private"])
+        functions[function[2]] = builder.build(function)
+    return IRModule(functions, attrs)
+
+
+def _result_dtype(function: Tree, evaluate: Evaluator) -> str:
+    result = None if function[4] is None else evaluate(function[4])
+    return str(getattr(result, "dtype", "void")) if result is not None else "void"
+
+
+def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
+    """Return the expression that a line of script text stands for; `names` may occur in it."""
+    tree = parse_expression(text)
+    evaluate = Evaluator(Source(text, "<expression>"), Scope({**_DIALECT, **(names or {})}, trusted=False))
+    return as_expr(evaluate(tree))
+
+
+def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexMap:
+    """Return the index map that `lambda i, j: (j, i)` stands for; nothing is executed."""
+    tree = parse_expression(text)
+    source = Source(text, "<index map>")
+    evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
+    if tree[0] != "lambda":
+        raise source.error("an index map is `lambda i, j: (..., ...)`", tree[1])
+    function = evaluate(tree)
+    parameters = [name for _, name in tree[2]]
+    indices = [Var(name, "int32") for name in parameters]
+    result = function(*indices)
+    parts = list(result) if isinstance(result, (tuple, list)) else [result]
+    return IndexMap(indices, [as_expr(p) for p in parts])
+
+
+I.add(module_attrs=dict)

@@ -1,0 +1,168 @@
+"""Checking that a program is well-formed: every name defined once, before use, in scope."""
+
+from __future__ import annotations
+
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.errors import WellFormedError
+from tensorir.expr import BufferLoad, Let, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.node import Node
+from tensorir.visit import children
+
+
+def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
+    """Say whether every variable is defined exactly once, before its use and in scope.
+
+    A loop variable from outside a block with axes may not be used inside it. With `assert_mode` the
+    first violation raises WellFormedError, else the result is False.
+    """
+    functions = (
+        program.functions if isinstance(program, IRModule) else {"": program}
+    )
+    defined: set[Var] = set()
+    try:
+        for name, func in functions.items():
+            _Verifier(defined, name).function(func)
+    except WellFormedError:
+        if assert_mode:
+            raise
+        return False
+    return True
+
+
+class _Verifier:
+    def __init__(self, defined: set[Var], name: str) -> None:
+        self._everywhere = defined
+        self._live: set[Var] = set()
+        self._loop_depth: dict[Var, int] = {}
+        self._where = f' in function "{name}"' if name else ""
+        self._blocks: list[str] = []
+
+    def function(self, func: PrimFunc) -> None:
+        """Verify a function."""
+        for param in func.params:
+            self._define(param)
+        for param in func.params:
+            buffer = func.buffer_map.get(param)
+            if buffer is not None:
+                self._introduce(buffer)
+        self._visit(func.body)
+
+    def _introduce(self, buffer: Buffer) -> None:
+        """Define the variables of a buffer's layout that are not defined yet."""
+        parts = (buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset)
+        for part in parts:
+            if isinstance(part, Var) and part not in self._live:
+                self._define(part)
+
+    def _define(self, var: Var) -> None:
+        if var in self._live:
+            raise WellFormedError(
+                f"TIR is ill-formed, due to multiple nested definitions of variable {var.name}"
+                f"{self._where}"
+            )
+        if var in self._everywhere:
+            raise WellFormedError(
+                f"TIR is ill-formed, due to multiple definitions of variable {var.name}"
+                f"{self._where}"
+            )
+        self._live.add(var)
+        self._everywhere.add(var)
+
+    def _use(self, var: Var) -> None:
+        if var not in self._live:
+            hint = " this definition is no longer in-scope." if var in self._everywhere else ""
+            raise WellFormedError(f"Invalid use of undefined variable {var.name}{self._where}.{hint}")
+        depth = self._loop_depth.get(var)
+        if depth is not None and depth < len(self._blocks):
+            outside = f'block "{self._blocks[depth - 1]}"' if depth else "outside any block"
+            raise WellFormedError(
+                f"Well-formedness check failed: loop variable {var.name}, defined {outside}, is "
+                f'used inside block "{self._blocks[-1]}"; bind an axis to it instead'
+            )
+
+    def _use_buffer(self, buffer: Buffer) -> None:
+        self._use(buffer.data)
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            self._visit(part)
+
+    def _visit(self, node: Node) -> None:
+        kind = type(node)
+        if isinstance(node, Var):
+            self._use(node)
+        elif kind is s.For:
+            self._loop(node)  # type: ignore[arg-type]
+        elif kind is s.BlockRealize:
+            self._realize(node)  # type: ignore[arg-type]
+        elif kind is s.Block:
+            self._block(node)  # type: ignore[arg-type]
+        elif isinstance(node, (s.LetStmt, Let)):
+            self._visit(node.value)
+            self._scoped([node.var], node.body)
+        elif isinstance(node, (s.Allocate, s.AllocateConst)):
+            for extent in node.extents:
+                self._visit(extent)
+            self._scoped([node.buffer_var], node.body)
+        elif isinstance(node, s.DeclBuffer):
+            self._use_buffer(node.buffer)
+            self._visit(node.body)
+        else:
+            if isinstance(node, (BufferLoad, s.BufferStore)):
+                self._use_buffer(node.buffer)
+            for child in children(node):
+                self._visit(child)
+
+    def _scoped(self, variables: list[Var], body: Node) -> None:
+        for var in variables:
+            self._define(var)
+        self._visit(body)
+        self._live.difference_update(variables)
+
+    def _loop(self, node: s.For) -> None:
+        self._visit(node.min)
+        self._visit(node.extent)
+        self._loop_depth[node.loop_var] = len(self._blocks)
+        self._scoped([node.loop_var], node.body)
+
+    def _realize(self, node: s.BlockRealize) -> None:
+        for value in (*node.iter_values, node.predicate):
+            self._visit(value)
+        self._block(node.block)
+
+    def _block(self, node: s.Block) -> None:
+        before = set(self._live)
+        for axis in node.iter_vars:
+            if axis.dom is not None:
+                self._visit(axis.dom)
+            self._define(axis.var)
+        if node.iter_vars:
+            self._blocks.append(node.name_hint)
+        for region in (*node.reads, *node.writes):
+            self._use_buffer(region.buffer)
+            for dim in region.region:
+                self._visit(dim)
+        for buffer in node.alloc_buffers:
+            self._define(buffer.data)
+            for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+                self._visit(part)
+        for view in node.match_buffers:
+            self._use_buffer(view.source.buffer)
+            for dim in view.source.region:
+                self._visit(dim)
+        for view in node.match_buffers:
+            self._introduce(view.buffer)
+        if node.init is not None:
+            self._visit(node.init)
+        self._visit(node.body)
+        if node.iter_vars:
+            self._blocks.pop()
+        self._live = before
+
+
+def verify_ssa(func: PrimFunc) -> bool:
+    """Say whether no variable is bound twice."""
+    return verify_well_formed(func, assert_mode=False)
+
+
+
