@@ -50,13 +50,17 @@ class FunctionEmitter(FunctionText):
 
     __slots__ = (
         "cleanups",
+        "in_loop",
         "in_parallel",
         "load_mask",
+        "local_pointers",
+        "loops",
         "module",
         "name",
         "parallel_bodies",
         "ranges",
         "result",
+        "stack_bytes",
         "values",
         "vector_ops",
         "wide",
@@ -77,6 +81,12 @@ class FunctionEmitter(FunctionText):
         """Heap memory to free before returning."""
         self.written: set[Var] = set()
         """Data pointers that are stored through or handed to code that may do so."""
+        self.local_pointers: set[Var] = set()
+        """Pointers no other pointer aliases: `noalias` parameters and the function's own memory."""
+        self.stack_bytes = 0
+        self.in_loop = False
+        self.loops = 0
+        """How many loops were written."""
         self.result = ""
         """Where a function with a result stores it."""
         self.in_parallel = False

@@ -119,7 +119,9 @@ def _float64_to_float32_odd(f: FunctionEmitter, value: str, source: DataType) ->
     magnitude = f.math_intrinsic("fabs", source, value)
     magnitude_back = f.math_intrinsic("fabs", source, back)
     below = f.op(f"fcmp olt {double} {magnitude_back}, {magnitude}")
-    step = f.op(f"select {mask} {below}, {bits_type} {one}, {bits_type} {_splat(f, 'i32', -1, source)}")
+    step = f.op(
+        f"select {mask} {below}, {bits_type} {one}, {bits_type} {_splat(f, 'i32', -1, source)}"
+    )
     moved = f.op(f"add {bits_type} {bits}, {step}")
     chosen = f.op(f"select {mask} {fix}, {bits_type} {moved}, {bits_type} {bits}")
     return f.op(f"bitcast {bits_type} {chosen} to {single}")
@@ -167,12 +169,17 @@ def float32_to_half(f: FunctionEmitter, value: str, dtype: DataType) -> str:
 
 def _float32_to_bfloat16(f: FunctionEmitter, value: str, bits: str, dtype: DataType) -> str:
     lanes = dtype.lanes
-    kind, single = register_type(DataType("int32").with_lanes(lanes)), register_type(FLOAT32.with_lanes(lanes))
+    kind, single = (
+        register_type(DataType("int32").with_lanes(lanes)),
+        register_type(FLOAT32.with_lanes(lanes)),
+    )
     mask = "i1" if lanes == 1 else f"<{lanes} x i1>"
     high = f.op(f"lshr {kind} {bits}, {_splat(f, 'i32', 16, dtype)}")
     odd = f.op(f"and {kind} {high}, {_splat(f, 'i32', 1, dtype)}")
     biased = f.op(f"add {kind} {bits}, {_splat(f, 'i32', 0x7FFF, dtype)}")
-    rounded = f.op(f"lshr {kind} {f.op(f'add {kind} {biased}, {odd}')}, {_splat(f, 'i32', 16, dtype)}")
+    rounded = f.op(
+        f"lshr {kind} {f.op(f'add {kind} {biased}, {odd}')}, {_splat(f, 'i32', 16, dtype)}"
+    )
     quiet = f.op(f"or {kind} {high}, {_splat(f, 'i32', 0x40, dtype)}")
     is_nan = f.op(f"fcmp uno {single} {value}, {value}")
     return f.op(f"select {mask} {is_nan}, {kind} {quiet}, {kind} {rounded}")
@@ -180,7 +187,10 @@ def _float32_to_bfloat16(f: FunctionEmitter, value: str, bits: str, dtype: DataT
 
 def _float32_to_float16(f: FunctionEmitter, value: str, bits: str, dtype: DataType) -> str:
     lanes = dtype.lanes
-    kind, single = register_type(DataType("int32").with_lanes(lanes)), register_type(FLOAT32.with_lanes(lanes))
+    kind, single = (
+        register_type(DataType("int32").with_lanes(lanes)),
+        register_type(FLOAT32.with_lanes(lanes)),
+    )
     mask = "i1" if lanes == 1 else f"<{lanes} x i1>"
 
     def const(number: int) -> str:

@@ -83,9 +83,7 @@ def _floor_by_constant(
     return f.op(f"add {kind} {remainder}, {correction}")
 
 
-def _signed(
-    f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str, may_trap: bool
-) -> str:
+def _signed(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str, may_trap: bool) -> str:
     kind, zero = register_type(dtype), _constant(dtype, 0)
     mask = register_type(DataType("bool").with_lanes(dtype.lanes))
     divisor, is_zero = b, ""

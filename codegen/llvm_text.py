@@ -20,9 +20,7 @@ def global_name(name: str) -> str:
 
 
 def _escaped(data: bytes) -> str:
-    return "".join(
-        chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data
-    )
+    return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
 
 
 def bytes_constant(data: bytes) -> str:

@@ -193,7 +193,9 @@ def _from_text(text: str) -> dict[str, Any]:
     while position < len(words):
         word = words[position]
         if not word.startswith("-"):
-            raise TargetError(f"target {text!r}: expected an option such as -mcpu=..., got {word!r}")
+            raise TargetError(
+                f"target {text!r}: expected an option such as -mcpu=..., got {word!r}"
+            )
         key, equals, value = word.lstrip("-").partition("=")
         if not equals:
             position += 1

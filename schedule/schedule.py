@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, overload
 
-from tensorir.verify import verify_well_formed
-
 from schedule.arguments import Arguments, resolve
 from schedule.errors import Problem, RenderLevel, ScheduleError
 from schedule.handles import BlockRV, LoopRV
@@ -22,6 +20,7 @@ from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.stmt import Block, For
+from tensorir.verify import verify_well_formed
 from tensorir.visit import collect_vars, substitute
 
 _MARKS: Final[dict[LoopRV, StmtSRef]] = {

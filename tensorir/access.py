@@ -117,9 +117,7 @@ class _Detector:
             ]
             table[buffer] = _Access(buffer, relaxed, exact)
             return
-        known.box = [
-            a.union(b, self._analyzer) for a, b in zip(known.box, relaxed, strict=True)
-        ]
+        known.box = [a.union(b, self._analyzer) for a, b in zip(known.box, relaxed, strict=True)]
         known.exact = []
 
     def _relax(self, values: Range) -> IntervalSet:
@@ -233,9 +231,7 @@ class _Detector:
             limit = self._analyzer.linearizer.write(rest, var.dtype)
             self._sets[var] = self._limited(self._sets[var], type(condition), weight, limit)
 
-    def _limited(
-        self, known: IntervalSet, kind: type, weight: int, limit: PrimExpr
-    ) -> IntervalSet:
+    def _limited(self, known: IntervalSet, kind: type, weight: int, limit: PrimExpr) -> IntervalSet:
         below = (kind in (e.LT, e.LE)) == (weight == 1)
         strict = kind in (e.LT, e.GT)
         if kind is e.EQ:

@@ -17,9 +17,7 @@ def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -
     A loop variable from outside a block with axes may not be used inside it. With `assert_mode` the
     first violation raises WellFormedError, else the result is False.
     """
-    functions = (
-        program.functions if isinstance(program, IRModule) else {"": program}
-    )
+    functions = program.functions if isinstance(program, IRModule) else {"": program}
     defined: set[Var] = set()
     try:
         for name, func in functions.items():
@@ -73,7 +71,9 @@ class _Verifier:
     def _use(self, var: Var) -> None:
         if var not in self._live:
             hint = " this definition is no longer in-scope." if var in self._everywhere else ""
-            raise WellFormedError(f"Invalid use of undefined variable {var.name}{self._where}.{hint}")
+            raise WellFormedError(
+                f"Invalid use of undefined variable {var.name}{self._where}.{hint}"
+            )
         depth = self._loop_depth.get(var)
         if depth is not None and depth < len(self._blocks):
             outside = f'block "{self._blocks[depth - 1]}"' if depth else "outside any block"
@@ -163,6 +163,3 @@ class _Verifier:
 def verify_ssa(func: PrimFunc) -> bool:
     """Say whether no variable is bound twice."""
     return verify_well_formed(func, assert_mode=False)
-
-
-

@@ -330,7 +330,11 @@ class _Detector:
         start = 0
         for k in range(len(left) - 1, -1, -1):
             best, term = left[start], left[k]
-            if k == len(left) - 1 or abs(term.scale) < abs(best.scale) or (abs(term.scale) == abs(best.scale) and term.extent == 1 != best.extent):
+            if (
+                k == len(left) - 1
+                or abs(term.scale) < abs(best.scale)
+                or (abs(term.scale) == abs(best.scale) and term.extent == 1 != best.extent)
+            ):
                 start = k
         base_scale = left[start].scale
         if base_scale < 0:

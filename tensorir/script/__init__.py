@@ -1,0 +1,21 @@
+"""The script dialect: parsing, printing, and the decorators that read it from Python."""
+
+from tensorir.node import set_printer
+from tensorir.script.decorators import ir_module, prim_func
+from tensorir.script.display import display, to_html
+from tensorir.script.namespace import I, T
+from tensorir.script.parser import parse, parse_expr, parse_index_map
+from tensorir.script.printer import print_script
+
+set_printer(print_script, to_html, display)
+
+__all__ = [
+    "I",
+    "T",
+    "ir_module",
+    "parse",
+    "parse_expr",
+    "parse_index_map",
+    "prim_func",
+    "print_script",
+]

@@ -478,8 +478,7 @@ class FunctionBuilder:
             condition = condition.as_expr()
         if not isinstance(condition, PrimExpr):
             raise self._fail(
-                "If condition must be a boolean expression, but got "
-                f"{type(condition).__name__}",
+                f"If condition must be a boolean expression, but got {type(condition).__name__}",
                 condition_tree[1],
             )
         self._depth += 1
@@ -593,9 +592,7 @@ def _simple(value: PrimExpr) -> PrimExpr:
     return difference(value, const(0, value.dtype)) if isinstance(value, e.Sub) else value
 
 
-def _make_for(
-    var: Var, low: PrimExpr, extent: PrimExpr, frame: LoopFrame, body: Stmt
-) -> s.For:
+def _make_for(var: Var, low: PrimExpr, extent: PrimExpr, frame: LoopFrame, body: Stmt) -> s.For:
     binding = None
     if frame.kind is ForKind.THREAD_BINDING:
         thread = Var(frame.thread, var.dtype)

@@ -21,8 +21,7 @@ from tensorir.script.syntax import Place, Tree
 
 _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     Buffer: frozenset(
-        "shape data dtype strides elem_offset name scope vload vstore access_ptr "
-        "axis_separators data_alignment offset_factor".split()
+        ["shape", "data", "dtype", "strides", "elem_offset", "name", "scope", "vload", "vstore", "access_ptr", "axis_separators", "data_alignment", "offset_factor"]
     ),
     Range: frozenset({"min", "extent"}),
     IterVar: frozenset({"var", "dom"}),
@@ -210,11 +209,15 @@ class Evaluator:
             return self.guarded(tree[1], self._access, owner, subscripts)
         if isinstance(owner, BufferFactory):
             keys = [self(s) for s in subscripts]
-            return self.guarded(tree[1], owner.__getitem__, keys[0] if len(keys) == 1 else tuple(keys))
+            return self.guarded(
+                tree[1], owner.__getitem__, keys[0] if len(keys) == 1 else tuple(keys)
+            )
         if isinstance(owner, PrimExpr):
             raise self.fail("an expression is not subscriptable", tree[1])
-        key = self._subscript(subscripts[0]) if len(subscripts) == 1 else tuple(
-            self._subscript(s) for s in subscripts
+        key = (
+            self._subscript(subscripts[0])
+            if len(subscripts) == 1
+            else tuple(self._subscript(s) for s in subscripts)
         )
         if isinstance(key, IntImm):
             key = key.value
@@ -244,7 +247,9 @@ class Evaluator:
             return e.BufferLoad(buffer, [as_expr(i) for i in items])
         if any(s.step is not None for s in slices):
             return e.BufferLoad(buffer, self.indices(buffer, items))
-        return BufferRegion(buffer, [_range(i, n) for i, n in zip(items, buffer.shape, strict=True)])
+        return BufferRegion(
+            buffer, [_range(i, n) for i, n in zip(items, buffer.shape, strict=True)]
+        )
 
     def indices(self, buffer: Buffer, items: list[Any]) -> list[PrimExpr]:
         """Return subscripts as indices; a slice becomes a `Ramp`."""

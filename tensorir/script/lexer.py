@@ -13,12 +13,10 @@ from tensorir.errors import DiagnosticError
 
 KEYWORDS: Final = {
     word: word.upper()
-    for word in (
-        "for in while with as if elif else def class return assert pass import from lambda"
-    ).split()
+    for word in ["for", "in", "while", "with", "as", "if", "elif", "else", "def", "class", "return", "assert", "pass", "import", "from", "lambda"]
 }
 _UNSUPPORTED: Final = frozenset(
-    "break continue del try except finally raise global nonlocal yield async await match".split()
+    ["break", "continue", "del", "try", "except", "finally", "raise", "global", "nonlocal", "yield", "async", "await", "match"]
 )
 _WORDS: Final = {
     **KEYWORDS,
@@ -103,9 +101,7 @@ def _tokens(text: str) -> Iterator[Token]:
         found = match(text, position)
         if found is None:
             column = position - line_start + 1
-            raise _error(
-                text, line, column, column + 1, f"unexpected character {text[position]!r}"
-            )
+            raise _error(text, line, column, column + 1, f"unexpected character {text[position]!r}")
         kind, value = found.lastgroup, found.group()
         column = position - line_start + 1
         position = found.end()

@@ -55,7 +55,9 @@ def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
 
 
 def _loop(kind: ForKind) -> Callable[..., LoopFrame]:
-    def loop(start: Any, stop: Any = None, *, annotations: dict[str, Any] | None = None) -> LoopFrame:
+    def loop(
+        start: Any, stop: Any = None, *, annotations: dict[str, Any] | None = None
+    ) -> LoopFrame:
         return LoopFrame([_range_pair(start, stop)], kind, annotations=annotations or {})
 
     loop.__doc__ = f"Iterate over `[0, start)` or `[start, stop)` with a {kind.name.lower()} loop."
@@ -80,9 +82,7 @@ def thread_binding(
         thread, stop = stop, None
     if thread is None:
         raise IRValueError("Thread cannot be None for thread_binding")
-    return LoopFrame(
-        [_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, annotations or {}
-    )
+    return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, annotations or {})
 
 
 def grid(*extents: Any) -> LoopFrame:
@@ -197,7 +197,7 @@ def _buffer_options(
     offset_factor: int = 0,
     buffer_type: str = "",
     axis_separators: Any = None,
-    type: str | None = None,  # noqa: A002
+    type: str | None = None,
 ) -> dict[str, Any]:
     kind = type if type is not None else buffer_type
     if kind not in ("", "default", "auto"):
@@ -295,7 +295,9 @@ def pointer(dtype: str, scope: str = "global") -> PointerType:
     return PointerType(PrimType(str(dtype)), scope)
 
 
-def handle(dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> FreshVar:
+def handle(
+    dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+) -> FreshVar:
     """Return a pointer variable, an opaque one without a dtype."""
     del is_size_var
     return FreshVar("handle" if dtype is None else pointer(str(dtype), storage_scope))
@@ -375,7 +377,7 @@ def _raw(kind: type[e.BinaryOp]) -> Callable[[Any, Any], PrimExpr]:
     return build
 
 
-def let_expr(body: Any, where: dict[Var, Any]) -> PrimExpr:  # noqa: A002
+def let_expr(body: Any, where: dict[Var, Any]) -> PrimExpr:
     """Bind a variable in an expression."""
     assert len(where) == 1, "T.Let binds exactly one variable"
     ((var, value),) = where.items()
@@ -416,7 +418,9 @@ def _named_call(name: str, *, dtype_first: bool) -> Callable[..., PrimExpr]:
             return e.Call(str(dtype), op, [as_operand(a) for a in rest])
         if op.result == "given" or op.arity is None:
             result = "handle" if op.result == "handle" else str(dtype or op.result)
-            return e.Call("int32" if result == "given" else result, op, [as_operand(a) for a in args])
+            return e.Call(
+                "int32" if result == "given" else result, op, [as_operand(a) for a in args]
+            )
         return ops.intrinsic(name, *[as_operand(a) for a in args])
 
     call.__name__ = name
@@ -464,14 +468,8 @@ def any_(*conditions: Any) -> PrimExpr:
     return result
 
 
-_DTYPE_FIRST: Final = (
-    "reinterpret call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin "
-    "vectorlow vectorhigh vectorcombine type_annotation large_uint_imm"
-).split()
-_SCALARS: Final = (
-    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 "
-    "e4m3_float8 e5m2_float8"
-).split()
+_DTYPE_FIRST: Final = ["reinterpret", "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "vectorlow", "vectorhigh", "vectorcombine", "type_annotation", "large_uint_imm"]
+_SCALARS: Final = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16", "e4m3_float8", "e5m2_float8"]
 _RAW_OPERATORS: Final = (
     e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
     e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,

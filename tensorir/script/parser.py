@@ -148,7 +148,9 @@ def _result_dtype(function: Tree, evaluate: Evaluator) -> str:
 def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
     """Return the expression that a line of script text stands for; `names` may occur in it."""
     tree = parse_expression(text)
-    evaluate = Evaluator(Source(text, "<expression>"), Scope({**_DIALECT, **(names or {})}, trusted=False))
+    evaluate = Evaluator(
+        Source(text, "<expression>"), Scope({**_DIALECT, **(names or {})}, trusted=False)
+    )
     return as_expr(evaluate(tree))
 
 

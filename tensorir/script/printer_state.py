@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from tensorir.script.metadata import Metadata
-
 from tensorir.buffer import Buffer
 from tensorir.dtype import DataType
 from tensorir.expr import Var
 from tensorir.node import Node
+from tensorir.script.metadata import Metadata
 from tensorir.stmt import For
 
 ExprPrinter = Callable[["Printer", Any, int], str]

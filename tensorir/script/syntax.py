@@ -338,7 +338,9 @@ _READABLE: Final = {
     "AT": "'@'",
     "$END": "the end of the text",
 }
-_OPERAND_START: Final = frozenset({"NAME", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"})
+_OPERAND_START: Final = frozenset(
+    {"NAME", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
+)
 
 
 def _diagnose(error: UnexpectedInput, text: str, filename: str) -> DiagnosticError:
@@ -375,7 +377,9 @@ def _alternatives(expected: set[str]) -> str:
         expected = expected - {"OPERATOR", "MINUS", "STAR", "POWER", "DOT", "LPAR", "LSQB", "IF"}
         words.append("an operator")
     keywords = {name: word for word, name in KEYWORDS.items()}
-    words.extend(sorted(f"'{keywords[n]}'" if n in keywords else _READABLE.get(n, n) for n in expected))
+    words.extend(
+        sorted(f"'{keywords[n]}'" if n in keywords else _READABLE.get(n, n) for n in expected)
+    )
     if len(words) > 6:
         return "another token"
     return " or ".join(words) if len(words) < 3 else ", ".join(words[:-1]) + " or " + words[-1]

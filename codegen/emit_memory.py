@@ -1,0 +1,364 @@
+"""Loads, stores and memory of a function's own.
+
+Buffers are flat. An evenly spaced vector index becomes one vector access where the distance is 1, a
+broadcast where it is 0, a reversed access where it is -1; anything else gathers or scatters. Small
+constant allocations live in the stack frame, so that LLVM can turn them into registers; the others
+come from the heap, aligned to a cache line, and are freed on every way out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from codegen.emit_context import FunctionEmitter, emits, emits_stmt, mangled
+from codegen.emit_index import linear_lanes, widened
+from codegen.llvm_types import memory_type, register_type
+from tensorir.buffer import Buffer
+from tensorir.dtype import INT64, DataType
+from tensorir.expr import BufferLoad, IntImm, PrimExpr
+from tensorir.stmt import Allocate, AllocateConst, BufferStore
+
+CACHE_LINE: Final = 64
+STACK_LIMIT: Final = 32 << 10
+"""Bytes up to which one allocation goes on the stack; threads may have small stacks."""
+STACK_TOTAL: Final = 256 << 10
+OUT_OF_MEMORY: Final = -1
+"""The status of a function whose allocation failed."""
+
+
+# --------------------------------------------------------------------------------------- addresses
+
+
+def _data(f: FunctionEmitter, buffer: Buffer) -> str:
+    pointer = f.values.get(buffer.data)
+    if pointer is None:
+        f.fail(f"the memory of buffer {buffer.name} is not defined where it is used")
+    return pointer
+
+
+def element_address(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
+    """Write the address of the element at the 64-bit `index` of a flat buffer."""
+    base, lanes = _data(f, buffer), buffer.dtype.lanes
+    if lanes > 1:
+        # Vector elements lie densely, while LLVM would pad <3 x float>.
+        index = f.op(f"mul nsw i64 {index}, {lanes}")
+    if index == "0":
+        return base
+    element = memory_type(buffer.dtype.element)
+    return f.op(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+
+
+def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    """Return the one index of an access to a lowered buffer; CodegenError for more."""
+    if len(indices) != 1:
+        f.fail(f"buffer {buffer.name} is accessed with {len(indices)} indices; lowering leaves one")
+    return indices[0]
+
+
+def _align(dtype: DataType) -> int:
+    return max(1, dtype.bits // 8)
+
+
+# ------------------------------------------------------------------------------------------- loads
+
+
+@emits(BufferLoad)
+def _load(f: FunctionEmitter, node: BufferLoad) -> str:
+    buffer = node.buffer
+    index = flat_index(f, buffer, node.indices)
+    if index.dtype.lanes == 1:
+        address = element_address(f, buffer, f.index(index))
+        if node.predicate is None:
+            return _load_plain(f, address, node.dtype)
+        return _load_if(f, address, node)
+    f.vector_ops += 1
+    mask = _load_mask(f, node)
+    linear = linear_lanes(f, index)
+    if linear is not None:
+        first, distance = linear
+        if distance == 1:
+            return _load_contiguous(f, element_address(f, buffer, first), node.dtype, mask)
+        if distance == 0 and not mask and buffer.dtype.lanes == 1:
+            one = _load_plain(f, element_address(f, buffer, first), buffer.dtype)
+            return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
+        if distance == -1 and not mask and buffer.dtype.lanes == 1:
+            start = f.op(f"add nsw i64 {first}, {1 - index.dtype.lanes}")
+            value = _load_plain(f, element_address(f, buffer, start), node.dtype)
+            return reversed_lanes(f, value, node.dtype)
+    return _gather(f, node, index, linear, mask)
+
+
+def _load_mask(f: FunctionEmitter, node: BufferLoad) -> str:
+    mask = f.expr(node.predicate) if node.predicate is not None else ""
+    if f.load_mask is not None and f.load_mask[1] == node.dtype.lanes:
+        outer = f.load_mask[0]
+        mask = f.op(f"and <{node.dtype.lanes} x i1> {mask}, {outer}") if mask else outer
+    return mask
+
+
+def _from_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+    if dtype.is_bool:
+        return f.op(f"icmp ne {memory_type(dtype)} {value}, zeroinitializer")
+    return value
+
+
+def _to_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+    if dtype.is_bool:
+        return f.op(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
+    return value
+
+
+def _load_plain(f: FunctionEmitter, address: str, dtype: DataType) -> str:
+    kind = memory_type(dtype)
+    return _from_memory(f, f.op(f"load {kind}, ptr {address}, align {_align(dtype)}"), dtype)
+
+
+def _load_if(f: FunctionEmitter, address: str, node: BufferLoad) -> str:
+    """Load one element where the scalar predicate holds, else give 0."""
+    assert node.predicate is not None
+    condition, origin = f.expr(node.predicate), f.block
+    load, done = f.new_label("load"), f.new_label("loaded")
+    f.branch_if(condition, load, done)
+    f.start(load)
+    value = _load_plain(f, address, node.dtype)
+    f.branch(done)
+    f.start(done)
+    kind = register_type(node.dtype)
+    return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
+
+
+def _load_contiguous(f: FunctionEmitter, address: str, dtype: DataType, mask: str) -> str:
+    if not mask:
+        return _load_plain(f, address, dtype)
+    kind = memory_type(dtype)
+    value = f.call_intrinsic(
+        f"llvm.masked.load.{_mangled_memory(dtype)}.p0",
+        kind,
+        [
+            ("ptr", address),
+            ("i32", str(_align(dtype))),
+            (f"<{dtype.lanes} x i1>", mask),
+            (kind, "zeroinitializer"),
+        ],
+    )
+    return _from_memory(f, value, dtype)
+
+
+def _gather(
+    f: FunctionEmitter,
+    node: BufferLoad,
+    index: PrimExpr,
+    linear: tuple[str, int] | None,
+    mask: str,
+) -> str:
+    dtype = node.dtype
+    addresses = _lane_addresses(f, node.buffer, index, linear)
+    kind, lanes = memory_type(dtype), dtype.lanes
+    value = f.call_intrinsic(
+        f"llvm.masked.gather.{_mangled_memory(dtype)}.v{lanes}p0",
+        kind,
+        [
+            (f"<{lanes} x ptr>", addresses),
+            ("i32", str(_align(dtype))),
+            (f"<{lanes} x i1>", mask or "splat (i1 true)"),
+            (kind, "zeroinitializer"),
+        ],
+    )
+    return _from_memory(f, value, dtype)
+
+
+def _lane_addresses(
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, linear: tuple[str, int] | None
+) -> str:
+    lanes = index.dtype.lanes
+    if buffer.dtype.lanes > 1:
+        f.fail(f"buffer {buffer.name} of {buffer.dtype} takes contiguous vector indices only")
+    wide = f"<{lanes} x i64>"
+    if linear is None:
+        offsets = widened(f, f.expr(index), index.dtype)
+    else:
+        first, distance = linear
+        steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
+        offsets = f.op(f"add nsw {wide} {f.splat(first, 'i64', lanes)}, <{steps}>")
+    element = memory_type(buffer.dtype)
+    return f.op(f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}")
+
+
+def _mangled_memory(dtype: DataType) -> str:
+    return mangled(DataType("int8").with_lanes(dtype.lanes)) if dtype.is_bool else mangled(dtype)
+
+
+def reversed_lanes(f: FunctionEmitter, value: str, dtype: DataType) -> str:
+    """Write the vector with its lanes in the opposite order."""
+    lanes = dtype.lanes
+    kind = register_type(dtype)
+    order = ", ".join(f"i32 {lanes - 1 - k}" for k in range(lanes))
+    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{order}>")
+
+
+# ------------------------------------------------------------------------------------------ stores
+
+
+@emits_stmt(BufferStore)
+def _store(f: FunctionEmitter, node: BufferStore) -> None:
+    buffer, dtype = node.buffer, node.value.dtype
+    f.written.add(buffer.data)
+    index = flat_index(f, buffer, node.indices)
+    value = f.expr(node.value)
+    if index.dtype.lanes == 1:
+        address = element_address(f, buffer, f.index(index))
+        _guarded(f, node.predicate, lambda: _store_plain(f, value, address, dtype))
+        return
+    f.vector_ops += 1
+    mask = f.expr(node.predicate) if node.predicate is not None else ""
+    linear = linear_lanes(f, index)
+    if linear is not None and linear[1] == 1:
+        _store_contiguous(f, value, element_address(f, buffer, linear[0]), dtype, mask)
+    elif linear is not None and linear[1] == 0 and not mask and buffer.dtype.lanes == 1:
+        # The lanes are written in order, so the last one stays.
+        kind = register_type(dtype)
+        last = f.op(f"extractelement {kind} {value}, i64 {dtype.lanes - 1}")
+        _store_plain(f, last, element_address(f, buffer, linear[0]), buffer.dtype)
+    elif linear is not None and linear[1] == -1 and not mask and buffer.dtype.lanes == 1:
+        start = f.op(f"add nsw i64 {linear[0]}, {1 - dtype.lanes}")
+        reverse = reversed_lanes(f, value, dtype)
+        _store_plain(f, reverse, element_address(f, buffer, start), dtype)
+    else:
+        _scatter(f, node, value, index, linear, mask)
+
+
+def _guarded(f: FunctionEmitter, condition: PrimExpr | None, write: Callable[[], None]) -> None:
+    if condition is None:
+        write()
+        return
+    then, done = f.new_label("store"), f.new_label("stored")
+    f.branch_if(f.expr(condition), then, done)
+    f.start(then)
+    write()
+    f.branch(done)
+    f.start(done)
+
+
+def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:
+    stored = _to_memory(f, value, dtype)
+    f.do(f"store {memory_type(dtype)} {stored}, ptr {address}, align {_align(dtype)}")
+
+
+def _store_contiguous(
+    f: FunctionEmitter, value: str, address: str, dtype: DataType, mask: str
+) -> None:
+    if not mask:
+        _store_plain(f, value, address, dtype)
+        return
+    f.call_intrinsic(
+        f"llvm.masked.store.{_mangled_memory(dtype)}.p0",
+        "void",
+        [
+            (memory_type(dtype), _to_memory(f, value, dtype)),
+            ("ptr", address),
+            ("i32", str(_align(dtype))),
+            (f"<{dtype.lanes} x i1>", mask),
+        ],
+    )
+
+
+def _scatter(
+    f: FunctionEmitter,
+    node: BufferStore,
+    value: str,
+    index: PrimExpr,
+    linear: tuple[str, int] | None,
+    mask: str,
+) -> None:
+    dtype = node.value.dtype
+    addresses = _lane_addresses(f, node.buffer, index, linear)
+    f.call_intrinsic(
+        f"llvm.masked.scatter.{_mangled_memory(dtype)}.v{dtype.lanes}p0",
+        "void",
+        [
+            (memory_type(dtype), _to_memory(f, value, dtype)),
+            (f"<{dtype.lanes} x ptr>", addresses),
+            ("i32", str(_align(dtype))),
+            (f"<{dtype.lanes} x i1>", mask or "splat (i1 true)"),
+        ],
+    )
+
+
+# -------------------------------------------------------------------------------------- allocations
+
+
+@emits_stmt(Allocate)
+def _allocate(f: FunctionEmitter, node: Allocate) -> None:
+    sizes = [int(n) if type(n) is IntImm else None for n in node.extents]
+    f.local_pointers.add(node.buffer_var)
+    if None not in sizes:
+        nbytes = max(1, math.prod(n for n in sizes if n is not None) * node.dtype.nbytes)
+        if nbytes <= STACK_LIMIT and f.stack_bytes + nbytes <= STACK_TOTAL:
+            _allocate_on_stack(f, node, nbytes)
+            return
+        size = str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
+    else:
+        size = _dynamic_size(f, node)
+    _allocate_on_heap(f, node, size)
+
+
+def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:
+    f.stack_bytes += nbytes
+    element = memory_type(node.dtype.element)
+    count = nbytes // max(1, node.dtype.element.nbytes)
+    pointer = f.stack(f"[{max(1, count)} x {element}]", CACHE_LINE)
+    f.values[node.buffer_var] = pointer
+    if not f.in_loop:
+        f.stmt(node.body)
+        return
+    # Telling LLVM that the contents do not survive an iteration keeps them out of phi nodes.
+    arguments = [("i64", str(nbytes)), ("ptr", pointer)]
+    f.call_intrinsic("llvm.lifetime.start.p0", "void", arguments)
+    f.stmt(node.body)
+    f.call_intrinsic("llvm.lifetime.end.p0", "void", arguments)
+
+
+def _dynamic_size(f: FunctionEmitter, node: Allocate) -> str:
+    size = str(node.dtype.nbytes)
+    for extent in node.extents:
+        size = f.op(f"mul nsw i64 {size}, {f.index(extent)}")
+    padded = f.op(f"add nsw i64 {size}, {CACHE_LINE - 1}")
+    rounded = f.op(f"and i64 {padded}, {-CACHE_LINE}")
+    return f.math_intrinsic("smax", INT64, rounded, str(CACHE_LINE))
+
+
+def _allocate_on_heap(f: FunctionEmitter, node: Allocate, size: str) -> None:
+    text = f.module.text
+    text.declare("aligned_alloc", "declare noalias ptr @aligned_alloc(i64, i64) nounwind")
+    text.declare("free", "declare void @free(ptr) nounwind")
+    pointer = f.op(
+        f"call noalias align {CACHE_LINE} ptr @aligned_alloc(i64 {CACHE_LINE}, i64 {size})"
+    )
+    failed, ready = f.new_label("nomem"), f.new_label("alloc")
+    f.branch_if(f.op(f"icmp eq ptr {pointer}, null"), failed, ready)
+    f.start(failed)
+    f.return_status(str(OUT_OF_MEMORY))
+    f.start(ready)
+    f.values[node.buffer_var] = pointer
+    f.cleanups.append(pointer)
+    f.stmt(node.body)
+    f.cleanups.pop()
+    f.do(f"call void @free(ptr {pointer})")
+
+
+@emits_stmt(AllocateConst)
+def _allocate_const(f: FunctionEmitter, node: AllocateConst) -> None:
+    data = node.data
+    expected = node.dtype.element.to_numpy()
+    if data.dtype != expected and data.dtype.itemsize != expected.itemsize:
+        f.fail(
+            f"the constant {node.buffer_var.name} holds {data.dtype}, its declared dtype is "
+            f"{node.dtype}"
+        )
+    little = np.ascontiguousarray(data).astype(data.dtype.newbyteorder("<"), copy=False)
+    f.values[node.buffer_var] = f.module.text.constant_bytes(little.tobytes(), CACHE_LINE)
+    f.stmt(node.body)

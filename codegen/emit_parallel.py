@@ -1,0 +1,173 @@
+"""Parallel loops, run by an OpenMP runtime.
+
+The body becomes a function over a range of iterations. A second function, which the runtime calls
+once a thread, takes that thread's even share of the range. `GOMP_parallel` is a weak symbol: where
+no runtime is present the body runs over the whole range in the calling thread. A parallel loop
+inside another is a serial one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from codegen.emit_bounds import Interval
+from codegen.emit_context import FunctionEmitter
+from codegen.llvm_types import register_type
+from tensorir.expr import BufferLoad, Var
+from tensorir.stmt import BufferStore, For, Stmt
+from tensorir.visit import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+_DECLARATIONS: Final = {
+    "GOMP_parallel": "declare extern_weak void @GOMP_parallel(ptr, ptr, i32, i32)",
+    "omp_get_thread_num": "declare extern_weak i32 @omp_get_thread_num()",
+    "omp_get_num_threads": "declare extern_weak i32 @omp_get_num_threads()",
+}
+_STATUS: Final = 0
+_LOW: Final = 1
+_END: Final = 2
+_FIRST_CAPTURE: Final = 3
+
+
+def emit_parallel_loop(
+    f: FunctionEmitter, node: For, low: str, end: str, interval: Interval | None
+) -> None:
+    """Write a loop whose iterations [low, end) are spread over threads."""
+    f.parallel_bodies += 1
+    name = f"@{f.name}.parallel{f.parallel_bodies}"
+    captured = _captures(f, node.body)
+    types = [register_type(var.dtype) for var in captured]
+    for symbol in OPENMP_SYMBOLS:
+        f.module.text.declare(symbol, _DECLARATIONS[symbol])
+    _write_body(f, node, name, captured, interval)
+    struct = "{ " + ", ".join(["i32", "i64", "i64", *types]) + " }"
+    _write_share(f, name, struct, types)
+    _write_launch(f, name, struct, types, [low, end, *(f.values[v] for v in captured)])
+
+
+def _captures(f: FunctionEmitter, body: Stmt) -> list[Var]:
+    used: dict[Var, None] = {}
+    for part in walk(body):
+        if isinstance(part, Var):
+            used[part] = None
+        elif isinstance(part, (BufferLoad, BufferStore)):
+            used[part.buffer.data] = None
+    return [var for var in used if var in f.values and f.values[var][0] == "%"]
+
+
+def _write_body(
+    f: FunctionEmitter, node: For, name: str, captured: list[Var], interval: Interval | None
+) -> None:
+    from codegen.emit_stmt import counted_loop  # noqa: PLC0415 - statements are built on this module
+
+    body = FunctionEmitter(f.module, f"{f.name}.parallel{f.parallel_bodies}")
+    body.in_parallel = True
+    body.ranges = dict(f.ranges)
+    body.values = {var: text for var, text in f.values.items() if text[0] != "%"}
+    unaliased = _are_distinct(f, captured)
+    parameters = []
+    for k, var in enumerate(captured):
+        kind = register_type(var.dtype)
+        if var.dtype.is_handle and unaliased:
+            kind += " noalias"
+            body.local_pointers.add(var)
+        parameters.append(f"{kind} noundef %c{k}")
+        body.values[var] = f"%c{k}"
+    for k, var in enumerate(captured):
+        dtype = var.dtype
+        if dtype.is_integral and dtype.lanes == 1 and var in f.wide:
+            extend = "sext" if dtype.is_int else "zext"
+            kind = register_type(dtype)
+            wide = f"%c{k}" if dtype.bits == 64 else body.op(f"{extend} {kind} %c{k} to i64")
+            body.wide[var] = wide
+    counted_loop(body, node.loop_var, "%low", "%end", interval, True, lambda: body.stmt(node.body))
+    body.return_status("0")
+    f.written |= body.written
+    f.vector_ops += body.vector_ops
+    f.loops += body.loops
+    header = ", ".join([*parameters, "i64 noundef %low", "i64 noundef %end"])
+    # Not inlined: as parameters of a function of their own the pointers keep `noalias`.
+    f.module.text.functions.append(
+        body.finish(f"define internal i32 {name}.body({header}) noinline #0")
+    )
+
+
+def _are_distinct(f: FunctionEmitter, captured: Iterable[Var]) -> bool:
+    return all(var in f.local_pointers for var in captured if var.dtype.is_handle)
+
+
+def _write_share(f: FunctionEmitter, name: str, struct: str, types: list[str]) -> None:
+    """Write what a thread runs: its even share of the range, and a status that others can see."""
+    lines = [
+        f"define internal void {name}.share(ptr noundef %closure) #0 {{",
+        "entry:",
+        "  %thread32 = call i32 @omp_get_thread_num()",
+        "  %threads32 = call i32 @omp_get_num_threads()",
+        "  %thread = sext i32 %thread32 to i64",
+        "  %threads = sext i32 %threads32 to i64",
+    ]
+    for k, kind in enumerate(["i64", "i64", *types], start=_LOW):
+        lines.append(f"  %p{k} = getelementptr inbounds {struct}, ptr %closure, i32 0, i32 {k}")
+        lines.append(f"  %a{k} = load {kind}, ptr %p{k}")
+    arguments = [
+        *(f"{kind} %a{k}" for k, kind in enumerate(types, start=_FIRST_CAPTURE)),
+        "i64 %first",
+        "i64 %last",
+    ]
+    lines += [
+        f"  %count = sub nsw i64 %a{_END}, %a{_LOW}",
+        "  %done_before = mul nsw i64 %count, %thread",
+        "  %offset = sdiv i64 %done_before, %threads",
+        f"  %first = add nsw i64 %a{_LOW}, %offset",
+        "  %next = add nsw i64 %thread, 1",
+        "  %done_after = mul nsw i64 %count, %next",
+        "  %offset_end = sdiv i64 %done_after, %threads",
+        f"  %last = add nsw i64 %a{_LOW}, %offset_end",
+        f"  %status = call i32 {name}.body({', '.join(arguments)})",
+        "  %ok = icmp eq i32 %status, 0",
+        "  br i1 %ok, label %end, label %report",
+        "report:",
+        "  store atomic i32 %status, ptr %closure monotonic, align 4",
+        "  br label %end",
+        "end:",
+        "  ret void",
+        "}",
+    ]
+    f.module.text.functions.append("\n".join(lines))
+
+
+def _write_launch(
+    f: FunctionEmitter, name: str, struct: str, types: list[str], values: list[str]
+) -> None:
+    closure = f.stack(struct, 16)
+    f.do(f"store i32 0, ptr {closure}")
+    for k, (kind, value) in enumerate(zip(["i64", "i64", *types], values, strict=True), start=_LOW):
+        slot = f.op(f"getelementptr inbounds {struct}, ptr {closure}, i32 0, i32 {k}")
+        f.do(f"store {kind} {value}, ptr {slot}")
+    threaded, serial, done = f.new_label("fork"), f.new_label("alone"), f.new_label("joined")
+    f.branch_if(f.op("icmp ne ptr @GOMP_parallel, null"), threaded, serial)
+    f.start(threaded)
+    threads = f.module.target.num_cores or 0
+    f.do(f"call void @GOMP_parallel(ptr {name}.share, ptr {closure}, i32 {threads}, i32 0)")
+    shared = f.op(f"load atomic i32, ptr {closure} monotonic, align 4")
+    f.branch(done)
+    f.start(serial)
+    arguments = [f"{kind} {value}" for kind, value in zip(types, values[2:], strict=True)]
+    arguments += [f"i64 {values[0]}", f"i64 {values[1]}"]
+    alone = f.op(f"call i32 {name}.body({', '.join(arguments)})")
+    f.branch(done)
+    f.start(done)
+    status = f.op(f"phi i32 [{shared}, %{threaded}], [{alone}, %{serial}]")
+    check_status(f, status)
+
+
+def check_status(f: FunctionEmitter, status: str) -> None:
+    """Return `status` to the caller unless it is 0."""
+    failed, holds = f.new_label("failed"), f.new_label("went_well")
+    f.branch_if(f.op(f"icmp eq i32 {status}, 0"), holds, failed)
+    f.start(failed)
+    f.return_status(status)
+    f.start(holds)

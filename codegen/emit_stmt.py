@@ -1,0 +1,194 @@
+"""Statements: loops, branches, bindings, assertions.
+
+A loop counts in 64 bits whatever the dtype of its variable and tests at its end (behind a guard
+where the extent is not constant), which is the form LLVM's loop passes would first have to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from codegen.emit_bounds import Interval, exact_interval
+from codegen.emit_context import FunctionEmitter, emits_stmt
+from codegen.emit_expr import bind
+from codegen.emit_parallel import emit_parallel_loop
+from codegen.llvm_types import register_type
+from tensorir import stmt as s
+from tensorir.expr import Call, IntImm, PrimExpr, StringImm, Var
+from tensorir.intrin import Op
+
+MIN_VECTOR_TRIP: Final = 8
+"""Trips from which a loop over scalars is worth LLVM's own vectoriser."""
+
+
+@emits_stmt(s.SeqStmt)
+def _sequence(f: FunctionEmitter, node: s.SeqStmt) -> None:
+    for part in node.seq:
+        f.stmt(part)
+
+
+@emits_stmt(s.LetStmt)
+def _let(f: FunctionEmitter, node: s.LetStmt) -> None:
+    bind(f, node.var, node.value)
+    f.stmt(node.body)
+
+
+@emits_stmt(s.AttrStmt)
+def _attribute(f: FunctionEmitter, node: s.AttrStmt) -> None:
+    if node.attr_key in ("thread_extent", "virtual_thread"):
+        f.fail(f"attribute {node.attr_key} binds a thread, which a CPU has no use for")
+    f.stmt(node.body)
+
+
+@emits_stmt(s.Evaluate)
+def _evaluate(f: FunctionEmitter, node: s.Evaluate) -> None:
+    if type(node.value) is IntImm:
+        return
+    if type(node.value) is Call and node.value.op is _RETURN:
+        _return(f, node.value)
+        return
+    f.expr(node.value)
+
+
+_RETURN: Final = Op.get("ret")
+
+
+def _return(f: FunctionEmitter, call: Call) -> None:
+    value = f.expr(call.args[0])
+    if not f.result:
+        f.fail(
+            "T.ret gives a value, but the function declares no result type or is in a parallel loop"
+        )
+    f.do(f"store {register_type(call.args[0].dtype)} {value}, ptr {f.result}")
+    f.return_status("0")
+    f.start(f.new_label("after_ret"))
+
+
+@emits_stmt(s.AssertStmt)
+def _assert(f: FunctionEmitter, node: s.AssertStmt) -> None:
+    text = node.message.value if isinstance(node.message, StringImm) else str(node.message)
+    failed, holds = f.new_label("fails"), f.new_label("holds")
+    f.branch_if(f.expr(node.condition), holds, failed)
+    f.start(failed)
+    f.return_status(str(f.module.message(text)))
+    f.start(holds)
+    f.stmt(node.body)
+
+
+@emits_stmt(s.IfThenElse)
+def _if(f: FunctionEmitter, node: s.IfThenElse) -> None:
+    then, done = f.new_label("then"), f.new_label("endif")
+    otherwise = f.new_label("else") if node.else_case is not None else done
+    f.branch_if(f.expr(node.condition), then, otherwise)
+    f.start(then)
+    f.stmt(node.then_case)
+    f.branch(done)
+    if node.else_case is not None:
+        f.start(otherwise)
+        f.stmt(node.else_case)
+        f.branch(done)
+    f.start(done)
+
+
+@emits_stmt(s.While)
+def _while(f: FunctionEmitter, node: s.While) -> None:
+    test, body, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
+    f.branch(test)
+    f.start(test)
+    f.branch_if(f.expr(node.condition), body, done)
+    f.start(body)
+    outside, f.in_loop = f.in_loop, True
+    f.loops += 1
+    f.stmt(node.body)
+    f.in_loop = outside
+    f.branch(test)
+    f.start(done)
+
+
+@emits_stmt(s.For)
+def _for(f: FunctionEmitter, node: s.For) -> None:
+    if node.kind is s.ForKind.THREAD_BINDING or node.kind is s.ForKind.VECTORIZED:
+        f.fail(f"loop {node.loop_var.name} of kind {node.kind.name} should have been lowered")
+    extent = int(node.extent) if type(node.extent) is IntImm else None
+    if extent is not None and extent <= 0:
+        return
+    if extent == 1:
+        bind(f, node.loop_var, node.min)
+        f.stmt(node.body)
+        return
+    low, end, interval = loop_bounds(f, node.min, node.extent)
+    if node.kind is s.ForKind.PARALLEL and not f.in_parallel and f.module.target.num_cores != 1:
+        emit_parallel_loop(f, node, low, end, interval)
+        return
+    loops, vector_ops = f.loops, f.vector_ops
+    hints = ("llvm.loop.unroll.full",) if node.kind is s.ForKind.UNROLLED else ()
+    counted_loop(
+        f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), hints
+    )
+    if loops + 1 == f.loops and vector_ops == f.vector_ops and not hints:
+        f.module.has_scalar_loop |= extent is None or extent >= MIN_VECTOR_TRIP
+
+
+def loop_bounds(
+    f: FunctionEmitter, low: PrimExpr, extent: PrimExpr
+) -> tuple[str, str, Interval | None]:
+    """Write first value and end of a loop in 64 bits; return them with the variable's interval."""
+    start, count = f.index(low), f.index(extent)
+    if type(low) is IntImm and type(extent) is IntImm:
+        end = str(low.value + extent.value)
+    elif start == "0":
+        end = count
+    else:
+        end = f.op(f"add nsw i64 {start}, {count}")
+    lows, counts = exact_interval(low, f.ranges), exact_interval(extent, f.ranges)
+    interval = None
+    if lows is not None and counts is not None:
+        interval = (lows[0], max(lows[0], lows[1] + counts[1] - 1))
+        if interval[1] >= 1 << 63:
+            interval = None
+    return start, end, interval
+
+
+def counted_loop(
+    f: FunctionEmitter,
+    var: Var,
+    low: str,
+    end: str,
+    interval: Interval | None,
+    may_be_empty: bool,
+    write_body: Callable[[], None],
+    hints: tuple[str, ...] = (),
+) -> None:
+    """Write `for var in [low, end): body`; the bounds are 64-bit values."""
+    done = f.new_label("done")
+    if may_be_empty:
+        enter = f.new_label("enter")
+        f.branch_if(f.op(f"icmp slt i64 {low}, {end}"), enter, done)
+        f.start(enter)
+    body, origin = f.new_label("loop"), f.block
+    f.branch(body)
+    f.start(body)
+    counter = f.op("phi i64")
+    phi = len(f.lines) - 1
+    define_counter(f, var, counter, interval)
+    outside, f.in_loop = f.in_loop, True
+    f.loops += 1
+    write_body()
+    f.in_loop = outside
+    following = f.op(f"add nsw i64 {counter}, 1")
+    f.lines[phi] += f" [{low}, %{origin}], [{following}, %{f.block}]"
+    again = f.op(f"icmp slt i64 {following}, {end}")
+    metadata = f", !llvm.loop {f.module.text.loop_metadata(*hints)}" if hints else ""
+    f.do(f"br i1 {again}, label %{body}, label %{done}{metadata}")
+    f.start(done)
+
+
+def define_counter(f: FunctionEmitter, var: Var, counter: str, interval: Interval | None) -> None:
+    """Let `var` stand for the 64-bit `counter`."""
+    f.wide[var] = counter
+    if interval is not None:
+        f.ranges[var] = interval
+    dtype = var.dtype
+    narrow = counter if dtype.bits == 64 else f.op(f"trunc i64 {counter} to {register_type(dtype)}")
+    f.values[var] = narrow

@@ -1,0 +1,76 @@
+"""The IR of tensor programs: nodes, script dialect, integer analysis.
+
+`T` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
+`structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` work on what they give.
+"""
+
+from tensorir import arith
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range, decl_buffer
+from tensorir.dtype import DataType
+from tensorir.equal import (
+    assert_structural_equal,
+    expr_deep_equal,
+    get_first_structural_mismatch,
+    structural_equal,
+)
+from tensorir.errors import (
+    DiagnosticError,
+    IRTypeError,
+    IRValueError,
+    TensorIRError,
+    WellFormedError,
+)
+from tensorir.expr import GlobalVar, IterVar, PrimExpr, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.index_map import IndexMap
+from tensorir.script import I, T, parse, parse_expr, parse_index_map
+from tensorir.simplify import simplify
+from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.structural_hash import structural_hash
+from tensorir.verify import verify_ssa, verify_well_formed
+from tensorir.visit import post_order_visit, pre_order_visit, substitute
+
+__all__ = [
+    "Analyzer",
+    "Block",
+    "BlockRealize",
+    "Buffer",
+    "BufferRegion",
+    "DataType",
+    "DiagnosticError",
+    "For",
+    "ForKind",
+    "GlobalVar",
+    "I",
+    "IRModule",
+    "IRTypeError",
+    "IRValueError",
+    "IndexMap",
+    "IterVar",
+    "MatchBufferRegion",
+    "PrimExpr",
+    "PrimFunc",
+    "Range",
+    "Stmt",
+    "T",
+    "TensorIRError",
+    "Var",
+    "WellFormedError",
+    "arith",
+    "assert_structural_equal",
+    "decl_buffer",
+    "expr_deep_equal",
+    "get_first_structural_mismatch",
+    "parse",
+    "parse_expr",
+    "parse_index_map",
+    "post_order_visit",
+    "pre_order_visit",
+    "simplify",
+    "structural_equal",
+    "structural_hash",
+    "substitute",
+    "verify_ssa",
+    "verify_well_formed",
+]

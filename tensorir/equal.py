@@ -1,0 +1,215 @@
+"""Structural equality, up to the names and identities of bound variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorir.errors import IRValueError
+from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.intrin import Op
+from tensorir.node import Node
+
+_FLOAT_TOLERANCE: Final = 1e-9
+_DEFINES: Final[dict[str, frozenset[str]]] = {
+    "IterVar": frozenset({"var"}),
+    "Let": frozenset({"var"}),
+    "LetStmt": frozenset({"var"}),
+    "For": frozenset({"loop_var"}),
+    "Allocate": frozenset({"buffer_var"}),
+    "AllocateConst": frozenset({"buffer_var"}),
+    "Buffer": frozenset({"data", "shape", "strides", "elem_offset"}),
+    "Block": frozenset({"iter_vars"}),
+    "CommReducer": frozenset({"lhs", "rhs"}),
+    "PrimFunc": frozenset({"params"}),
+}
+_IGNORED: Final[dict[str, frozenset[str]]] = {
+    "Var": frozenset({"name"}),
+    "SizeVar": frozenset({"name"}),
+    "Buffer": frozenset({"name", "offset_factor"}),
+    "Block": frozenset({"name_hint"}),
+}
+
+
+def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+    """Say whether two programs are the same but for names.
+
+    Variables are mapped to each other where they are defined; free variables must be identical,
+    unless `map_free_vars`. Names of blocks and buffers do not count.
+    """
+    return get_first_structural_mismatch(a, b, map_free_vars) is None
+
+
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """Raise IRValueError with both scripts and the paths of the first difference, if any."""
+    found = get_first_structural_mismatch(a, b, map_free_vars)
+    if found is not None:
+        raise IRValueError(
+            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{a}\n"
+            f"and rhs at {found[1]}:\n{b}"
+        )
+
+
+def get_first_structural_mismatch(
+    a: Any, b: Any, map_free_vars: bool = False
+) -> tuple[str, str] | None:
+    """Return the paths of the first difference in both programs, None if they are equal."""
+    comparison = _Comparison(map_free_vars)
+    if comparison.same(a, b, map_free_vars):
+        return None
+    path = "<root>" + "".join(reversed(comparison.path))
+    other = "<root>" + "".join(reversed(comparison.other_path or comparison.path))
+    return path, other
+
+
+class _Comparison:
+    """Walks two programs side by side; on failure `path` holds the steps, innermost first."""
+
+    def __init__(self, map_free: bool) -> None:
+        self._map_free = map_free
+        self._forward: dict[Var, Var] = {}
+        self._backward: dict[Var, Var] = {}
+        self.path: list[str] = []
+        self.other_path: list[str] = []
+
+    def same(self, a: Any, b: Any, defining: bool) -> bool:
+        """Compare two values; `defining` says that free variables may be mapped here."""
+        kind = type(a)
+        if kind is not type(b):
+            return self._plain(a, b)
+        if kind is IntImm:
+            return a.dtype is b.dtype and (a.value == b.value or self._at(".value"))
+        if isinstance(a, Var):
+            return self._var(a, b, defining)
+        if isinstance(a, Node):
+            if kind is FloatImm:
+                return self._float(a, b)
+            if kind is PrimFunc:
+                return self._function(a, b)
+            if kind is IRModule:
+                return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
+                    a.attrs, b.attrs, ".attrs"
+                )
+            if kind is GlobalVar:
+                return a.name == b.name or self._at(".name")  # type: ignore[no-any-return]
+            return self._fields(a, b, defining)
+        if kind is tuple:
+            return self._sequence(a, b, defining)
+        if isinstance(a, dict):
+            return self._mapping(a, b, "")
+        return self._plain(a, b)
+
+    def _at(self, step: str) -> bool:
+        self.path.append(step)
+        return False
+
+    def _plain(self, a: Any, b: Any) -> bool:
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+        if isinstance(a, (Node, Op)) or isinstance(b, (Node, Op)):
+            return a is b
+        return bool(a == b)
+
+    def _float(self, a: FloatImm, b: FloatImm) -> bool:
+        if a.dtype is not b.dtype:
+            return self._at(".dtype")
+        if a.value != a.value and b.value != b.value:
+            return True
+        close = a.value == b.value or abs(a.value - b.value) < _FLOAT_TOLERANCE
+        return close or self._at(".value")
+
+    def _var(self, a: Var, b: Var, defining: bool) -> bool:
+        mapped = self._forward.get(a)
+        back = self._backward.get(b)
+        if mapped is not None or back is not None:
+            return mapped is b
+        if a.dtype is not b.dtype:
+            return self._at(".dtype")
+        if not _same_annotation(a, b):
+            return self._at(".type_annotation")
+        if a is not b and not defining and not self._map_free:
+            return False
+        self._forward[a] = b
+        self._backward[b] = a
+        return True
+
+    def _fields(self, a: Node, b: Node, defining: bool) -> bool:
+        name = type(a).__name__
+        defines, ignored = _DEFINES.get(name), _IGNORED.get(name)
+        for field in a.fields:
+            if ignored is not None and field in ignored:
+                continue
+            inner = self._map_free or (defines is not None and field in defines)
+            x, y = getattr(a, field), getattr(b, field)
+            if x is y and not isinstance(x, (Node, tuple, dict)):
+                continue
+            if not self.same(x, y, inner):
+                return self._at(f".{field}")
+        return True
+
+    def _sequence(self, a: tuple[Any, ...], b: tuple[Any, ...], defining: bool) -> bool:
+        for k, (x, y) in enumerate(zip(a, b, strict=False)):
+            if not self.same(x, y, defining):
+                return self._at(f"[{k}]")
+        if len(a) != len(b):
+            return self._at(f"[<missing element #{min(len(a), len(b))}>]")
+        return True
+
+    def _mapping(self, a: Mapping[str, Any], b: Mapping[str, Any], step: str) -> bool:
+        for key in sorted(a):
+            if key not in b:
+                return self._at(f"{step}[{key!r}]")
+            if not self.same(a[key], b[key], self._map_free):
+                self.path.append(f"[{key!r}]")
+                return self._at(step)
+        missing = sorted(set(b) - set(a))
+        if missing:
+            return self._at(f"{step}[<missing entry>]")
+        return True
+
+    def _function(self, a: PrimFunc, b: PrimFunc) -> bool:
+        if not self.same(a.params, b.params, True):
+            return self._at(".params")
+        for k, (p, q) in enumerate(zip(a.params, b.params, strict=True)):
+            x, y = a.buffer_map.get(p), b.buffer_map.get(q)
+            if (x is None) != (y is None) or (x is not None and not self.same(x, y, True)):
+                self.path.append(f"[{k}]")
+                return self._at(".buffer_map")
+        for field in ("ret_type", "body"):
+            if not self.same(getattr(a, field), getattr(b, field), self._map_free):
+                return self._at(f".{field}")
+        return self._mapping(a.attrs, b.attrs, ".attrs")
+
+
+def _same_annotation(a: Var, b: Var) -> bool:
+    x, y = a.type_annotation, b.type_annotation
+    if isinstance(x, PointerType) and isinstance(y, PointerType):
+        same_scope = (x.storage_scope or "global") == (y.storage_scope or "global")
+        return same_scope and _Comparison(False).same(x.element_type, y.element_type, False)
+    return (x is None) == (y is None)
+
+
+def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
+    """Say whether two expressions are the same, variables being equal by identity only."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype is not b.dtype:
+        return False
+    if isinstance(a, Var):
+        return False
+    return all(
+        _deep(getattr(a, field), getattr(b, field)) for field in a.fields if field != "dtype"
+    )
+
+
+def _deep(a: Any, b: Any) -> bool:
+    if isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+        return expr_deep_equal(a, b)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(_deep(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, (Node, Op)):
+        return a is b
+    return bool(a == b)

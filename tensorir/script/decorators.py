@@ -1,0 +1,100 @@
+"""The decorators: they hand source text and captured names to the parser.
+
+Parsing works on the text of the decorated function, never on the function itself; the names that
+the text mentions are resolved in the user's own program.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from tensorir.errors import IRTypeError
+from tensorir.function import IRModule, PrimFunc
+from tensorir.script.evaluate import Source
+from tensorir.script.namespace import I, T, serial
+from tensorir.script.parser import read_definition
+from tensorir.script.syntax import parse_module
+
+
+def prim_func(
+    func: Any = None,
+    *,
+    private: bool = False,
+    check_well_formed: bool = True,
+    s_tir: bool = True,
+) -> Any:
+    """Turn a Python function in the script dialect into a `PrimFunc`.
+
+    The options are read from the decorator's text. Inside a class that `I.ir_module` decorates, the
+    function stays as it is until the class is read as a whole.
+    """
+    del private, s_tir
+    if func is None:
+        return lambda f: prim_func(f, check_well_formed=check_well_formed)
+    if not inspect.isfunction(func):
+        raise IRTypeError(f"Expect a function, but got: {func!r}")
+    frame = inspect.currentframe()
+    caller = _user_frame(frame)
+    if caller is not None and _is_class_body(caller):
+        return func
+    return _read(func, _captured(func, caller), check_well_formed)
+
+
+def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
+    """Turn a class of decorated functions into an `IRModule`."""
+    if cls is None:
+        return lambda c: ir_module(c, check_well_formed=check_well_formed)
+    if not inspect.isclass(cls):
+        raise IRTypeError(f"Expect a class, but got: {cls!r}")
+    names: dict[str, Any] = {}
+    caller = _user_frame(inspect.currentframe())
+    for member in vars(cls).values():
+        if inspect.isfunction(member):
+            names.update(_captured(member, caller))
+    return _read(cls, names, check_well_formed)
+
+
+def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
+    lines, first_line = inspect.getsourcelines(thing)
+    text = "".join(lines)
+    dedented = textwrap.dedent(text)
+    indent = len(text) - len(text.lstrip(" ")) - (len(dedented) - len(dedented.lstrip(" ")))
+    filename = inspect.getsourcefile(thing) or "<script>"
+    source = Source(dedented, filename, first_line, indent)
+    outer = {**names, "range": serial}
+    statements = parse_module(dedented, filename)
+    return read_definition(statements, source, outer, True, check_well_formed)
+
+
+def _captured(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
+    """Return the names that a function sees: globals, locals around it, its closure."""
+    names: dict[str, Any] = dict(func.__globals__)
+    frames: list[FrameType] = []
+    frame = caller
+    while frame is not None and frame.f_globals is func.__globals__:
+        frames.append(frame)
+        frame = frame.f_back
+    for outer in reversed(frames):
+        if outer.f_code.co_name != "<module>":
+            names.update(outer.f_locals)
+    closure = inspect.getclosurevars(func)
+    names.update(closure.nonlocals)
+    return names
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return frame
+
+
+def _is_class_body(frame: FrameType) -> bool:
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
+
+
+T.add(prim_func=prim_func)
+I.add(ir_module=ir_module)

@@ -1,0 +1,263 @@
+"""Expressions as script text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorir import expr as e
+from tensorir import ops
+from tensorir.buffer import BufferRegion, Range
+from tensorir.errors import TensorIRError
+from tensorir.expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from tensorir.script.printer import Printer
+
+Text = tuple[str, int]
+"""The text of an expression and how tightly its outermost operator binds."""
+
+ATOM: Final = 20
+_LAMBDA, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY = 1, 2, 3, 4, 5, 9, 10, 11
+
+_INFIX: Final[dict[type, tuple[str, int]]] = {
+    e.Add: ("+", _SUM),
+    e.Sub: ("-", _SUM),
+    e.Mul: ("*", _PRODUCT),
+    e.FloorDiv: ("//", _PRODUCT),
+    e.FloorMod: ("%", _PRODUCT),
+    e.Div: ("/", _PRODUCT),
+    e.EQ: ("==", _COMPARE),
+    e.NE: ("!=", _COMPARE),
+    e.LT: ("<", _COMPARE),
+    e.LE: ("<=", _COMPARE),
+    e.GT: (">", _COMPARE),
+    e.GE: (">=", _COMPARE),
+    e.And: ("and", _AND),
+    e.Or: ("or", _OR),
+}
+_REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
+    e.Add: ops.add,
+    e.Sub: ops.sub,
+    e.Mul: ops.mul,
+    e.FloorDiv: ops.floordiv,
+    e.FloorMod: ops.floormod,
+    e.Div: ops.div,
+}
+_IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
+_DTYPE_FIRST: Final = frozenset(
+    ["reinterpret", "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "vectorlow", "vectorhigh", "vectorcombine", "type_annotation", "large_uint_imm"]
+)
+_RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
+
+
+def quote(text: str) -> str:
+    """Return a string as a double-quoted literal."""
+    escapes = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}
+    return '"' + "".join(escapes.get(c, c) for c in text) + '"'
+
+
+class ExprPrinter:
+    """Turns expressions into text, with the names that a printer hands out."""
+
+    def __init__(self, printer: Printer) -> None:
+        self._printer = printer
+        self._t = printer.options.tir_prefix
+
+    def __call__(self, node: Any, loosest: int = 0) -> str:
+        """Return `node` as text, in parentheses if it binds looser than `loosest`."""
+        text, precedence = _PRINT[type(node)](self, node)
+        return f"({text})" if precedence < loosest else text
+
+    def items(self, nodes: Any) -> str:
+        """Return several expressions with commas in between."""
+        return ", ".join(self(n) for n in nodes)
+
+    def indices(self, nodes: tuple[PrimExpr, ...]) -> str:
+        """Return the text between the brackets of an access."""
+        return ", ".join(self._index(n) for n in nodes) or "()"
+
+    def _index(self, node: PrimExpr) -> str:
+        if type(node) is not e.Ramp or not isinstance(node.stride, IntImm):
+            return self(node)
+        stop = self(ops.add(node.base, node.stride * node.lanes))
+        text = f"{self(node.base)}:{stop}"
+        return text if node.stride.value == 1 else f"{text}:{node.stride.value}"
+
+    def region(self, region: BufferRegion) -> str:
+        """Return a buffer region."""
+        dims = ", ".join(self.range(r) for r in region.region) or "()"
+        return f"{self._printer.buffer(region.buffer)}[{dims}]"
+
+    def range(self, values: Range) -> str:
+        """Return one dimension of a region."""
+        if isinstance(values.extent, IntImm) and values.extent.value == 1:
+            return self(values.min)
+        return f"{self(values.min)}:{self(ops.add(values.min, values.extent))}"
+
+    def value(self, value: Any) -> str:
+        """Return an annotation or attribute value."""
+        if value is None or isinstance(value, (bool, int, float)):
+            return str(value)
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(self.value(v) for v in value) + "]"
+        if isinstance(value, dict):
+            return self.mapping(value)
+        if isinstance(value, IntImm) and value.dtype.is_bool:
+            return str(bool(value.value))
+        if hasattr(value, "elem_offset"):
+            return self._printer.buffer(value)
+        return self(value)
+
+    def mapping(self, values: dict[str, Any]) -> str:
+        """Return a dict display with sorted keys."""
+        pairs = (f"{quote(key)}: {self.value(values[key])}" for key in sorted(values))
+        return "{" + ", ".join(pairs) + "}"
+
+    # --------------------------------------------------------------------------------------- nodes
+
+    def int_imm(self, node: IntImm) -> Text:
+        if node.dtype == self._printer.options.int_dtype:
+            return str(node.value), ATOM if node.value >= 0 else _UNARY
+        if node.dtype.is_bool:
+            return f"{self._t}.bool({bool(node.value)})", ATOM
+        return f"{self._t}.{node.dtype}({node.value})", ATOM
+
+    def float_imm(self, node: e.FloatImm) -> Text:
+        value = node.value
+        if value != value or value in (float("inf"), float("-inf")):
+            text = '"nan"' if value != value else f'"{value}"'
+            return f"{self._t}.{node.dtype}({text})", ATOM
+        text = f"{value:.1f}" if value == int(value) else f"{value:.17g}"
+        if node.dtype == self._printer.options.float_dtype:
+            return text, ATOM
+        return f"{self._t}.{node.dtype}({text})", ATOM
+
+    def binary(self, node: e.BinaryOp) -> Text:
+        symbol, precedence = _INFIX[type(node)]
+        if not self._is_what_the_operator_builds(node):
+            return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
+        if precedence == _COMPARE:
+            left = self(node.a, _COMPARE)
+        else:
+            left = self(node.a, precedence)
+        return f"{left} {symbol} {self(node.b, precedence + 1)}", precedence
+
+    def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:
+        kind = type(node)
+        rebuild = _REBUILT.get(kind)
+        if rebuild is None:
+            both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
+            return not both and not (node.dtype.lanes > 1 and kind in (e.And, e.Or))
+        if kind is e.Div and not node.dtype.is_floating:
+            return False
+        if kind in (e.FloorDiv, e.FloorMod) and not node.dtype.is_integral:
+            return False
+        if type(node.a) not in _IMMEDIATE and type(node.b) not in _IMMEDIATE:
+            return True
+        try:
+            rebuilt = rebuild(node.a, node.b)
+        except TensorIRError:
+            return False
+        return isinstance(rebuilt, kind) and rebuilt.a is node.a and rebuilt.b is node.b
+
+    def call_form(self, node: e.BinaryOp) -> Text:
+        name = {e.Min: "min", e.Max: "max", e.Mod: "truncmod"}[type(node)]
+        both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
+        if both or (node.a is node.b and type(node) is not e.Mod) or _absorbs(node):
+            name = type(node).__name__
+        return f"{self._t}.{name}({self(node.a)}, {self(node.b)})", ATOM
+
+    def logical_not(self, node: e.Not) -> Text:
+        if isinstance(node.a, IntImm):
+            return f"{self._t}.Not({self(node.a)})", ATOM
+        return f"not {self(node.a, _NOT)}", _NOT
+
+    def function(self, name: str, *args: Any) -> Text:
+        return f"{self._t}.{name}({', '.join(args)})", ATOM
+
+    def load(self, node: e.BufferLoad) -> Text:
+        buffer = self._printer.buffer(node.buffer)
+        if node.predicate is not None:
+            text = f"[{self.items(node.indices)}], predicate={self(node.predicate)}"
+            return f"{buffer}.vload({text})", ATOM
+        return f"{buffer}[{self.indices(node.indices)}]", ATOM
+
+    def call(self, node: e.Call) -> Text:
+        if isinstance(node.op, e.GlobalVar):
+            module = self._printer.module_name or "cls"
+            return f"{module}.{node.op.name}({self.items(node.args)})", ATOM
+        name = node.op.short_name
+        args = [self(a) for a in node.args]
+        if name in _DTYPE_FIRST:
+            args.insert(0, quote(node.dtype))
+        elif not self._has_natural_type(node):
+            quoted = [quote(node.dtype), quote(name), *args]
+            return f"{self._t}.call_intrin({', '.join(quoted)})", ATOM
+        return f"{self._t}.{_RENAMED.get(name, name)}({', '.join(args)})", ATOM
+
+    def _has_natural_type(self, node: e.Call) -> bool:
+        """Say whether the function of the dialect gives the call the type that it has."""
+        op = node.op
+        assert not isinstance(op, e.GlobalVar)
+        name = op.short_name
+        if name == "if_then_else":
+            return not isinstance(node.args[0], IntImm)
+        if all(type(a) in _IMMEDIATE for a in node.args) and op.result == "matched":
+            return False
+        if name == "fabs":
+            return node.dtype.is_float and not isinstance(node.args[0], e.FloatImm)
+        if op.result == "same":
+            return bool(node.args) and node.dtype is node.args[0].dtype
+        if op.result == "matched":
+            return all(a.dtype is node.dtype for a in node.args)
+        if op.result == "given":
+            return node.dtype == "int32"
+        return node.dtype.element == op.result
+
+    def let(self, node: e.Let) -> Text:
+        var = self._printer.free_var(node.var)
+        return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
+
+    def reducer(self, node: e.CommReducer) -> Text:
+        names = ", ".join(self._printer.define(v) for v in (*node.lhs, *node.rhs))
+        body = self.items(node.result)
+        if len(node.result) > 1:
+            body = f"({body})"
+        return self.function(
+            "comm_reducer", f"lambda {names}: {body}", f"[{self.items(node.identity_element)}]"
+        )
+
+
+def _absorbs(node: e.BinaryOp) -> bool:
+    """Say whether an operand is infinite, which the smart constructor would fold."""
+    return any(isinstance(x, e.FloatImm) and abs(x.value) == float("inf") for x in (node.a, node.b))
+
+
+_PRINT: Final[dict[type, Callable[[ExprPrinter, Any], Text]]] = {
+    e.Var: lambda p, n: (p._printer.var(n), ATOM),
+    e.SizeVar: lambda p, n: (p._printer.var(n), ATOM),
+    IntImm: ExprPrinter.int_imm,
+    e.FloatImm: ExprPrinter.float_imm,
+    e.StringImm: lambda p, n: (quote(n.value), ATOM),
+    e.GlobalVar: lambda p, n: (n.name, ATOM),
+    **dict.fromkeys(_INFIX, ExprPrinter.binary),
+    **dict.fromkeys((e.Min, e.Max, e.Mod), ExprPrinter.call_form),
+    e.Not: ExprPrinter.logical_not,
+    e.Cast: lambda p, n: p.function("Cast", quote(n.dtype), p(n.value)),
+    e.Select: lambda p, n: p.function("Select", p(n.condition), p(n.true_value), p(n.false_value)),
+    e.Ramp: lambda p, n: p.function("Ramp", p(n.base), p(n.stride), str(n.lanes)),
+    e.Broadcast: lambda p, n: p.function("Broadcast", p(n.value), str(n.lanes)),
+    e.Shuffle: lambda p, n: p.function(
+        "Shuffle", f"[{p.items(n.vectors)}]", f"[{p.items(n.indices)}]"
+    ),
+    e.Let: ExprPrinter.let,
+    e.BufferLoad: ExprPrinter.load,
+    e.Call: ExprPrinter.call,
+    e.CommReducer: ExprPrinter.reducer,
+    e.IterVar: lambda p, n: (p._printer.var(n.var), ATOM),
+    BufferRegion: lambda p, n: (p.region(n), ATOM),
+    Range: lambda p, n: (f"{p._t}.Range({p(n.min)}, {p(ops.add(n.min, n.extent))})", ATOM),
+}

@@ -1,0 +1,107 @@
+"""A hash of programs that is the same in every process and on every machine.
+
+The program is written as a canonical sequence of bytes, in which a variable is the number of its
+first occurrence, and hashed with BLAKE2b. Floats that are equal only within the tolerance of
+structural equality may hash differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any
+
+import numpy as np
+
+from tensorir.expr import FloatImm, GlobalVar, PointerType, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.intrin import Op
+from tensorir.node import Node
+
+_IGNORED = {
+    "Buffer": frozenset({"name", "offset_factor"}),
+    "Block": frozenset({"name_hint"}),
+}
+
+
+def structural_hash(program: Any) -> int:
+    """Return 64 bits that are equal for structurally equal programs.
+
+    Free variables count by order of occurrence, whatever their identity.
+    """
+    writer = _Writer()
+    writer.write(program)
+    digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
+    return int(struct.unpack("<Q", digest)[0])
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self._numbers: dict[Var, int] = {}
+
+    def write(self, value: Any) -> None:
+        """Append the tokens of a value."""
+        out = self.tokens
+        if isinstance(value, Node):
+            self._node(value)
+        elif isinstance(value, (tuple, list)):
+            out.append(f"[{len(value)}")
+            for item in value:
+                self.write(item)
+        elif isinstance(value, dict):
+            out.append(f"{{{len(value)}")
+            for key in sorted(value):
+                out.append(repr(key))
+                self.write(value[key])
+        elif isinstance(value, np.ndarray):
+            out.append(f"{value.dtype}{value.shape}{hashlib.blake2b(value.tobytes()).hexdigest()}")
+        elif isinstance(value, Op):
+            out.append(value.name)
+        else:
+            out.append(repr(value))
+
+    def _node(self, node: Node) -> None:
+        out = self.tokens
+        if isinstance(node, Var):
+            self._var(node)
+        elif isinstance(node, FloatImm):
+            text = "nan" if node.value != node.value else repr(node.value + 0.0)
+            out.append(f"f{node.dtype}:{text}")
+        elif isinstance(node, GlobalVar):
+            out.append(f"@{node.name}")
+        elif isinstance(node, PrimFunc):
+            self._function(node)
+        elif isinstance(node, IRModule):
+            out.append("module")
+            self.write(node.functions)
+            self.write(node.attrs)
+        elif isinstance(node, PointerType):
+            out.append(f"pointer {node.storage_scope or 'global'}")
+            self.write(node.element_type)
+        else:
+            name = type(node).__name__
+            out.append(name)
+            ignored = _IGNORED.get(name, frozenset())
+            for field in node.fields:
+                if field not in ignored:
+                    self.write(getattr(node, field))
+
+    def _var(self, var: Var) -> None:
+        number = self._numbers.get(var)
+        if number is not None:
+            self.tokens.append(f"#{number}")
+            return
+        self._numbers[var] = len(self._numbers)
+        self.tokens.append(f"{type(var).__name__}:{var.dtype}")
+        if var.type_annotation is not None:
+            self.write(var.type_annotation)
+
+    def _function(self, func: PrimFunc) -> None:
+        self.tokens.append("function")
+        self.write(func.params)
+        for param in func.params:
+            self.write(func.buffer_map.get(param))
+        self.write(func.ret_type)
+        self.write(func.body)
+        self.write(func.attrs)
