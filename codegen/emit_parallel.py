@@ -8,17 +8,16 @@ inside another is a serial one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from codegen.emit_bounds import Interval
 from codegen.emit_context import FunctionEmitter
+from codegen.emit_loop import counted_loop
 from codegen.llvm_types import register_type
 from tensorir.expr import BufferLoad, Var
 from tensorir.stmt import BufferStore, For, Stmt
 from tensorir.visit import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _DECLARATIONS: Final = {
@@ -61,8 +60,6 @@ def _captures(f: FunctionEmitter, body: Stmt) -> list[Var]:
 def _write_body(
     f: FunctionEmitter, node: For, name: str, captured: list[Var], interval: Interval | None
 ) -> None:
-    from codegen.emit_stmt import counted_loop  # noqa: PLC0415 - statements are built on this module
-
     body = FunctionEmitter(f.module, f"{f.name}.parallel{f.parallel_bodies}")
     body.in_parallel = True
     body.ranges = dict(f.ranges)

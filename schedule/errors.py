@@ -121,7 +121,7 @@ def _label(index: int, node: Node) -> str:
     return f"tir.{type(node).__name__}#{index}"
 
 
-def fail(problem: Problem, *locations: StmtSRef | Node, **values: Any) -> NoReturn:
+def fail(problem: Problem, /, *locations: StmtSRef | Node, **values: Any) -> NoReturn:
     """Raise `ScheduleError` for `problem` at these loops and blocks."""
     nodes = []
     for place in locations:
@@ -131,9 +131,9 @@ def fail(problem: Problem, *locations: StmtSRef | Node, **values: Any) -> NoRetu
     raise ScheduleError(problem, tuple(nodes), values)
 
 
-def check(condition: bool, problem: Problem, *locations: StmtSRef | Node, **values: Any) -> None:
-    """Raise `ScheduleError` for `problem` unless `condition` holds."""
-    if not condition:
+def check(holds: bool, problem: Problem, /, *locations: StmtSRef | Node, **values: Any) -> None:
+    """Raise `ScheduleError` for `problem` unless `holds`."""
+    if not holds:
         fail(problem, *locations, **values)
 
 

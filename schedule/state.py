@@ -152,6 +152,7 @@ class ScheduleState:
         """
         assert old.stmt is not None
         self._mod = None
+        above = old.parent
         if type(old.stmt) is Block and type(new) is not Block:
             old_stmt: Stmt = old.block_realize
         else:
@@ -168,11 +169,11 @@ class ScheduleState:
         kept: set[Stmt] = set()
         alive: set[StmtSRef] = set()
         if replacement is not None:
-            self._place(replacement, old.parent, renamed, placed, kept, alive)
+            self._place(replacement, above, renamed, placed, kept, alive)
         self._expire(old_stmt, kept, alive)
         for sref, stmt, parent, realized in placed:
             self._assign(sref, stmt, parent, realized)
-        self._climb(old_stmt, replacement, old.parent, old)
+        self._climb(old_stmt, replacement, above, old)
 
     def _place(
         self,

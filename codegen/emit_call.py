@@ -1,0 +1,329 @@
+"""Calls of intrinsics, of C functions and of other functions of the module.
+
+Functions of a real variable are in `codegen.vector_math`; here is everything else.
+"""
+
+from __future__ import annotations
+
+from codegen.emit_context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
+from codegen.emit_convert import half_to_float32
+from codegen.emit_expr import may_not_run
+from codegen.emit_integer import shift
+from codegen.emit_memory import element_address, flat_index
+from codegen.emit_parallel import check_status
+from codegen.llvm_text import global_name
+from codegen.llvm_types import is_half, memory_type, register_type
+from codegen.signature import symbolic_vars
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.function import PrimFunc
+from tensorir.intrin import Op
+
+
+@emits(Call)
+def _call(f: FunctionEmitter, node: Call) -> str:
+    if isinstance(node.op, GlobalVar):
+        return _call_function(f, node, node.op.name)
+    handler = INTRINSICS.get(node.op.short_name)
+    if handler is None:
+        f.fail(f"intrinsic T.{node.op.short_name} has no compiled form")
+    return handler(f, node)
+
+
+# -------------------------------------------------------------------------------------- functions
+
+
+def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
+    callee = f.module.functions.get(name)
+    if callee is None:
+        f.fail(f"it calls {name}, which is not a function of the module")
+    if len(node.args) != len(callee.params):
+        f.fail(f"it calls {name} with {len(node.args)} arguments, {name} takes {len(callee.params)}")
+    if symbolic_vars(callee):
+        f.fail(f"it calls {name}, whose shapes are symbolic; specialize it first")
+    arguments = [_typed_argument(f, arg) for arg in node.args]
+    symbol = global_name(f.module.symbols[name])
+    result = ""
+    if has_result(callee):
+        result = f.stack(register_type(node.dtype), 16)
+        arguments.append(f"ptr {result}")
+    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
+    return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
+
+
+def has_result(func: PrimFunc) -> bool:
+    """Say whether a function returns a value."""
+    dtype = getattr(func.ret_type, "dtype", None)
+    return dtype is not None and dtype != "void"
+
+
+def _typed_argument(f: FunctionEmitter, arg: PrimExpr) -> str:
+    if isinstance(arg, Var) and arg.dtype.is_handle:
+        f.written.add(arg)
+    if arg.dtype.lanes > 1:
+        f.fail("a vector cannot be passed to a function")
+    # C expects narrow integers to be extended by the caller.
+    extension = ""
+    if arg.dtype.is_integral and arg.dtype.bits < 32:
+        extension = " signext" if arg.dtype.is_int else " zeroext"
+    return f"{register_type(arg.dtype)}{extension} {f.expr(arg)}"
+
+
+@emits_call("call_extern call_pure_extern")
+def _extern(f: FunctionEmitter, node: Call) -> str:
+    name = node.args[0]
+    if not isinstance(name, StringImm):
+        f.fail("T.call_extern takes the name of a C function first")
+    arguments = [_typed_argument(f, arg) for arg in node.args[1:]]
+    nothing = node.dtype.bits == 0
+    result = "void" if nothing else register_type(node.dtype)
+    symbol = global_name(name.value)
+    if name.value not in f.module.symbols.values():
+        f.module.externs.add(name.value)
+        types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
+        f.module.text.declare(name.value, f"declare {result} {symbol}({types})")
+    call = f"call {result} {symbol}({', '.join(arguments)})"
+    if nothing:
+        f.do(call)
+        return "null"
+    return f.op(call)
+
+
+@emits_call("call_llvm_intrin call_llvm_pure_intrin")
+def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
+    name, operands = node.args[0], list(node.args[1:])
+    if not isinstance(name, StringImm):
+        f.fail("T.call_llvm_intrin takes the name of an LLVM intrinsic first")
+    if operands and type(operands[0]) is IntImm and operands[0].dtype == "uint32":
+        del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
+    arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
+    result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
+    # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
+    suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
+    full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix
+    return f.call_intrinsic(full, result, arguments)
+
+
+@emits_call("tvm_call_packed tvm_call_cpacked")
+def _packed(f: FunctionEmitter, node: Call) -> str:
+    name = node.args[0].value if isinstance(node.args[0], StringImm) else "a function"
+    f.fail(
+        f"T.call_packed({name!r}) calls into Python, which compiled code cannot; call a C function "
+        f"with T.call_extern"
+    )
+
+
+# ------------------------------------------------------------------------------------ control, hints
+
+
+@emits_call("if_then_else")
+def _if_then_else(f: FunctionEmitter, node: Call) -> str:
+    condition, yes, no = node.args
+    kind = register_type(node.dtype)
+    if condition.dtype.lanes > 1:
+        return _masked_choice(f, node)
+    test = f.expr(condition)
+    if not may_not_run(yes) and not may_not_run(no):
+        chosen = f.expr(yes)
+        return f.op(f"select i1 {test}, {kind} {chosen}, {kind} {f.expr(no)}")
+    then, otherwise, done = f.new_label("yes"), f.new_label("no"), f.new_label("chosen")
+    f.branch_if(test, then, otherwise)
+    f.start(then)
+    first, first_end = f.expr(yes), f.block
+    f.branch(done)
+    f.start(otherwise)
+    second, second_end = f.expr(no), f.block
+    f.branch(done)
+    f.start(done)
+    return f.op(f"phi {kind} [{first}, %{first_end}], [{second}, %{second_end}]")
+
+
+def _masked_choice(f: FunctionEmitter, node: Call) -> str:
+    """Choose by lane; loads in an arm touch only the lanes that take it."""
+    condition, yes, no = node.args
+    lanes = condition.dtype.lanes
+    mask, kind, outer = f"<{lanes} x i1>", register_type(node.dtype), f.load_mask
+    test = f.expr(condition)
+    other = f.op(f"xor {mask} {test}, splat (i1 true)")
+    arms = []
+    for arm, holds in ((yes, test), (no, other)):
+        inner = holds if outer is None else f.op(f"and {mask} {holds}, {outer[0]}")
+        f.load_mask = (inner, lanes)
+        arms.append(f.expr(arm))
+    f.load_mask = outer
+    return f.op(f"select {mask} {test}, {kind} {arms[0]}, {kind} {arms[1]}")
+
+
+@emits_call("likely")
+def _likely(f: FunctionEmitter, node: Call) -> str:
+    return f.expr(node.args[0])
+
+
+@emits_call("assume")
+def _assume(f: FunctionEmitter, node: Call) -> str:
+    condition = f.expr(node.args[0])
+    f.call_intrinsic("llvm.assume", "void", [("i1", condition)])
+    return condition
+
+
+@emits_call("undef")
+def _undef(f: FunctionEmitter, node: Call) -> str:
+    return f.op(f"freeze {register_type(node.dtype)} poison")
+
+
+@emits_call("ret")
+def _misplaced_return(f: FunctionEmitter, node: Call) -> str:
+    f.fail("T.ret is a statement, not a part of an expression")
+
+
+# ------------------------------------------------------------------------------------------ pointers
+
+
+@emits_call("address_of")
+def _address_of(f: FunctionEmitter, node: Call) -> str:
+    load = node.args[0]
+    if not isinstance(load, BufferLoad):
+        f.fail("T.address_of takes an element of a buffer")
+    f.written.add(load.buffer.data)
+    index = f.index(flat_index(f, load.buffer, load.indices))
+    return element_address(f, load.buffer, index)
+
+
+@emits_call("tvm_access_ptr")
+def _access_pointer(f: FunctionEmitter, node: Call) -> str:
+    kind, data, offset, _, mode = node.args
+    if not isinstance(data, Var):
+        f.fail("T.tvm_access_ptr takes the data pointer of a buffer")
+    if type(mode) is not IntImm or mode.value & 2:
+        f.written.add(data)
+    element = memory_type(kind.dtype.element)
+    start = f.index(offset)
+    return f.op(f"getelementptr inbounds {element}, ptr {f.expr(data)}, i64 {start}")
+
+
+@emits_call("isnullptr")
+def _is_null(f: FunctionEmitter, node: Call) -> str:
+    return f.op(f"icmp eq ptr {f.expr(node.args[0])}, null")
+
+
+@emits_call("reinterpret")
+def _reinterpret(f: FunctionEmitter, node: Call) -> str:
+    value, source, target = f.expr(node.args[0]), node.args[0].dtype, node.dtype
+    from_type, to_type = register_type(source), register_type(target)
+    if from_type == to_type:
+        return value
+    instruction = "bitcast"
+    if source.is_handle:
+        instruction = "ptrtoint"
+    elif target.is_handle:
+        instruction = "inttoptr"
+    return f.op(f"{instruction} {from_type} {value} to {to_type}")
+
+
+# ---------------------------------------------------------------------------------------- bits, lanes
+
+
+@emits_call("bitwise_and bitwise_or bitwise_xor")
+def _bitwise(f: FunctionEmitter, node: Call) -> str:
+    assert isinstance(node.op, Op)
+    left = f.expr(node.args[0])
+    name = node.op.short_name.removeprefix("bitwise_")
+    return f.op(f"{name} {register_type(node.dtype)} {left}, {f.expr(node.args[1])}")
+
+
+@emits_call("bitwise_not")
+def _bitwise_not(f: FunctionEmitter, node: Call) -> str:
+    element = register_type(node.dtype.element)
+    ones = f.splat("true" if element == "i1" else "-1", element, node.dtype.lanes)
+    return f.op(f"xor {register_type(node.dtype)} {f.expr(node.args[0])}, {ones}")
+
+
+@emits_call("shift_left shift_right")
+def _shift(f: FunctionEmitter, node: Call) -> str:
+    assert isinstance(node.op, Op)
+    value, amount = node.args
+    constant = getattr(amount, "value", amount)
+    constant = getattr(constant, "value", constant)
+    inside = isinstance(constant, int) and 0 <= constant < node.dtype.bits
+    left = f.expr(value)
+    return shift(f, node.op.short_name, node.dtype, left, f.expr(amount), inside)
+
+
+@emits_call("popcount")
+def _popcount(f: FunctionEmitter, node: Call) -> str:
+    return f.math_intrinsic("ctpop", node.dtype, f.expr(node.args[0]))
+
+
+@emits_call("clz")
+def _leading_zeros(f: FunctionEmitter, node: Call) -> str:
+    source = node.args[0].dtype
+    kind, result = register_type(source), register_type(node.dtype)
+    count = f.call_intrinsic(
+        f"llvm.ctlz.{mangled(source)}", kind, [(kind, f.expr(node.args[0])), ("i1", "false")]
+    )
+    if source.bits == node.dtype.bits:
+        return count
+    change = "trunc" if source.bits > node.dtype.bits else "zext"
+    return f.op(f"{change} {kind} {count} to {result}")
+
+
+@emits_call("isnan")
+def _is_nan(f: FunctionEmitter, node: Call) -> str:
+    dtype = node.args[0].dtype
+    value = f.expr(node.args[0])
+    if dtype.is_integral:
+        return f.splat("false", "i1", dtype.lanes)
+    if is_half(dtype):
+        value = half_to_float32(f, value, dtype)
+        dtype = DataType("float32").with_lanes(dtype.lanes)
+    return f.op(f"fcmp uno {register_type(dtype)} {value}, {value}")
+
+
+@emits_call("large_uint_imm")
+def _large_uint(f: FunctionEmitter, node: Call) -> str:
+    low, high = node.args
+    if type(low) is not IntImm or type(high) is not IntImm:
+        f.fail("large_uint_imm takes two constants")
+    value = (high.value << 32) | low.value
+    return str(value - (1 << 64) if value >> 63 else value)
+
+
+@emits_call("vectorlow vectorhigh")
+def _half_vector(f: FunctionEmitter, node: Call) -> str:
+    assert isinstance(node.op, Op)
+    source, lanes = node.args[0].dtype, node.dtype.lanes
+    start = source.lanes - lanes if node.op.short_name == "vectorhigh" else 0
+    kind = register_type(source)
+    picked = ", ".join(f"i32 {start + k}" for k in range(lanes))
+    value = f.expr(node.args[0])
+    return f.op(f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{picked}>")
+
+
+@emits_call("vectorcombine")
+def _combine_vectors(f: FunctionEmitter, node: Call) -> str:
+    kind, lanes = register_type(node.args[0].dtype), node.dtype.lanes
+    picked = ", ".join(f"i32 {k}" for k in range(lanes))
+    left = f.expr(node.args[0])
+    right = f.expr(node.args[1])
+    return f.op(f"shufflevector {kind} {left}, {kind} {right}, <{lanes} x i32> <{picked}>")
+
+
+@emits_call("q_multiply_shift")
+def _fixed_point_multiply(f: FunctionEmitter, node: Call) -> str:
+    """Multiply by a fixed point number with `q` fractional bits, shift by `s`, round half up."""
+    x, y, q, s = node.args
+    lanes = node.dtype.lanes
+    if type(q) is not IntImm or type(s) is not IntImm:
+        f.fail("T.q_multiply_shift takes a constant q and s")
+    wide, narrow = register_type(DataType("int64").with_lanes(lanes)), register_type(node.dtype)
+    left = f.op(f"sext {narrow} {f.expr(x)} to {wide}")
+    right = f.op(f"sext {narrow} {f.expr(y)} to {wide}")
+    if s.value > 0:
+        left = f.op(f"shl {wide} {left}, {f.splat(str(s.value), 'i64', lanes)}")
+    product = f.op(f"mul {wide} {left}, {right}")
+    right_shift = q.value + max(0, -s.value)
+    if right_shift > 0:
+        half = f.splat(str(1 << (right_shift - 1)), "i64", lanes)
+        rounded = f.op(f"add {wide} {product}, {half}")
+        product = f.op(f"ashr {wide} {rounded}, {f.splat(str(right_shift), 'i64', lanes)}")
+    return f.op(f"trunc {wide} {product} to {narrow}")
