@@ -98,6 +98,7 @@ class Parameter:
     default: Any
     annotation: Any
     variadic: bool
+    keyword_only: bool
 
     @property
     def required(self) -> bool:
@@ -292,7 +293,10 @@ def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
     variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
     if variadic:
         operand = Operand(operand.kind, operand.role, many=True, spread=True, unnamed=True)
-    return Parameter(parameter.name, operand, parameter.default, annotation, variadic)
+    keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    return Parameter(
+        parameter.name, operand, parameter.default, annotation, variadic, keyword_only
+    )
 
 
 def _result(annotation: Any) -> str:

@@ -244,18 +244,21 @@ class Schedule(PrimitiveMethods):
         state.running = kind.method
         try:
             operands: list[Any] = []
+            options: dict[str, Any] = {}
             for param, value in zip(kind.params, values, strict=True):
                 operand = resolve(self, param, value)
                 if param.variadic:
                     operands.extend(operand)
+                elif param.keyword_only:
+                    options[param.name] = operand
                 else:
                     operands.append(operand)
             if kind.has_decision:
-                result = kind.function(state, *operands, rng=self._rng, decision=decision)
+                options.update(rng=self._rng, decision=decision)
+            result = kind.function(state, *operands, **options)
+            if kind.has_decision:
                 assert isinstance(result, Sampled)
                 result, decision = result.value, result.decision
-            else:
-                result = kind.function(state, *operands)
             if state.debug_mask & DEBUG_VERIFY_TREE:
                 state.verify()
             if state.debug_mask & DEBUG_VERIFY_FLAGS:

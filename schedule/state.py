@@ -139,7 +139,11 @@ class ScheduleState:
     # ----------------------------------------------------------------------------------- changing
 
     def replace(
-        self, old: StmtSRef, new: Stmt | None, reuse: Mapping[Block, Block] | None = None
+        self,
+        old: StmtSRef,
+        new: Stmt | None,
+        reuse: Mapping[Block, Block] | None = None,
+        revive: Mapping[Block, StmtSRef] | None = None,
     ) -> None:
         """Put `new` in the place of the loop or block `old`.
 
@@ -148,7 +152,8 @@ class ScheduleState:
 
         References follow what they refer to: a node that occurs in both trees keeps its reference
         and everything below; a loop is recognised by its loop variable, a block by its first axis
-        or by `reuse`, which maps old blocks to new ones. What is not recognised is gone.
+        or by `reuse`, which maps old blocks to new ones. What is not recognised is gone; `revive`
+        gives blocks that were removed before, and now come back, their references again.
         """
         assert old.stmt is not None
         self._mod = None
@@ -158,6 +163,7 @@ class ScheduleState:
         else:
             old_stmt = old.stmt
         renamed = {b: self.stmt2ref[a] for a, b in reuse.items()} if reuse else {}
+        renamed.update(revive or {})
         if type(new) is Block:
             renamed.setdefault(new, old)
             realize = old.block_realize

@@ -1,128 +1,139 @@
 """Pieces of iterators: the terms in which index expressions are analysed.
 
-A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
-or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
-*sum* adds splits and a base that contains no iterator.
+A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable less its minimum,
+or a sum of pieces that was fused to one iterator. A *split* is the piece
+`(mark // lower_factor) % extent * scale` of a mark. A *sum* adds splits and a base that contains
+no iterator. Numbers are ints where they are known and expressions where they are symbolic.
 """
 
 from __future__ import annotations
 
-from tensorir.arith.linear import Linear
-from tensorir.arith.linearize import Linearizer
-from tensorir.dtype import DataType
-from tensorir.expr import Add, PrimExpr, Var
-from tensorir.ops import add, const, floordiv, floormod, is_const_int, mul
+from collections.abc import Iterable
+from enum import IntEnum
+
+from tensorir.arith.scalar import Scalar, as_scalar
+from tensorir.dtype import INT32, DataType
+from tensorir.errors import TensorIRError
+from tensorir.expr import PrimExpr
+
+
+class IterMapLevel(IntEnum):
+    """How strictly the pieces of an iterator must fit together."""
+
+    BIJECTIVE = 0
+    """Every value of every iterator appears exactly once."""
+    SURJECTIVE = 1
+    """The indices are independent of one another; parts of an iterator may be unused."""
+    NO_CHECK = 3
+    """Like surjective, but iterators may be padded to whatever size the divisions need."""
+
+
+class NotAffineError(TensorIRError):
+    """An index is not made of pieces of iterators; `reason` says what is in the way.
+
+    `culprit` is the expression concerned; it is printed only if somebody asks for the text,
+    because most of these errors are caught and dropped.
+    """
+
+    def __init__(self, reason: str, culprit: object = None) -> None:
+        super().__init__(reason, culprit)
+        self.reason = reason
+        self.culprit = culprit
+
+    def __str__(self) -> str:
+        return self.reason if self.culprit is None else f"`{self.culprit}`: {self.reason}"
 
 
 class IterMark:
-    """An iterator over `[0, extent)`.
+    """An iterator that takes the values `[0, extent)`.
 
-    `source` is a variable, or the sum that the iterator stands for; `offset` is the variable's
-    minimum, which the iterator leaves out. `padded_extent` exceeds `extent` where divisions were
-    rounded up.
+    `source` is what has these values: a variable, a variable less its minimum, or a sum.
     """
 
-    __slots__ = ("depth", "extent", "offset", "padded_extent", "source")
+    __slots__ = ("extent", "source")
 
-    def __init__(
-        self, source: Var | IterSumExpr, extent: int, offset: Linear | None = None
-    ) -> None:
+    def __init__(self, source: PrimExpr | IterSumExpr, extent: Scalar) -> None:
         self.source = source
-        self.extent = extent
-        self.offset = offset
-        self.padded_extent = extent
-        self.depth = (
-            1 + max((s.source.depth for s in source.args), default=0)
-            if isinstance(source, IterSumExpr)
-            else 0
-        )
+        self.extent = as_scalar(extent)
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of the iterator's values."""
+        return self.source.dtype
+
+    def __repr__(self) -> str:
+        return f"IterMark({self.source}, extent={self.extent})"
 
 
 class IterSplitExpr:
-    """The piece `(source // lower_factor) % extent * scale` of an iterator."""
+    """The piece `(source // lower_factor) % extent * scale` of an iterator.
+
+    Without the other arguments it is the whole iterator.
+    """
 
     __slots__ = ("extent", "lower_factor", "scale", "source")
 
-    def __init__(self, source: IterMark, lower_factor: int, extent: int, scale: int) -> None:
+    def __init__(
+        self,
+        source: IterMark,
+        lower_factor: Scalar = 1,
+        extent: Scalar | None = None,
+        scale: Scalar = 1,
+    ) -> None:
         self.source = source
-        self.lower_factor = lower_factor
-        self.extent = extent
-        self.scale = scale
+        self.lower_factor = as_scalar(lower_factor)
+        self.extent = source.extent if extent is None else as_scalar(extent)
+        self.scale = as_scalar(scale)
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        """Which piece of which iterator this is, whatever its scale."""
-        return (id(self.source), self.lower_factor, self.extent)
+    def dtype(self) -> DataType:
+        """The type of the piece's values."""
+        return self.source.dtype
 
-    def scaled(self, scale: int) -> IterSplitExpr:
+    def scaled(self, scale: Scalar) -> IterSplitExpr:
         """Return the same piece with another scale."""
-        return IterSplitExpr(self.source, self.lower_factor, self.extent, scale)
+        made = IterSplitExpr.__new__(IterSplitExpr)
+        made.source = self.source
+        made.lower_factor = self.lower_factor
+        made.extent = self.extent
+        made.scale = scale
+        return made
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the piece is all of its iterator."""
-        return self.lower_factor == 1 and self.extent == self.source.extent
+    def is_same_piece(self, other: IterSplitExpr) -> bool:
+        """Say whether both are the same piece of the same iterator, whatever their scales."""
+        return bool(
+            self.source is other.source
+            and self.lower_factor == other.lower_factor
+            and self.extent == other.extent
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"IterSplitExpr({self.source}, lower_factor={self.lower_factor}, "
+            f"extent={self.extent}, scale={self.scale})"
+        )
 
 
 class IterSumExpr:
-    """The sum of `args` and `base`; the base contains no iterator."""
+    """The sum of the pieces `args` and of `base`, which contains no iterator."""
 
-    __slots__ = ("args", "base")
+    __slots__ = ("_dtype", "args", "base")
 
-    def __init__(self, args: tuple[IterSplitExpr, ...], base: Linear) -> None:
-        self.args = args
-        self.base = base
-
-
-class IterWriter:
-    """Turns sums back into expressions, outermost terms first."""
-
-    def __init__(self, linearizer: Linearizer, dtype: DataType) -> None:
-        self._linearizer = linearizer
+    def __init__(
+        self, args: Iterable[IterSplitExpr], base: Scalar = 0, dtype: DataType | None = None
+    ) -> None:
+        self.args = tuple(args)
+        self.base = as_scalar(base)
         self._dtype = dtype
 
-    def sum(self, value: IterSumExpr) -> PrimExpr:
-        """Return a sum as an expression."""
-        result: PrimExpr = const(0, self._dtype)
-        for term in self._terms(value, 1):
-            result = term if is_const_int(result, 0) else Add(result, term)
-        base = self._linearizer.write(self._base(value), self._dtype)
-        return add(result, base)
+    @property
+    def dtype(self) -> DataType:
+        """The type of the sum: as given, else that of its parts."""
+        if self._dtype is not None:
+            return self._dtype
+        if self.args:
+            return self.args[0].dtype
+        return self.base.dtype if isinstance(self.base, PrimExpr) else INT32
 
-    def _base(self, value: IterSumExpr) -> Linear:
-        """Return the base, with the bases of whole fused iterators inside."""
-        base = value.base
-        for split in value.args:
-            inner = split.source.source
-            if isinstance(inner, IterSumExpr) and split.is_whole:
-                base = base.plus(self._base(inner), split.scale)
-            elif split.is_whole and split.source.offset is not None:
-                base = base.plus(split.source.offset, -split.scale)
-        return base
-
-    def _terms(self, value: IterSumExpr, scale: int) -> list[PrimExpr]:
-        terms: list[PrimExpr] = []
-        for split in value.args:
-            inner = split.source.source
-            if isinstance(inner, IterSumExpr) and split.is_whole:
-                terms.extend(self._terms(inner, scale * split.scale))
-            else:
-                terms.append(self._split(split, scale * split.scale))
-        return [t for t in terms if not is_const_int(t, 0)]
-
-    def _split(self, split: IterSplitExpr, scale: int) -> PrimExpr:
-        mark, dtype = split.source, self._dtype
-        if isinstance(mark.source, IterSumExpr):
-            value = self.sum(mark.source)
-        elif mark.offset is None or split.is_whole:
-            value = mark.source.astype(dtype)
-        else:
-            value = mark.source.astype(dtype) - self._linearizer.write(mark.offset, dtype)
-        if not split.is_whole:
-            end = split.lower_factor * split.extent
-            if end < mark.extent:
-                value = floormod(value, const(end, dtype))
-            elif split.extent == 1 and mark.extent != 1:
-                return const(0, dtype)
-            value = floordiv(value, const(split.lower_factor, dtype))
-        return mul(value, const(scale, dtype))
+    def __repr__(self) -> str:
+        return f"IterSumExpr([{', '.join(map(repr, self.args))}], base={self.base})"

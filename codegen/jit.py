@@ -1,0 +1,113 @@
+"""Loading object code into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from functools import cache
+from typing import Any, Final
+
+from codegen import openmp
+from codegen.emit_function import CALL_PREFIX
+from codegen.errors import LinkError
+from codegen.optimize import binding
+from codegen.signature import ModuleInfo
+
+_names: Final = itertools.count()
+
+
+class LoadedCode:
+    """Machine code in memory; it stays there as long as this object lives.
+
+    `entries` maps the symbol of each public function to the address of its slot-array entry,
+    `addresses` to that of the C function itself.
+    """
+
+    def __init__(
+        self, info: ModuleInfo, entries: dict[str, int], addresses: dict[str, int], owner: Any
+    ) -> None:
+        self.info = info
+        self.entries = entries
+        self.addresses = addresses
+        self._owner = owner
+
+
+@cache
+def _linker() -> Any:
+    llvm = binding()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    return llvm.create_lljit_compiler(machine, use_jit_link=True)
+
+
+def load_object(data: bytes) -> LoadedCode:
+    """Load a relocatable object that `compile_object` made.
+
+    Raises LinkError if it is none, or calls a C function that this process does not have.
+    """
+    info = _describe(data)
+    _check_externs(info)
+    names = [s.symbol for s in info.functions]
+    builder = _builder(data)
+    for name in names:
+        builder.export_symbol(name).export_symbol(CALL_PREFIX + name)
+    code = _link(builder)
+    return LoadedCode(
+        info,
+        {name: code[CALL_PREFIX + name] for name in names},
+        {name: code[name] for name in names},
+        code,
+    )
+
+
+def _describe(data: bytes) -> ModuleInfo:
+    """Read the description out of an object without loading it."""
+    start = data.find(b'{"version":')
+    if start < 0:
+        raise LinkError("the data is no object file of codegen.compile_object: it has no description")
+    return ModuleInfo.from_json(data[start : data.index(b"\0", start)].decode())
+
+
+def _check_externs(info: ModuleInfo) -> None:
+    llvm = binding()
+    for name in info.externs:
+        if not llvm.address_of_symbol(name):
+            raise LinkError(
+                f"the program calls C function {name!r}, which no library of this process defines; "
+                f"load one with ctypes.CDLL(path, ctypes.RTLD_GLOBAL) or call "
+                f"codegen.register_extern({name!r}, function)"
+            )
+
+
+def _builder(data: bytes) -> Any:
+    builder = binding().JITLibraryBuilder().add_object_img(data).add_current_process()
+    for symbol, address in openmp.symbol_addresses().items():
+        builder.import_symbol(symbol, address)
+    return builder
+
+
+def _link(builder: Any) -> Any:
+    try:
+        return builder.link(_linker(), f"tensorir{next(_names)}")
+    except RuntimeError as problem:
+        raise LinkError(f"the code cannot be loaded: {problem}") from problem
+
+
+def load_ir(text: str, symbols: list[str]) -> Any:
+    """Compile LLVM IR of our own (not of a program) and return its addresses by symbol."""
+    builder = binding().JITLibraryBuilder().add_ir(text).add_current_process()
+    for symbol in symbols:
+        builder.export_symbol(symbol)
+    return _link(builder)
+
+
+def register_extern(name: str, function: Any) -> None:
+    """Make a C function callable from programs by `T.call_extern(dtype, name, ...)`.
+
+    `function` is an address or a ctypes function; the caller keeps the latter alive.
+    """
+    if not isinstance(function, int):
+        function = ctypes.cast(function, ctypes.c_void_p).value
+    binding().add_symbol(name, function)
+
+
+

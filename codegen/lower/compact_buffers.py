@@ -1,0 +1,131 @@
+"""Shrinking each allocated buffer to the part that one lifetime of it uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegen.lower.live_region import LiveRegion, LiveRegions
+from codegen.lower.loop_ranges import analyzer_for
+from codegen.lower.open_blocks import DIM_ALIGN
+from tensorir import stmt as s
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.ops import const, floormod, mul
+from tensorir.visit import Rewriter, pre_order_visit
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """Give every buffer of an opaque block the shape of what is accessed below its allocation.
+
+    Before: for i: alloc B[64]; for j in 4: B[i * 4 + j] = ...; for j in 4: ... = B[i * 4 + j]
+    After:  for i: alloc B[4];  for j in 4: B[j] = ...;         for j in 4: ... = B[j]
+
+    Loops inside the allocation are relaxed, loops outside stay symbolic in the offset that is
+    taken from each index. Extents are constant upper bounds, or those of the buffer where there is
+    none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
+    they declare instead of what they access; `buffer_dim_align` becomes strides.
+    """
+    analyzer = analyzer_for(func.body)
+    live = LiveRegions(analyzer)
+    live.visit(func.body)
+    alignments = _alignments(func.body)
+    regions = {}
+    for region in live.regions():
+        changed = region.changes_shape() or region.buffer in alignments
+        if changed:
+            region.compact = _compacted(region, alignments.get(region.buffer, {}))
+            regions[region.buffer] = region
+    if not regions:
+        return func
+    return func.with_body(_Compact(regions, analyzer)(func.body))
+
+
+Alignment = dict[int, tuple[int, int]]
+"""Factor and offset by axis."""
+
+
+def _alignments(body: s.Stmt) -> dict[Buffer, Alignment]:
+    found: dict[Buffer, Alignment] = {}
+
+    def visit(node: Node) -> bool | None:
+        kind = type(node)
+        if kind is s.Block:
+            for entry in node.annotations.get(DIM_ALIGN, ()):  # type: ignore[attr-defined]
+                index, axis, factor, offset = (int(part) for part in entry)
+                buffer = node.writes[index].buffer  # type: ignore[attr-defined]
+                axis %= len(buffer.shape)
+                found.setdefault(buffer, {})[axis] = (factor, offset)
+        return not (kind is s.BufferStore or kind is s.Evaluate or isinstance(node, PrimExpr))
+
+    pre_order_visit(body, visit)
+    return found
+
+
+def _compacted(region: LiveRegion, alignment: Alignment) -> Buffer:
+    shape = region.shape
+    strides: list[PrimExpr] = []
+    if alignment:
+        stride: PrimExpr = const(1, shape[-1].dtype)
+        for axis in reversed(range(len(shape))):
+            if axis in alignment:
+                factor, offset = alignment[axis]
+                stride = stride + floormod(factor + offset - floormod(stride, factor), factor)
+            strides.insert(0, stride)
+            stride = mul(stride, shape[axis])
+    return region.buffer.with_(shape=tuple(shape), strides=tuple(strides))
+
+
+class _Compact(Rewriter):
+    def __init__(self, regions: dict[Buffer, LiveRegion], analyzer: Analyzer) -> None:
+        self._regions = regions
+        self._linear = analyzer.linearizer
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        region = self._regions.get(buffer)
+        return buffer if region is None else region.compact
+
+    def _shifted(self, region: LiveRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return tuple(
+            index if low is None else self._shift(index, low)
+            for index, low in zip(indices, region.low, strict=True)
+        )
+
+    def _shift(self, index: PrimExpr, low: Any) -> PrimExpr:
+        if index.dtype.lanes == 1:
+            return self._linear.write(self._linear(index).plus(low, -1), index.dtype)
+        if type(index) is Ramp:
+            return Ramp(self._shift(index.base, low), index.stride, index.lanes)
+        return index - self._linear.write(low, index.dtype.element)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        new: BufferLoad = self.generic(node)
+        region = self._regions.get(node.buffer)
+        if region is None:
+            return new
+        return BufferLoad(region.compact, self._shifted(region, new.indices), new.predicate)
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        region = self._regions.get(node.buffer)
+        if region is None:
+            return self.generic(node)
+        indices = self._shifted(region, self.each(node.indices))
+        return s.BufferStore(region.compact, self(node.value), indices, self.maybe(node.predicate))
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        region = self._regions.get(node.buffer)
+        if region is None:
+            return self.generic(node)
+        starts = self._shifted(region, tuple(self(dim.min) for dim in node.region))
+        ranges = [
+            Range.from_min_extent(start, self(dim.extent))
+            for start, dim in zip(starts, node.region, strict=True)
+        ]
+        return BufferRegion(region.compact, ranges)
+
+
+def is_one(extent: PrimExpr) -> bool:
+    """Say whether `extent` is the constant 1."""
+    return type(extent) is IntImm and extent.value == 1

@@ -1,0 +1,283 @@
+"""Which part of an allocated buffer is used between its allocation and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegen.lower.open_blocks import EXPLICIT_REGIONS
+from tensorir import stmt as s
+from tensorir.arith import Analyzer, IntervalSet, eval_set
+from tensorir.arith.context import HALF_INFINITE
+from tensorir.arith.linear import Atom, Linear, Opaque, Product, Term
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.node import Node
+from tensorir.ops import const
+from tensorir.visit import children, walk
+
+Span = tuple[Linear, Linear]
+"""First and last index, both included, as combinations of what is outside the allocation."""
+
+
+class LiveRegion:
+    """The box of `buffer` that is used while one allocation of it lives.
+
+    `low[k]` is what to subtract from the k-th index (None for nothing), `shape[k]` the extent that
+    remains.
+    """
+
+    __slots__ = ("buffer", "compact", "low", "shape")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.low: list[Linear | None] = [None] * len(buffer.shape)
+        self.shape: list[PrimExpr] = list(buffer.shape)
+        self.compact = buffer
+        """The buffer that replaces it."""
+
+    def changes_shape(self) -> bool:
+        """Say whether some extent is smaller than that of the buffer, or some index moves."""
+        same = all(a is b for a, b in zip(self.shape, self.buffer.shape, strict=True))
+        return not same or any(low is not None for low in self.low)
+
+
+class _Uses:
+    """What was seen of one buffer."""
+
+    __slots__ = ("buffer", "depth", "spans", "whole")
+
+    def __init__(self, buffer: Buffer, depth: int) -> None:
+        self.buffer = buffer
+        self.depth = depth
+        """How many loops and lets are around the allocation; what is defined inside is relaxed."""
+        self.spans: list[list[Span] | None] = [[] for _ in buffer.shape]
+        """By dimension; None once something unbounded was seen."""
+        self.whole = False
+
+
+class LiveRegions:
+    """Collects the accesses to every buffer that a block of the program allocates."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._linear = analyzer.linearizer
+        self._uses: dict[Var, _Uses] = {}
+        self._defined: list[s.For | s.LetStmt] = []
+        self._depth: dict[Var, int] = {}
+        self._trusted_reads: set[Buffer] = set()
+        self._trusted_writes: set[Buffer] = set()
+
+    def visit(self, node: Node) -> None:
+        """Record the accesses in `node`."""
+        kind = type(node)
+        if kind is s.BufferStore:
+            if node.buffer not in self._trusted_writes:  # type: ignore[attr-defined]
+                self._access(node.buffer, node.indices)  # type: ignore[attr-defined]
+        elif kind is BufferLoad:
+            if node.buffer not in self._trusted_reads:  # type: ignore[attr-defined]
+                self._access(node.buffer, node.indices)  # type: ignore[attr-defined]
+        elif kind is s.For or kind is s.LetStmt:
+            self._scope(node)  # type: ignore[arg-type]
+            return
+        elif kind is s.Block:
+            self._block(node)  # type: ignore[arg-type]
+            return
+        elif isinstance(node, Var):
+            uses = self._uses.get(node)
+            if uses is not None:
+                uses.whole = True
+            return
+        for child in children(node):
+            self.visit(child)
+
+    def _scope(self, node: s.For | s.LetStmt) -> None:
+        body = node.body
+        for child in children(node):
+            if child is not body:
+                self.visit(child)
+        var = node.loop_var if type(node) is s.For else node.var  # type: ignore[attr-defined]
+        outer = self._depth.get(var)
+        self._depth[var] = len(self._defined)
+        self._defined.append(node)
+        self.visit(body)
+        self._defined.pop()
+        if outer is not None:
+            self._depth[var] = outer
+
+    def _block(self, node: s.Block) -> None:
+        for buffer in node.alloc_buffers:
+            self._uses[buffer.data] = _Uses(buffer, len(self._defined))
+        for match in node.match_buffers:
+            self._region(match.source)
+        read, written = (_declared(node, key) for key in EXPLICIT_REGIONS)
+        for region in (*read, *written):
+            self._region(region)
+        outer = self._trusted_reads, self._trusted_writes
+        self._trusted_reads = outer[0] | {region.buffer for region in read}
+        self._trusted_writes = outer[1] | {region.buffer for region in written}
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+        self._trusted_reads, self._trusted_writes = outer
+
+    def _region(self, region: BufferRegion) -> None:
+        uses = self._uses.get(region.buffer.data)
+        if uses is None:
+            return
+        if uses.buffer is not region.buffer:
+            uses.whole = True
+            return
+        for k, dim in enumerate(region.region):
+            first = self._relaxed(dim.min, uses.depth)
+            last = self._relaxed(dim.min + dim.extent - 1, uses.depth)
+            both = None if first is None or last is None else (first[0], last[1])
+            self._add(uses, k, both)
+
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+        uses = self._uses.get(buffer.data)
+        if uses is None:
+            return
+        if uses.buffer is not buffer:
+            uses.whole = True
+            return
+        for k, index in enumerate(indices):
+            self._add(uses, k, self._span(index, uses.depth))
+
+    def _add(self, uses: _Uses, k: int, span: Span | None) -> None:
+        known = uses.spans[k]
+        if known is None:
+            return
+        if span is None:
+            uses.spans[k] = None
+        elif all(span[0].key != a.key or span[1].key != b.key for a, b in known):
+            known.append(span)
+
+    # ---------------------------------------------------------------------------------- relaxation
+
+    def _span(self, index: PrimExpr, depth: int) -> Span | None:
+        if index.dtype.lanes == 1:
+            return self._relaxed(index, depth)
+        if type(index) is not Ramp or type(index.stride) is not IntImm:
+            return None
+        span = self._relaxed(index.base, depth)
+        reach = index.stride.value * (index.lanes - 1)
+        if span is None:
+            return None
+        return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
+
+    def _relaxed(self, index: PrimExpr, depth: int) -> Span | None:
+        """Return what `index` covers while everything defined from `depth` on varies."""
+        linear = self._linear(index)
+        moving: dict[Term, int] = {}
+        fixed: dict[Term, int] = {}
+        for term, coefficient in linear.terms.items():
+            inner, outer = self._sides(term, depth)
+            if inner and outer:
+                return self._evaluated(index, depth)
+            (moving if inner else fixed)[term] = coefficient
+        if not moving:
+            return linear, linear
+        low, high = self._linear.bound(Linear(moving, 0))
+        if abs(low) >= HALF_INFINITE or abs(high) >= HALF_INFINITE:
+            return self._evaluated(index, depth)
+        return Linear(fixed, linear.const + low), Linear(fixed, linear.const + high)
+
+    def _sides(self, term: Term, depth: int) -> tuple[bool, bool]:
+        """Say whether `term` has variables defined inside the allocation, and others."""
+        if isinstance(term, Var):
+            inner = self._depth.get(term, -1) >= depth
+            return inner, not inner
+        inner = outer = False
+        for var in _variables(term):
+            if self._depth.get(var, -1) >= depth:
+                inner = True
+            else:
+                outer = True
+        if type(term) is Opaque and not outer:
+            outer = True
+        return inner, outer
+
+    def _evaluated(self, index: PrimExpr, depth: int) -> Span | None:
+        """Relax one variable after the other, from the innermost, by interval arithmetic."""
+        low: PrimExpr | None = self._analyzer.integer(index)
+        high = low
+        for scope in reversed(self._defined[depth:]):
+            if type(scope) is s.For:
+                values = Range.from_min_extent(scope.min, scope.extent)
+                sets = {scope.loop_var: IntervalSet.from_range(values)}
+            else:
+                sets = {scope.var: IntervalSet.everything()}  # type: ignore[attr-defined]
+            if low is not None:
+                low = eval_set(low, sets, self._analyzer).min_value
+            if high is not None:
+                high = eval_set(high, sets, self._analyzer).max_value
+        if low is None or high is None:
+            return None
+        return self._linear(low), self._linear(high)
+
+    # -------------------------------------------------------------------------------------- result
+
+    def regions(self) -> list[LiveRegion]:
+        """Return the live region of each buffer, in order of allocation."""
+        return [self._live(uses) for uses in self._uses.values()]
+
+    def _live(self, uses: _Uses) -> LiveRegion:
+        region = LiveRegion(uses.buffer)
+        if uses.whole or uses.buffer.strides:
+            return region
+        for k, spans in enumerate(uses.spans):
+            if not spans:
+                continue
+            low = self._least(spans)
+            if low is None:
+                continue
+            extent = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans) + 1
+            full = uses.buffer.shape[k]
+            if type(full) is IntImm and extent >= full.value:
+                continue
+            if extent >= HALF_INFINITE:
+                continue
+            region.shape[k] = const(extent, full.dtype)
+            if low.terms or low.const:
+                region.low[k] = low
+        return region
+
+    def _least(self, spans: list[Span]) -> Linear | None:
+        """Return a combination that is provably at most every first index."""
+        for candidate, _ in spans:
+            if all(self._linear.bound(low.plus(candidate, -1))[0] >= 0 for low, _ in spans):
+                return candidate
+        return None
+
+
+def _declared(block: s.Block, key: str) -> list[BufferRegion]:
+    regions = block.reads if key == EXPLICIT_REGIONS[0] else block.writes
+    indices = block.annotations.get(key, ())
+    if type(indices) is IntImm:
+        indices = (indices,)
+    return [regions[int(k)] for k in indices]
+
+
+def _variables(term: Atom) -> list[Var]:
+    if type(term) is Product:
+        return [v for f in term.factors for v in ([f] if isinstance(f, Var) else _variables(f))]
+    if type(term) is Opaque:
+        return [part for part in walk(term.expr) if isinstance(part, Var)]
+    found: list[Var] = []
+    for name in ("index", "divisor"):
+        part = getattr(term, name, None)
+        if isinstance(part, Linear):
+            found.extend(_variables_of(part))
+    for part in getattr(term, "args", ()):
+        found.extend(_variables_of(part))
+    return found
+
+
+def _variables_of(linear: Linear) -> list[Var]:
+    found: list[Var] = []
+    for term in linear.terms:
+        if isinstance(term, Var):
+            found.append(term)
+        else:
+            found.extend(_variables(term))
+    return found

@@ -1,0 +1,67 @@
+"""Finding an OpenMP runtime on this machine.
+
+A runtime that the process has loaded already is taken first, since two of them would fight over the
+cores; then the system's; then one that came with a Python package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from codegen.emit_parallel import OPENMP_SYMBOLS
+
+_RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)[-\w.]*\.(?:so|dylib)[\w.]*$")
+_SYSTEM_NAMES: Final = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so", "libomp.dylib")
+_PACKAGES: Final = ("xgboost", "sklearn", "scikit_learn", "torch")
+"""Packages whose wheels bring a runtime in `<package>.libs` or `<package>/lib`."""
+
+
+@cache
+def runtime() -> ctypes.CDLL | None:
+    """Return the OpenMP runtime that parallel loops use, None if this machine has none."""
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        if all(hasattr(library, symbol) for symbol in OPENMP_SYMBOLS):
+            return library
+    return None
+
+
+def symbol_addresses() -> dict[str, int]:
+    """Return where the runtime's entry points are; 0 each where there is no runtime."""
+    library = runtime()
+    if library is None:
+        return dict.fromkeys(OPENMP_SYMBOLS, 0)
+    return {
+        symbol: ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+        for symbol in OPENMP_SYMBOLS
+    }
+
+
+def _candidates() -> Iterator[str]:
+    yield from _loaded()
+    yield from _SYSTEM_NAMES
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.origin:
+            continue
+        home = Path(spec.origin).parent
+        for folder in (home.parent / f"{package}.libs", home / "lib"):
+            yield from (str(p) for p in sorted(folder.glob("lib*omp*")) if _RUNTIME.search(str(p)))
+
+
+def _loaded() -> list[str]:
+    try:
+        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    paths = (line.split(maxsplit=5)[-1] for line in text.splitlines())
+    return list(dict.fromkeys(p for p in paths if _RUNTIME.search(p)))

@@ -1,0 +1,260 @@
+"""What a compiled function expects of its arguments, as data that travels with the machine code.
+
+The form is JSON inside the object file, so that a library is callable, with all checks, without the
+program it came from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from codegen.errors import CodegenError, LinkError
+from tensorir import expr as e
+from tensorir.dtype import DataType
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.visit import collect_vars
+
+FORMAT_VERSION: Final = 1
+
+Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
+"""An extent: a number, the name of a variable, or an operator on two extents."""
+
+_OPERATORS: Final[dict[type, str]] = {
+    e.Add: "+", e.Sub: "-", e.Mul: "*", e.FloorDiv: "//", e.FloorMod: "%", e.Min: "min",
+    e.Max: "max",
+}  # fmt: skip
+_EVALUATE: Final[dict[str, Callable[[int, int], int]]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else 0,
+    "%": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a compiled function."""
+
+    name: str
+    kind: Literal["buffer", "scalar", "pointer"]
+    dtype: DataType
+    shape: tuple[Dim, ...] = ()
+    strides: tuple[Dim, ...] = ()
+    """In elements; empty for the compact row-major layout."""
+    elem_offset: Dim = 0
+    """Elements before the first one, which the function skips by itself."""
+    written: bool = True
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """All extents that may mention variables."""
+        return (*self.shape, *self.strides, self.elem_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The interface of a compiled function.
+
+    `symbols` are the variables that shapes bind; their values follow the arguments, as integers of
+    the stated dtype. `result` is the dtype of the value that `T.ret` gives, if any.
+    """
+
+    name: str
+    symbol: str
+    parameters: tuple[Parameter, ...]
+    symbols: tuple[tuple[str, DataType], ...] = ()
+    result: DataType | None = None
+    noalias: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(_describe(p) for p in self.parameters)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInfo:
+    """What an object file says about itself."""
+
+    target: str
+    functions: tuple[Signature, ...]
+    messages: tuple[str, ...] = ()
+    externs: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> str:
+        """Return the description as JSON."""
+        return json.dumps(
+            {
+                "version": FORMAT_VERSION,
+                "target": self.target,
+                "functions": [_to_data(s) for s in self.functions],
+                "messages": self.messages,
+                "externs": self.externs,
+            },
+            separators=(",", ":"),
+        )
+
+    @staticmethod
+    def from_json(text: str) -> ModuleInfo:
+        """Read a description; LinkError if it is of another version."""
+        data = json.loads(text)
+        if data.get("version") != FORMAT_VERSION:
+            raise LinkError(
+                f"the code was compiled with format {data.get('version')} of its description, this "
+                f"release reads {FORMAT_VERSION}; compile it again"
+            )
+        return ModuleInfo(
+            data["target"],
+            tuple(_from_data(s) for s in data["functions"]),
+            tuple(data["messages"]),
+            tuple(data["externs"]),
+        )
+
+
+def _describe(parameter: Parameter) -> str:
+    if parameter.kind != "buffer":
+        return f"{parameter.name}: {parameter.dtype}"
+    shape = ", ".join(dim_text(d) for d in parameter.shape)
+    return f"{parameter.name}: {parameter.dtype}[{shape}]"
+
+
+def dim_text(dim: Dim) -> str:
+    """Return an extent as a person writes it."""
+    if isinstance(dim, tuple):
+        left, right = dim_text(dim[1]), dim_text(dim[2])
+        return f"{dim[0]}({left}, {right})" if dim[0].isalpha() else f"({left} {dim[0]} {right})"
+    return str(dim)
+
+
+def evaluate_dim(dim: Dim, values: Mapping[str, int]) -> int | None:
+    """Return the value of an extent, None if a variable in it has none yet."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, str):
+        return values.get(dim)
+    left, right = evaluate_dim(dim[1], values), evaluate_dim(dim[2], values)
+    return None if left is None or right is None else _EVALUATE[dim[0]](left, right)
+
+
+# --------------------------------------------------------------------------------- from a function
+
+
+def symbolic_vars(func: PrimFunc) -> list[Var]:
+    """Return the variables that the shapes of buffer parameters bind, in order of first use."""
+    scalars = set(func.params)
+    found: dict[Var, None] = {}
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+                found.update(dict.fromkeys(v for v in collect_vars(dim) if v not in scalars))
+    return list(found)
+
+
+def signature_of(func: PrimFunc, name: str, symbol: str, written: set[Var]) -> Signature:
+    """Return the interface of `func`, `written` being the data pointers it stores through."""
+    symbols = symbolic_vars(func)
+    names = _unique_names([*func.params, *symbols])
+    parameters = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            parameters.append(
+                Parameter(
+                    buffer.name,
+                    "buffer",
+                    buffer.dtype,
+                    tuple(_dim(d, names, name) for d in buffer.shape),
+                    tuple(_dim(d, names, name) for d in buffer.strides),
+                    _dim(buffer.elem_offset, names, name),
+                    buffer.data in written,
+                )
+            )
+        else:
+            kind: Literal["pointer", "scalar"] = "pointer" if param.dtype.is_handle else "scalar"
+            parameters.append(Parameter(names[param], kind, param.dtype))
+    result = getattr(func.ret_type, "dtype", None)
+    noalias = func.attrs.get("tir.noalias")
+    return Signature(
+        name,
+        symbol,
+        tuple(parameters),
+        tuple((names[v], v.dtype) for v in symbols),
+        None if result is None or result == "void" else result,
+        bool(noalias) if noalias is not None else False,
+    )
+
+
+def _unique_names(variables: list[Var]) -> dict[Var, str]:
+    names: dict[Var, str] = {}
+    taken: set[str] = set()
+    for var in variables:
+        name, k = var.name, 0
+        while name in taken:
+            k += 1
+            name = f"{var.name}_{k}"
+        taken.add(name)
+        names[var] = name
+    return names
+
+
+def _dim(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
+    if isinstance(node, IntImm):
+        return node.value
+    if isinstance(node, Var):
+        return names[node]
+    if isinstance(node, e.Cast):
+        return _dim(node.value, names, function)
+    operator = _OPERATORS.get(type(node))
+    if operator is None or not isinstance(node, e.BinaryOp):
+        raise CodegenError(
+            f"cannot compile {function}: a parameter has extent {node}, which calls cannot check"
+        )
+    return operator, _dim(node.a, names, function), _dim(node.b, names, function)
+
+
+# --------------------------------------------------------------------------------------------- JSON
+
+
+def _to_data(signature: Signature) -> dict[str, Any]:
+    return {
+        "name": signature.name,
+        "symbol": signature.symbol,
+        "parameters": [
+            [p.name, p.kind, p.dtype, p.shape, p.strides, p.elem_offset, p.written]
+            for p in signature.parameters
+        ],
+        "symbols": signature.symbols,
+        "result": signature.result,
+        "noalias": signature.noalias,
+    }
+
+
+def _from_data(data: dict[str, Any]) -> Signature:
+    parameters = tuple(
+        Parameter(
+            name, kind, DataType(dtype), _dims(shape), _dims(strides), _one_dim(offset), written
+        )
+        for name, kind, dtype, shape, strides, offset, written in data["parameters"]
+    )
+    return Signature(
+        data["name"],
+        data["symbol"],
+        parameters,
+        tuple((name, DataType(dtype)) for name, dtype in data["symbols"]),
+        None if data["result"] is None else DataType(data["result"]),
+        data["noalias"],
+    )
+
+
+def _dims(values: list[Any]) -> tuple[Dim, ...]:
+    return tuple(_one_dim(v) for v in values)
+
+
+def _one_dim(value: Any) -> Dim:
+    return (value[0], _one_dim(value[1]), _one_dim(value[2])) if isinstance(value, list) else value

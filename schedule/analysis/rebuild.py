@@ -1,0 +1,51 @@
+"""Rebuilding a scope with other buffers, keeping track of which block became which."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tensorir.buffer import Buffer
+from tensorir.expr import Var
+from tensorir.stmt import Block
+from tensorir.visit import Rewriter
+
+class BlockRewriter(Rewriter):
+    """A rewriter that records in `reuse` which block became which."""
+
+    def __init__(self) -> None:
+        self.reuse: dict[Block, Block] = {}
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Rewrite the parts of a block."""
+        new: Block = self.generic(node)
+        if new is not node:
+            self.reuse[node] = new
+        return new
+
+
+class RedirectBuffers(BlockRewriter):
+    """Sends the accesses of some blocks (and of what is nested in them) to other buffers."""
+
+    def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
+        super().__init__()
+        self._buffers = buffers
+        self._pointers = {old.data: new.data for old, new in buffers.items()}
+        self._blocks = blocks
+        self._inside = blocks is None
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Enter a block; inside the chosen ones accesses are redirected."""
+        before = self._inside
+        self._inside = before or (self._blocks is not None and node in self._blocks)
+        new = super().rewrite_Block(node)
+        self._inside = before
+        return new
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return where an access to `buffer` goes."""
+        return self._buffers.get(buffer, buffer) if self._inside else buffer
+
+    def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
+        """Redirect direct uses of a pointer as well."""
+        return self._pointers.get(node, node) if self._inside else node
+
