@@ -10,7 +10,7 @@ from codegen.lower.open_blocks import DIM_ALIGN
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp
+from tensorir.expr import BufferLoad, PrimExpr, Ramp
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, floormod, mul
@@ -125,7 +125,3 @@ class _Compact(Rewriter):
         ]
         return BufferRegion(region.compact, ranges)
 
-
-def is_one(extent: PrimExpr) -> bool:
-    """Say whether `extent` is the constant 1."""
-    return type(extent) is IntImm and extent.value == 1

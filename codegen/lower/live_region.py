@@ -8,9 +8,18 @@ from codegen.lower.open_blocks import EXPLICIT_REGIONS
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.context import HALF_INFINITE
-from tensorir.arith.linear import Atom, Linear, Opaque, Product, Term
+from tensorir.arith.linear import (
+    Atom,
+    Extremum,
+    Linear,
+    Opaque,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Term,
+)
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
 from tensorir.node import Node
 from tensorir.ops import const
 from tensorir.visit import children, walk
@@ -171,6 +180,8 @@ class LiveRegions:
         moving: dict[Term, int] = {}
         fixed: dict[Term, int] = {}
         for term, coefficient in linear.terms.items():
+            if _reads_memory(term):
+                return None
             inner, outer = self._sides(term, depth)
             if inner and outer:
                 return self._evaluated(index, depth)
@@ -193,8 +204,6 @@ class LiveRegions:
                 inner = True
             else:
                 outer = True
-        if type(term) is Opaque and not outer:
-            outer = True
         return inner, outer
 
     def _evaluated(self, index: PrimExpr, depth: int) -> Span | None:
@@ -231,7 +240,8 @@ class LiveRegions:
             low = self._least(spans)
             if low is None:
                 continue
-            extent = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans) + 1
+            last = max(self._linear.bound(high.plus(low, -1))[1] for _, high in spans)
+            extent = max(last + 1, 1)
             full = uses.buffer.shape[k]
             if type(full) is IntImm and extent >= full.value:
                 continue
@@ -258,26 +268,47 @@ def _declared(block: s.Block, key: str) -> list[BufferRegion]:
     return [regions[int(k)] for k in indices]
 
 
+def _reads_memory(term: Term) -> bool:
+    """Say whether `term` has a load in it, whose value may be another one at the next access."""
+    if isinstance(term, Var):
+        return False
+    return any(
+        type(part) is BufferLoad or type(part) is Call
+        for opaque in _opaque_parts(term)
+        for part in walk(opaque.expr)
+    )
+
+
+def _opaque_parts(term: Atom) -> list[Opaque]:
+    if type(term) is Opaque:
+        return [term]
+    return [part for inner in _inner_atoms(term) for part in _opaque_parts(inner)]
+
+
+def _inner_atoms(term: Atom) -> list[Atom]:
+    return [part for part in _parts(term) if not isinstance(part, Var)]
+
+
 def _variables(term: Atom) -> list[Var]:
-    if type(term) is Product:
-        return [v for f in term.factors for v in ([f] if isinstance(f, Var) else _variables(f))]
     if type(term) is Opaque:
         return [part for part in walk(term.expr) if isinstance(part, Var)]
     found: list[Var] = []
-    for name in ("index", "divisor"):
-        part = getattr(term, name, None)
-        if isinstance(part, Linear):
-            found.extend(_variables_of(part))
-    for part in getattr(term, "args", ()):
-        found.extend(_variables_of(part))
-    return found
-
-
-def _variables_of(linear: Linear) -> list[Var]:
-    found: list[Var] = []
-    for term in linear.terms:
-        if isinstance(term, Var):
-            found.append(term)
+    for part in _parts(term):
+        if isinstance(part, Var):
+            found.append(part)
         else:
-            found.extend(_variables(term))
+            found.extend(_variables(part))
     return found
+
+
+def _parts(term: Atom) -> list[Term]:
+    """Return the terms that `term` is made of."""
+    if type(term) is Product:
+        return list(term.factors)
+    if type(term) is Quotient:
+        return list(term.index.terms)
+    if type(term) is SymbolicQuotient:
+        return [*term.index.terms, *term.divisor.terms]
+    if type(term) is Extremum:
+        return [part for arg in term.args for part in arg.terms]
+    return []

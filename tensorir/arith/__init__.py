@@ -6,7 +6,7 @@ accesses coincide or loops may be rearranged asks here.
 
 from tensorir.arith.analyzer import Analyzer, ConstIntBound
 from tensorir.arith.interval import IntervalSet, IntSet, eval_set
-from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.iter_inverse import inverse_affine_iter_map
 from tensorir.arith.iter_map import (
     IterMapLevel,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, NotAffineError
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, NotAffineError
 from tensorir.arith.scalar import Scalar, ScalarMath
 from tensorir.expr import Mul, PrimExpr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.errors import IRValueError

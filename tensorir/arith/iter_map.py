@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
-from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, IterWriter
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, IterWriter
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.buffer import Range
 from tensorir.dtype import INT32

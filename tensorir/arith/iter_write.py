@@ -7,7 +7,7 @@ they usually cancel.
 
 from __future__ import annotations
 
-from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.scalar import Scalar, ScalarMath, as_index, as_scalar
 from tensorir.dtype import DataType
 from tensorir.expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var

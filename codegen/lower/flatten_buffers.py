@@ -1,0 +1,202 @@
+"""From multi-dimensional buffers to offsets into memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from codegen.lower.loop_ranges import analyzer_for
+from codegen.lower.lower_match_buffers import strides_of
+from tensorir import stmt as s
+from tensorir.arith import Analyzer
+from tensorir.arith.linear import ZERO, Atom, Linear, Term
+from tensorir.buffer import Buffer
+from tensorir.dtype import INT32, INT64, DataType
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.ops import add, cast, const, is_const_int, mul
+from tensorir.visit import Rewriter, pre_order_visit
+
+_INT32_ELEMENTS: Final = 1 << 31
+"""Buffers with fewer elements are indexed in int32."""
+
+
+def flatten_buffers(func: PrimFunc) -> PrimFunc:
+    """Access every buffer through one index: offset plus indices times strides.
+
+    Before: B: (16, 8); B[i * 4 + a, b]
+    After:  B: (128);   B[i * 32 + a * 8 + b]
+
+    The terms of an index stand in the order in which the loops they depend on are nested, outermost
+    first, and equal indices are one object: what the copies of an unrolled body have in common is
+    then a common first part. Axis separators, which group dimensions for other memories, do not
+    matter in row-major memory. An index into 2**31 elements or more, or an unknown number, is
+    int64. Parameters keep their shape in `buffer_map`, where the runtime checks arguments by it.
+    """
+    return func.with_body(_Flatten(func.body)(func.body))
+
+
+class _Flatten(Rewriter):
+    def __init__(self, body: s.Stmt) -> None:
+        self._analyzer = analyzer_for(body)
+        self._linear = self._analyzer.linearizer
+        self._flat: dict[Buffer, Buffer] = {}
+        self._strides: dict[Buffer, tuple[Linear, ...]] = {}
+        self._depth = _loop_depths(body)
+        self._written: dict[tuple[object, DataType], PrimExpr] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        flat = self._flat.get(buffer)
+        if flat is None:
+            flat = self._flat[buffer] = flattened(buffer)
+            self._strides[buffer] = tuple(self._linear(n) for n in strides_of(buffer))
+        return flat
+
+    def rewrite_DeclBuffer(self, node: s.DeclBuffer) -> s.Stmt:  # noqa: N802
+        return self(node.body)
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        body = self(node.body)
+        size: PrimExpr = const(1, node.extents[0].dtype if node.extents else INT32)
+        for extent in node.extents:
+            size = mul(size, self(extent))
+        extents = (self._analyzer.simplify(size),)
+        if body is node.body and extents == node.extents:
+            return node
+        return s.Allocate(
+            node.buffer_var, node.dtype, extents, node.condition, body, node.annotations
+        )
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        flat = self.buffer(node.buffer)
+        index = self._index(node.buffer, node.indices)
+        return BufferLoad(flat, (index,), self.maybe(node.predicate))
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        flat = self.buffer(node.buffer)
+        value = self(node.value)
+        index = self._index(node.buffer, node.indices)
+        return s.BufferStore(flat, value, (index,), self.maybe(node.predicate))
+
+    def _index(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
+        indices = self.each(indices)
+        strides = self._strides[buffer]
+        offset = self._linear(buffer.elem_offset)
+        dtype = index_dtype(buffer, indices)
+        if indices and indices[-1].dtype.lanes > 1:
+            return self._vector_index(buffer, indices, dtype)
+        for index, stride in zip(indices, strides, strict=True):
+            offset = self._plus_scaled(offset, self._linear(index), stride)
+        return self._write(offset, dtype)
+
+    def _vector_index(
+        self, buffer: Buffer, indices: tuple[PrimExpr, ...], dtype: DataType
+    ) -> PrimExpr:
+        strides = self._strides[buffer]
+        offset = self._linear(buffer.elem_offset)
+        for index, stride in zip(indices[:-1], strides[:-1], strict=True):
+            offset = self._plus_scaled(offset, self._linear(index), stride)
+        last, stride = indices[-1], strides[-1]
+        if type(last) is Ramp:
+            base = self._plus_scaled(offset, self._linear(last.base), stride)
+            step = self._linear.product(self._linear(last.stride), stride)
+            return Ramp(self._write(base, dtype), self._write(step, dtype), last.lanes)
+        lanes = last.dtype.lanes
+        vector = mul(cast(dtype.with_lanes(lanes), last), self._write(stride, dtype))
+        return add(self._write(offset, dtype), vector)
+
+    def _plus_scaled(self, offset: Linear, index: Linear, stride: Linear) -> Linear:
+        if stride.terms:
+            return offset.plus(self._linear.product(index, stride))
+        return offset.plus(index, stride.const)
+
+    def _write(self, index: Linear, dtype: DataType) -> PrimExpr:
+        key = (index.key, dtype)
+        known = self._written.get(key)
+        if known is None:
+            known = self._written[key] = self._write_outermost_first(index, dtype)
+        return known
+
+    def _write_outermost_first(self, index: Linear, dtype: DataType) -> PrimExpr:
+        groups: dict[int, dict[Term, int]] = {}
+        for term, coefficient in index.terms.items():
+            groups.setdefault(self._depth_of(term), {})[term] = coefficient
+        if not groups:
+            return const(index.const, dtype)
+        depths = sorted(groups)
+        result: PrimExpr | None = None
+        for depth in depths:
+            part = Linear(groups[depth], index.const if depth == depths[-1] else 0)
+            result = self._sum(result, part, dtype)
+        assert result is not None
+        return result
+
+    def _sum(self, left: PrimExpr | None, part: Linear, dtype: DataType) -> PrimExpr:
+        if left is None:
+            return self._linear.write(part, dtype)
+        constant = part.const
+        terms = Linear(part.terms, 0)
+        if all(c < 0 for c in part.terms.values()):
+            total = left - self._linear.write(terms.times(-1), dtype)
+        else:
+            total = add(left, self._linear.write(terms, dtype))
+        return total if constant == 0 else total + const(constant, dtype)
+
+    def _depth_of(self, term: Term) -> int:
+        if isinstance(term, Var):
+            return self._depth.get(term, 0)
+        return max((self._depth_of(part) for part in atom_terms(term)), default=0)
+
+
+def _loop_depths(body: s.Stmt) -> dict[Var, int]:
+    """Return how deep each loop variable (or let) is nested."""
+    depths: dict[Var, int] = {}
+
+    def visit(node: Node, depth: int) -> None:
+        def inside(part: Node) -> bool:
+            kind = type(part)
+            if kind is s.For or kind is s.LetStmt:
+                var = part.loop_var if kind is s.For else part.var  # type: ignore[attr-defined]
+                depths[var] = max(depth, depths.get(var, 0))
+                visit(part.body, depth + 1)  # type: ignore[attr-defined]
+                return False
+            return kind is not s.BufferStore and not isinstance(part, PrimExpr)
+
+        pre_order_visit(node, inside)
+
+    visit(body, 1)
+    return depths
+
+
+def flattened(buffer: Buffer) -> Buffer:
+    """Return the rank-1 buffer over the same memory."""
+    if len(buffer.shape) == 1 and not buffer.strides and is_const_int(buffer.elem_offset, 0):
+        return buffer
+    size: PrimExpr = const(1, buffer.shape[0].dtype if buffer.shape else INT32)
+    if buffer.strides:
+        # The last element that the strides reach.
+        for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+            size = add(size, mul(extent - 1, stride))
+    else:
+        for extent in buffer.shape:
+            size = mul(size, extent)
+    return buffer.with_(
+        shape=(size,), strides=(), elem_offset=const(0, size.dtype), axis_separators=()
+    )
+
+
+def index_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> DataType:
+    """Return the dtype in which an offset into `buffer` surely fits."""
+    if any(index.dtype.bits == 64 for index in indices):
+        return INT64
+    total = 1
+    for extent in (*buffer.shape, buffer.elem_offset):
+        if type(extent) is not IntImm:
+            return INT64
+        total *= max(extent.value, 1)
+    if buffer.strides:
+        for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+            if type(stride) is not IntImm or type(extent) is not IntImm:
+                return INT64
+            total = max(total, extent.value * stride.value)
+    return INT32 if total < _INT32_ELEMENTS else INT64

@@ -1,0 +1,146 @@
+"""Replacing the views that `match_buffer` makes by what they are views of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegen.lower.errors import LoweringError
+from tensorir import stmt as s
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.ops import add, const, mul
+from tensorir.visit import Rewriter
+
+
+def lower_match_buffers(func: PrimFunc) -> PrimFunc:
+    """Access the source of each view directly.
+
+    Before: V = match_buffer(A[i * 4:i * 4 + 4, 0:8], (4, 8), strides=[s, 1]); V[a, b] = s
+    After:  A[i * 4 + a, b] = 128
+
+    Variables that the view's shape, strides and offset are made of get the values they have for
+    the source. Raises LoweringError where the view demands a layout that the source has not.
+    """
+    return func.with_body(_LowerViews()(func.body))
+
+
+class _LowerViews(Rewriter):
+    def __init__(self) -> None:
+        self._sources: dict[Buffer, BufferRegion] = {}
+        self._values: dict[Var, PrimExpr] = {}
+        self._analyzer = Analyzer()
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        return self._values.get(node, node)
+
+    def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
+        if not node.match_buffers:
+            return self.generic(node)
+        for match in node.match_buffers:
+            self._define(match, self(match.source))
+        return self.generic(node.with_(match_buffers=()))
+
+    def _define(self, match: MatchBufferRegion, source: BufferRegion) -> None:
+        view, outer = match.buffer, source.buffer
+        self._sources[view] = source
+        self._values[view.data] = outer.data
+        surplus = len(outer.shape) - len(view.shape)
+        for k, extent in enumerate(view.shape):
+            self._equate(view, "shape", extent, source.region[k + surplus].extent)
+        strides = strides_of(outer)
+        if view.strides:
+            for stride, actual in zip(view.strides, strides[surplus:], strict=True):
+                self._equate(view, "strides", stride, actual)
+        elif not self._is_dense(view, strides[surplus:]):
+            raise LoweringError(
+                f"match_buffer {view.name} takes a dense region, but its source {outer.name} has "
+                f"strides {[str(n) for n in strides]}; declare the view with strides=[...]"
+            )
+        starts = [dim.min for dim in source.region]
+        self._equate(view, "elem_offset", view.elem_offset, offset_of(outer, starts, strides))
+
+    def _is_dense(self, view: Buffer, strides: Sequence[PrimExpr]) -> bool:
+        """Say whether the source lies in memory as the view without strides promises.
+
+        The distance between elements of a dimension of extent 1 does not matter.
+        """
+        expected: PrimExpr = const(1, strides[0].dtype) if strides else const(1)
+        for extent, stride in zip(reversed(view.shape), reversed(strides), strict=True):
+            size = self(extent)
+            if not self._same(size, const(1, size.dtype)) and not self._same(stride, expected):
+                return False
+            expected = mul(expected, size)
+        return True
+
+    def _same(self, a: PrimExpr, b: PrimExpr) -> bool:
+        return self._analyzer.can_prove_equal(a, b)
+
+    def _equate(self, view: Buffer, what: str, wanted: PrimExpr, actual: PrimExpr) -> None:
+        """Let `wanted` be `actual`: define it if it is a new variable, else make sure."""
+        if isinstance(wanted, Var) and wanted not in self._values:
+            self._values[wanted] = self._analyzer.simplify(actual)
+            return
+        known = self(wanted)
+        is_default_offset = what == "elem_offset" and self._same(known, const(0, known.dtype))
+        if not is_default_offset and not self._same(known, actual):
+            raise LoweringError(
+                f"match_buffer {view.name} requires {what} {known}, its source gives "
+                f"{self._analyzer.simplify(actual)}"
+            )
+
+    def _indices(
+        self, source: BufferRegion, indices: tuple[PrimExpr, ...]
+    ) -> tuple[PrimExpr, ...]:
+        surplus = len(source.region) - len(indices)
+        starts = [dim.min for dim in source.region]
+        inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
+        return (*starts[:surplus], *inner)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        source = self._sources.get(node.buffer)
+        if source is None:
+            return self.generic(node)
+        indices = self._indices(source, self.each(node.indices))
+        return BufferLoad(source.buffer, indices, self.maybe(node.predicate))
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        source = self._sources.get(node.buffer)
+        if source is None:
+            return self.generic(node)
+        indices = self._indices(source, self.each(node.indices))
+        return s.BufferStore(source.buffer, self(node.value), indices, self.maybe(node.predicate))
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        source = self._sources.get(node.buffer)
+        if source is None:
+            return self.generic(node)
+        starts = self._indices(source, tuple(self(dim.min) for dim in node.region))
+        surplus = len(source.region) - len(node.region)
+        extents = [const(1, start.dtype) for start in starts[:surplus]]
+        extents += [self(dim.extent) for dim in node.region]
+        pairs = zip(starts, extents, strict=True)
+        return BufferRegion(source.buffer, [Range.from_min_extent(a, n) for a, n in pairs])
+
+
+def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """Return the strides of a buffer in elements, computed from the shape where none are given."""
+    if buffer.strides:
+        return buffer.strides
+    strides: list[PrimExpr] = []
+    stride: PrimExpr | None = None
+    for extent in reversed(buffer.shape):
+        strides.append(const(1, extent.dtype) if stride is None else stride)
+        stride = extent if stride is None else mul(extent, stride)
+    return tuple(reversed(strides))
+
+
+def offset_of(
+    buffer: Buffer, indices: Sequence[PrimExpr], strides: Sequence[PrimExpr]
+) -> PrimExpr:
+    """Return how many elements lie between the data pointer and the element at `indices`."""
+    offset = buffer.elem_offset
+    for index, stride in zip(indices, strides, strict=True):
+        offset = add(offset, mul(index, stride))
+    return offset

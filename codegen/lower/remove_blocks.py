@@ -1,0 +1,50 @@
+"""From blocks without axes to plain statements."""
+
+from __future__ import annotations
+
+from codegen.lower.errors import LoweringError
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.function import PrimFunc
+from tensorir.ops import TRUE, const, mul
+from tensorir.visit import Rewriter
+
+
+def remove_blocks(func: PrimFunc) -> PrimFunc:
+    """Turn the allocations of blocks into `Allocate` and their predicates into branches.
+
+    Before: with block: where(p); alloc B; S
+    After:  if p: allocate B; S
+
+    Raises LoweringError for a block that still has axes, an init or views.
+    """
+    return func.with_body(_RemoveBlocks()(func.body))
+
+
+class _RemoveBlocks(Rewriter):
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
+        block = node.block
+        if block.iter_vars or block.init is not None or block.match_buffers:
+            raise LoweringError(
+                f"block {block.name_hint!r} still has axes, an init or match_buffers; run "
+                f"lower_init, open_blocks and lower_match_buffers first"
+            )
+        body = self(block.body)
+        for buffer in reversed(block.alloc_buffers):
+            body = s.Allocate(buffer.data, buffer.dtype, allocated_shape(buffer), TRUE, body)
+        if type(node.predicate) is IntImm and node.predicate.value:
+            return body
+        return s.IfThenElse(node.predicate, body)
+
+
+def allocated_shape(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """Return extents whose product is the number of elements that `buffer` needs."""
+    if not buffer.shape:
+        return (const(1),)
+    if not buffer.strides:
+        return buffer.shape
+    return (mul(buffer.strides[0], buffer.shape[0]), *(const(1) for _ in buffer.shape[1:]))

@@ -1,0 +1,194 @@
+"""Which instances of a block are needed for what its dependents touch.
+
+Given the region that one instance of a block provides and the region that is required of all,
+find the range of each of its axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorir.arith import (
+    Analyzer,
+    IntervalSet,
+    IterMapLevel,
+    detect_iter_map,
+    inverse_affine_iter_map,
+)
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.errors import IRValueError
+from tensorir.expr import FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.ops import TRUE, const, floordiv, is_const_int, max_, min_
+from tensorir.visit import collect_vars
+
+Box = tuple[IntervalSet, ...]
+
+
+class AxisDomain:
+    """The values of an axis that are needed (`dom`) and, where a predicate must say so, exist."""
+
+    __slots__ = ("bound", "dom")
+
+    def __init__(self) -> None:
+        self.dom = IntervalSet.nothing()
+        self.bound: IntervalSet | None = IntervalSet.nothing()
+
+    def widen(self, dom: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
+        """Add values that are needed, and limits of those that exist."""
+        self.dom = self.dom.union(dom, analyzer)
+        assert self.bound is not None
+        self.bound = self.bound.union(bound, analyzer)
+
+
+def solve_axis_domains(
+    axes: Sequence[IterVar],
+    provided: Mapping[Buffer, list[BufferRegion]],
+    required: Mapping[Buffer, Box],
+    analyzer: Analyzer,
+) -> list[AxisDomain]:
+    """Return the domain of each axis such that all of `required` is provided.
+
+    `provided` are the regions of one instance in terms of the axes. An axis that none of them
+    mentions gets its whole domain. Raises IRValueError where an index cannot be solved for its
+    axis.
+    """
+    ranges = {axis.var: axis.dom for axis in axes if axis.dom is not None}
+    domains = {var: AxisDomain() for var in ranges}
+    for buffer, regions in provided.items():
+        box = required.get(buffer)
+        if box is not None and not _solve_affine(regions, box, buffer, ranges, domains, analyzer):
+            _solve_by_dimension(regions, box, buffer, domains, analyzer)
+    return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
+
+
+def _solve_affine(
+    regions: list[BufferRegion],
+    box: Box,
+    buffer: Buffer,
+    ranges: Mapping[Var, Range],
+    domains: Mapping[Var, AxisDomain],
+    analyzer: Analyzer,
+) -> bool:
+    """Solve at once where the indices are a bijective affine map of the axes they mention."""
+    point = [r.min for r in regions[0].region]
+    single = len(regions) == 1 and all(is_const_int(r.extent, 1) for r in regions[0].region)
+    if not single or not all(d.is_bounded for d in box):
+        return False
+    used = {v for index in point for v in collect_vars(index)}
+    domain = {var: r for var, r in ranges.items() if var in used}
+    result = detect_iter_map(point, domain, TRUE, IterMapLevel.BIJECTIVE, True)
+    if not result.indices:
+        return False
+    corners = [
+        [d.min_value for d in box],
+        [d.max_value for d in box],
+        [const(0, n.dtype) for n in buffer.shape],
+        [max_(n - 1, 0) for n in buffer.shape],
+    ]
+    linearizer = analyzer.linearizer
+    low, high, first, last = (
+        inverse_affine_iter_map(result.indices, corner, linearizer) for corner in corners
+    )
+    for var in domain:
+        if var not in low:
+            only = IntervalSet.point(ranges[var].min)
+            domains[var].widen(only, only, analyzer)
+            continue
+        domains[var].widen(
+            _between(low[var], high[var], analyzer),
+            _between(first[var], last[var], analyzer),
+            analyzer,
+        )
+    return True
+
+
+def _between(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+    return IntervalSet(analyzer.simplify(min_(a, b)), analyzer.simplify(max_(a, b)))
+
+
+def _solve_by_dimension(
+    regions: list[BufferRegion],
+    box: Box,
+    buffer: Buffer,
+    domains: Mapping[Var, AxisDomain],
+    analyzer: Analyzer,
+) -> None:
+    for region in regions:
+        for dim, have in enumerate(region.region):
+            if not any(v in domains for v in collect_vars(have.min)):
+                continue
+            need = box[dim]
+            last = analyzer.simplify(buffer.shape[dim] - 1)
+            exists = IntervalSet(const(0, last.dtype), last)
+            var, dom, bound = _solve(have.min, have.extent, need, exists, domains, analyzer)
+            domains[var].widen(dom, bound, analyzer)
+
+
+def _solve(
+    index: PrimExpr,
+    extent: PrimExpr,
+    need: IntervalSet,
+    exists: IntervalSet,
+    domains: Mapping[Var, AxisDomain],
+    analyzer: Analyzer,
+) -> tuple[Var, IntervalSet, IntervalSet]:
+    """Return the axis in an index, the values it must take and those it may."""
+    if isinstance(index, Var):
+        return index, need, exists
+    if isinstance(index, Mul) and isinstance(index.b, IntImm):
+        inner = _divided(need, index.b, analyzer), _divided(exists, index.b, analyzer)
+        return _solve(index.a, extent, *inner, domains, analyzer)
+    if isinstance(index, FloorDiv) and isinstance(index.b, IntImm):
+        inner = _multiplied(need, index.b, analyzer), _multiplied(exists, index.b, analyzer)
+        return _solve(index.a, extent, *inner, domains, analyzer)
+    if isinstance(index, FloorMod):
+        whole = IntervalSet.everything()
+        return _solve(index.a, extent, whole, whole, domains, analyzer)
+    raise IRValueError(f"the values of an axis cannot be found from the index `{index}`")
+
+
+def _divided(values: IntervalSet, divisor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+    if not values.is_bounded:
+        return values
+    return IntervalSet(
+        analyzer.simplify(floordiv(values.min_value, divisor)),
+        analyzer.simplify(floordiv(values.max_value, divisor)),
+    )
+
+
+def _multiplied(values: IntervalSet, factor: PrimExpr, analyzer: Analyzer) -> IntervalSet:
+    if not values.is_bounded:
+        return values
+    return IntervalSet(
+        analyzer.simplify(values.min_value * factor),
+        analyzer.simplify(values.max_value * factor + (factor - 1)),
+    )
+
+
+def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain:
+    """Combine what is needed with what exists into a range and, if need be, a limit."""
+    whole = IntervalSet.from_range(values)
+    assert domain.bound is not None
+    bound = whole if domain.bound.is_nothing else domain.bound.intersect(whole, analyzer)
+    dom = domain.dom
+    if dom.is_nothing or not dom.is_bounded:
+        domain.dom, domain.bound = bound, None
+        return domain
+    if _within(dom, bound, analyzer):
+        domain.bound = None
+    elif _within(bound, dom, analyzer):
+        domain.dom, domain.bound = bound, None
+    else:
+        both = dom.intersect(bound, analyzer)
+        constant = isinstance(both.min_value, IntImm) and isinstance(both.max_value, IntImm)
+        if constant:
+            domain.dom, domain.bound = both, None
+        else:
+            domain.bound = bound
+    return domain
+
+
+def _within(inner: IntervalSet, outer: IntervalSet, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove(outer.min_value <= inner.min_value) and analyzer.can_prove(
+        inner.max_value <= outer.max_value
+    )

@@ -1,0 +1,301 @@
+"""Moving a block below a loop of the blocks that depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schedule.analysis.block_kind import (
+    check_complete_or_reduction,
+    check_not_output,
+    require_scope,
+)
+from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
+from schedule.analysis.bindings import loop_domain
+from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, LoopArg, primitive
+from schedule.primitives.inline import compute_inline, reverse_compute_inline
+from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef, is_ancestor, loops_above, scope_root
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.errors import IRValueError
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import TRUE, add, const, is_const_int, logical_and
+from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
+
+NOT_SAME_SCOPE = Problem(
+    "NotInSameScopeError",
+    "{0} and {1} are not in the same block scope",
+    "give a loop between the block's scope root and another block of that scope",
+)
+LOOP_ABOVE = Problem(
+    "NotInSameScopeError",
+    "{1} is an ancestor of block {0}, which is below it already",
+    "give a loop around another block",
+)
+ONLY_LEAF = Problem(
+    "OnlyLeafError",
+    "cannot remove {0}, because it is the only leaf of {1}, which would become empty",
+)
+NOT_VISITED = Problem(
+    "NotAllRequiredBlocksAreVisitedError",
+    "the primitive requires all the {kind}(s) of {0} to be under {1}, but these are not: {names}",
+    "choose a loop around all of them",
+)
+NO_PLACE = Problem(
+    "InsertionPointNotFoundError",
+    "there is no insertion point for {0} under {1}, because its last producer there comes after "
+    "its first consumer",
+)
+WRONG_INDEX = Problem(
+    "InvalidInsertionIndexError",
+    "the insertion index {index} is not in the valid range [{first}, {last}] below {1}",
+    "-1 is the latest place, -2 the earliest",
+)
+UNSOLVABLE = Problem(
+    "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
+)
+
+
+@primitive("ComputeAt")
+def compute_at(
+    state: ScheduleState,
+    block: BlockArg,
+    loop: LoopArg,
+    preserve_unit_loops: bool = False,
+    index: int = -1,
+) -> None:
+    """Move a producer below a loop of its consumers, computing what they need there only.
+
+    Before: for i: B[i] = f(A[i]);  for i: C[i] = g(B[i])        # compute_at(B, i of C)
+    After:  for i: { B[i] = f(A[i]);  C[i] = g(B[i]) }
+
+    New loops `ax0`, `ax1`, ... run over the instances that are needed; those of extent 1 are left
+    out unless `preserve_unit_loops`. `index` is the place among the statements below the loop: -1
+    the latest, -2 the earliest. A compute location that `sample_compute_location` gave may also
+    mean to inline the block, or to leave it.
+
+    Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
+    NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
+    NotAllRequiredBlocksAreVisitedError.
+    """
+    if loop is ROOT_MARK:
+        return
+    if loop is INLINE_MARK:
+        compute_inline(state, block)
+        return
+    plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=True).apply(state)
+
+
+@primitive("ReverseComputeAt")
+def reverse_compute_at(
+    state: ScheduleState,
+    block: BlockArg,
+    loop: LoopArg,
+    preserve_unit_loops: bool = False,
+    index: int = -1,
+) -> None:
+    """Move a consumer below a loop of its producers, using what they give as soon as it is there.
+
+    Before: for i: B[i] = f(A[i]);  for i: C[i] = g(B[i])        # reverse_compute_at(C, i of B)
+    After:  for i: { B[i] = f(A[i]);  C[i] = g(B[i]) }
+
+    The arguments are those of `compute_at`.
+
+    Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
+    NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError,
+    NotAllRequiredBlocksAreVisitedError.
+    """
+    if loop is ROOT_MARK:
+        return
+    if loop is INLINE_MARK:
+        reverse_compute_inline(state, block)
+        return
+    plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False).apply(state)
+
+
+@dataclass(slots=True)
+class Move:
+    """A block, the loop it moves below, the place there and the nest it moves in."""
+
+    block: StmtSRef
+    loop: StmtSRef
+    position: int
+    nest: Stmt
+
+    def apply(self, state: ScheduleState) -> None:
+        """Move the block; its handle stays valid."""
+        node, sref = self.block.block, self.block
+        before = _children(self.loop.loop)
+        holder = next((k for k, s in enumerate(before) if _holds(s, sref)), None)
+        state.replace(sref, None)
+        parts = list(_children(self.loop.loop))
+        removed = holder is not None and len(parts) < len(before)
+        position = self.position - (1 if removed and holder < self.position else 0)
+        parts.insert(position, self.nest)
+        moved = self.loop.loop.with_(body=sequence(parts))
+        state.replace(self.loop, moved, revive={node: sref})
+
+
+def plan_move(
+    state: ScheduleState,
+    block: StmtSRef,
+    loop: StmtSRef,
+    index: int,
+    preserve_unit_loops: bool,
+    *,
+    to_consumers: bool,
+) -> Move:
+    """Check that a block may move below a loop, and work out how; nothing is changed."""
+    scope = require_scope(state, block, pipeline=True)
+    graph = dependencies(state, scope)
+    check_complete_or_reduction(state, block, graph)
+    check(scope_root(loop) is scope, NOT_SAME_SCOPE, block, loop)
+    check(not is_ancestor(loop, block), LOOP_ABOVE, block, loop)
+    if to_consumers:
+        check_not_output(state, block)
+    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    producers = _linked(graph, block, forward=False)
+    consumers = _linked(graph, block, forward=True)
+    position = _position(block, loop, producers, consumers, index)
+    required = consumers if to_consumers else producers
+    outside = [b for b in required if not is_ancestor(loop, b)]
+    if outside:
+        kind = "consumer" if to_consumers else "producer"
+        names = ", ".join(b.block.name_hint for b in outside)
+        fail(NOT_VISITED, block, loop, kind=kind, names=names)
+    analyzer = Analyzer()
+    for var, values in loop_domain([*loops_above(loop), loop]).items():
+        analyzer.bind(var, values)
+    try:
+        domains = _axis_domains(block, loop, required, analyzer, to_consumers)
+    except IRValueError as error:
+        fail(UNSOLVABLE, block, loop, reason=error)
+    nest = _nest(block, domains, preserve_unit_loops, analyzer)
+    return Move(block, loop, position, nest)
+
+
+def _linked(graph: BlockScope, block: StmtSRef, *, forward: bool) -> list[StmtSRef]:
+    edges = graph.out_of(block) if forward else graph.into(block)
+    kinds = (DepKind.RAW, DepKind.WAW)
+    ends = [d.dst if forward else d.src for d in edges if d.kind in kinds]
+    return list(dict.fromkeys(ends))
+
+
+def _children(loop: For) -> Sequence[Stmt]:
+    return loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
+
+
+def _holds(stmt: Stmt, sref: StmtSRef) -> bool:
+    """Say whether a loop or block lies in a statement."""
+    current: StmtSRef | None = sref
+    while current is not None:
+        if current.stmt is stmt or (current.realize is stmt and stmt is not None):
+            return True
+        current = current.parent
+    return False
+
+
+def _position(
+    block: StmtSRef,
+    loop: StmtSRef,
+    producers: list[StmtSRef],
+    consumers: list[StmtSRef],
+    index: int,
+) -> int:
+    """Return where among the statements below the loop the block goes."""
+    parts = _children(loop.loop)
+    last_producer, first_consumer = -1, len(parts)
+    for k, part in enumerate(parts):
+        if any(_holds(part, p) for p in producers):
+            last_producer = k
+        if first_consumer == len(parts) and any(_holds(part, c) for c in consumers):
+            first_consumer = k
+    check(last_producer < first_consumer, NO_PLACE, block, loop)
+    if index == -1:
+        return first_consumer
+    if index == -2:
+        return last_producer + 1
+    valid = last_producer < index <= first_consumer
+    check(
+        valid,
+        WRONG_INDEX,
+        block,
+        loop,
+        index=index,
+        first=last_producer + 1,
+        last=first_consumer,
+    )
+    return index
+
+
+def _axis_domains(
+    block: StmtSRef,
+    loop: StmtSRef,
+    required: list[StmtSRef],
+    analyzer: Analyzer,
+    to_consumers: bool,
+) -> list[AxisDomain]:
+    node = block.block
+    provided: dict[Buffer, list[BufferRegion]] = {}
+    for region in node.writes if to_consumers else node.reads:
+        provided.setdefault(region.buffer, []).append(region)
+    boxes: dict[Buffer, list[Box]] = {}
+    for dependent in required:
+        regions = dependent.block.reads if to_consumers else dependent.block.writes
+        realize = dependent.block_realize
+        for region in regions:
+            if region.buffer in provided:
+                storage = region.buffer.scope() if to_consumers else "global"
+                domain = path_domain(dependent, loop, storage)
+                box = relax_by_intervals(bound_region(region, realize), domain, analyzer)
+                boxes.setdefault(region.buffer, []).append(_simplified(box, analyzer))
+    needed: Mapping[Buffer, Box] = {
+        buffer: joined
+        for buffer, parts in boxes.items()
+        if (joined := union(parts, analyzer)) is not None
+    }
+    return solve_axis_domains(node.iter_vars, provided, needed, analyzer)
+
+
+def _simplified(box: Box, analyzer: Analyzer) -> Box:
+    return tuple(
+        type(d)(
+            None if d.min_value is None else analyzer.simplify(d.min_value),
+            None if d.max_value is None else analyzer.simplify(d.max_value),
+        )
+        for d in box
+    )
+
+
+def _nest(
+    block: StmtSRef, domains: list[AxisDomain], preserve_unit_loops: bool, analyzer: Analyzer
+) -> Stmt:
+    """Return the loops over the needed instances, with the block inside."""
+    node: Block = block.block
+    loops: list[tuple[Var, PrimExpr]] = []
+    bindings: list[PrimExpr] = []
+    predicate: PrimExpr = TRUE
+    for axis, domain in zip(node.iter_vars, domains, strict=True):
+        low = domain.dom.min_value
+        extent = analyzer.simplify(domain.dom.max_value - low + 1)
+        value = low
+        if preserve_unit_loops or not is_const_int(extent, 1):
+            var = Var(f"ax{len(loops)}", extent.dtype)
+            loops.append((var, extent))
+            analyzer.bind(var, Range(extent))
+            value = add(low, var)
+        bindings.append(value.astype(axis.var.dtype))
+        if domain.bound is not None:
+            for limit in (
+                value >= domain.bound.min_value,
+                value < domain.bound.max_value + 1,
+            ):
+                predicate = logical_and(predicate, analyzer.simplify(limit))
+    nest: Stmt = BlockRealize(bindings, predicate, node)
+    for var, extent in reversed(loops):
+        nest = For(var, const(0, var.dtype), extent, ForKind.SERIAL, nest)
+    return nest

@@ -1,0 +1,354 @@
+"""Replacing reads of an intermediate buffer by the expression that fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.block_kind import (
+    check_complete,
+    check_not_output,
+    complete_violation,
+    is_dominant,
+    require_scope,
+)
+from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, primitive
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.access import get_block_read_write_region
+from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
+from tensorir.buffer import Buffer, Range
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
+from tensorir.visit import substitute, walk
+
+HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
+NOT_ONE_BUFFER = Problem(
+    "NotSingleReadWriteBuffer",
+    "{0} is expected to have a single buffer region that it {verb}, but it has {count}",
+)
+BODY = Problem(
+    "BodyAnalysisError",
+    "the body of {0} has not the form that can be inlined: {reason}",
+    "the body must be one store whose indices are the axes, in a form that can be inverted",
+)
+ONLY_LEAF = Problem(
+    "OnlyLeafError", "cannot remove {0}, because it is the only leaf of {1}, which would be empty"
+)
+OPAQUE = Problem(
+    "OpaqueAccessError",
+    "{buffer} has an opaque access in {0}, through a pointer or a match_buffer",
+)
+SEVERAL_PRODUCERS = Problem(
+    "NonSingleProducerError",
+    "{0} does not have a single producer of {buffer} that is a complete block",
+)
+
+
+@primitive("ComputeInline")
+def compute_inline(state: ScheduleState, block: BlockArg) -> None:
+    """Inline a block into its consumers: they compute what they read from it themselves.
+
+    Before: B[i] = f(A[i]);  C[i] = g(B[i])
+    After:  C[i] = g(f(A[i]))
+
+    Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
+    OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
+    """
+    # Preconditions.
+    node = block.block
+    check(node.init is None, HAS_INIT, block)
+    written = [r.buffer for r in node.writes]
+    check(len(written) == 1, NOT_ONE_BUFFER, block, verb="writes", count=len(written))
+    buffer = written[0]
+    scope = require_scope(state, block, pipeline=True)
+    check_not_output(state, block)
+    graph = dependencies(state, scope)
+    check_complete(state, block, graph)
+    store = node.body
+    if not isinstance(store, BufferStore):
+        fail(BODY, block, reason="it is no single store")
+    values = _inverse_of_store(block, store)
+    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    _check_no_opaque(scope, buffer)
+
+    # Rewrite.
+    state.replace(block, None)
+    placeholders, inverse = values
+    inliner = _Inliner(state, scope, buffer, placeholders, inverse, store.value)
+    inliner.apply()
+
+
+def _inverse_of_store(
+    block: StmtSRef, store: BufferStore
+) -> tuple[list[Var], dict[Var, PrimExpr]]:
+    """Return variables for the indices of a store, and each axis in terms of them."""
+    node = block.block
+    analyzer = Analyzer()
+    ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
+    places = [Var(f"_{k}", i.dtype) for k, i in enumerate(store.indices)]
+    missing = [v for v in ranges if not is_const_int(ranges[v].extent, 1)]
+    direct: dict[Var, PrimExpr] = {}
+    for place, index in zip(places, store.indices, strict=True):
+        if isinstance(index, Var) and index in ranges and index not in direct:
+            direct[index] = place
+    trivial = all(
+        (isinstance(i, Var) and direct.get(i) is p) or is_const_int(i, 0)
+        for p, i in zip(places, store.indices, strict=True)
+    )
+    if trivial and all(v in direct for v in missing):
+        rest = {v: ranges[v].min for v in ranges if v not in direct}
+        return places, {**direct, **rest}
+    result = detect_iter_map(store.indices, ranges, TRUE, IterMapLevel.BIJECTIVE, True, analyzer)
+    if not result.indices:
+        fail(BODY, block, reason=f"its indices are no bijective affine map: {result.errors[0]}")
+    solved = inverse_affine_iter_map(result.indices, places, analyzer.linearizer)
+    for place, extent in zip(places, store.buffer.shape, strict=True):
+        analyzer.bind(place, Range(extent))
+    simple = {v: analyzer.simplify(e) for v, e in solved.items()}
+    return places, {v: simple.get(v, ranges[v].min) for v in ranges}
+
+
+def _check_no_opaque(scope: StmtSRef, buffer: Buffer) -> None:
+    for node in walk(scope.block):
+        viewed = isinstance(node, Block) and any(
+            v.source.buffer is buffer for v in node.match_buffers
+        )
+        check(not viewed and node is not buffer.data, OPAQUE, scope, buffer=buffer.name)
+
+
+class _RegionUpdate(BlockRewriter):
+    """A rewriter after which the blocks that touched a buffer declare what they touch now."""
+
+    def __init__(self, buffer: Buffer, visible: dict[Var, Buffer]) -> None:
+        super().__init__()
+        self._removed = buffer
+        self._visible = visible
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        inner = {b.data: b for b in node.alloc_buffers}
+        known = {r.buffer.data: r.buffer for r in (*node.reads, *node.writes)}
+        self._visible.update(inner)
+        self._visible.update(known)
+        new: Block = self.generic(node)
+        touched = any(r.buffer is self._removed for r in (*node.reads, *node.writes))
+        if touched:
+            reads, writes = get_block_read_write_region(new, self._visible)
+            new = new.with_(reads=reads, writes=writes)
+        if new is not node:
+            self.reuse[node] = new
+        return new
+
+
+def _visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
+    """Return the buffers that blocks of a scope may touch, by pointer."""
+    visible = {b.data: b for b in state.func_of(scope).buffer_map.values()}
+    current: StmtSRef | None = scope
+    while current is not None:
+        if current.is_block:
+            visible.update({b.data: b for b in current.block.alloc_buffers})
+        current = current.parent
+    for child in walk(scope.block):
+        if isinstance(child, Block):
+            visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})
+    return visible
+
+
+class _Inliner(_RegionUpdate):
+    """Replaces loads of a buffer by the value that was stored there."""
+
+    def __init__(
+        self,
+        state: ScheduleState,
+        scope: StmtSRef,
+        buffer: Buffer,
+        places: Sequence[Var],
+        inverse: dict[Var, PrimExpr],
+        value: PrimExpr,
+    ) -> None:
+        super().__init__(buffer, _visible_buffers(state, scope))
+        self._state = state
+        self._scope = scope
+        self._places = places
+        self._value = substitute(value, inverse)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        new = self.generic(node)
+        if new.buffer is not self._removed:
+            return new
+        return substitute(self._value, dict(zip(self._places, new.indices, strict=True)))
+
+    def apply(self) -> None:
+        """Rewrite the scope and drop the buffer from what it allocates."""
+        old = self._scope.block
+        body = self(old.body)
+        kept = tuple(b for b in old.alloc_buffers if b is not self._removed)
+        new = old.with_(body=body, alloc_buffers=kept)
+        self._state.replace(self._scope, new, {**self.reuse, old: new})
+
+
+@primitive("ReverseComputeInline")
+def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
+    """Inline a consumer into its producer, which then stores the final value directly.
+
+    Before: B[i] = f(A[i]);  C[i] = g(B[i])
+    After:  C[i] = g(f(A[i])), in the place of the producer
+
+    Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
+    IncompleteBlockError, NonSingleProducerError, OutputBlockError, BodyAnalysisError,
+    OnlyLeafError, OpaqueAccessError.
+    """
+    # Preconditions.
+    node = block.block
+    check(node.init is None, HAS_INIT, block)
+    scope = require_scope(state, block, pipeline=True)
+    graph = dependencies(state, scope)
+    read = list(dict.fromkeys(r.buffer for r in node.reads))
+    made = [b for b in read if b in graph.buffer_writers]
+    check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))
+    buffer = made[0]
+    check_complete(state, block, graph)
+    edges = graph.into(block)
+    sources = [d.src for d in edges if d.kind is DepKind.RAW and d.buffer is buffer]
+    single = len(sources) == 1 and not complete_violation(
+        sources[0], is_dominant(sources[0], graph)
+    )
+    check(single, SEVERAL_PRODUCERS, block, buffer=buffer.name)
+    producer = sources[0]
+    check_not_output(state, producer)
+    plan = _ReversePlan(state, block, producer, buffer)
+    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
+    _check_no_opaque(scope, buffer)
+
+    # Rewrite.
+    plan.apply(scope)
+
+
+class _ReversePlan:
+    """How a consumer's store is put in the place of its producer's."""
+
+    def __init__(
+        self, state: ScheduleState, block: StmtSRef, producer: StmtSRef, buffer: Buffer
+    ) -> None:
+        self._state = state
+        self._block = block
+        self._producer = producer
+        self._buffer = buffer
+        self._analyzer = Analyzer()
+        realize = block.block_realize
+        if not is_const_int(realize.predicate, 1):
+            fail(BODY, block, reason="it has a predicate")
+        if not isinstance(block.block.body, BufferStore):
+            fail(BODY, block, reason="it is no single store")
+        self._consumer_store: BufferStore = block.block.body
+        self._producer_store, self._condition = self._store_of_producer()
+        self._axes = self._solve_axes()
+
+    def _store_of_producer(self) -> tuple[BufferStore, PrimExpr | None]:
+        body: Stmt = self._producer.block.body
+        condition = None
+        if isinstance(body, IfThenElse) and body.else_case is None:
+            condition, body = body.condition, body.then_case
+        if not isinstance(body, BufferStore) or body.buffer is not self._buffer:
+            fail(BODY, self._producer, reason="it is no single store to the buffer that is read")
+        return body, condition
+
+    def _solve_axes(self) -> dict[Var, PrimExpr]:
+        """Return the consumer's axes in terms of the indices at which the producer stores."""
+        node = self._block.block
+        loads = [
+            n
+            for n in walk(self._consumer_store.value)
+            if isinstance(n, BufferLoad) and n.buffer is self._buffer
+        ]
+        if not loads:
+            fail(BODY, self._block, reason="the buffer is not loaded in the stored value")
+        indices = loads[0].indices
+        for other in loads[1:]:
+            pairs = zip(indices, other.indices, strict=True)
+            if not all(expr_deep_equal(a, b) for a, b in pairs):
+                fail(BODY, self._block, reason="the buffer is loaded at different indices")
+        ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
+        result = detect_iter_map(
+            indices, ranges, TRUE, IterMapLevel.NO_CHECK, True, self._analyzer
+        )
+        if not result.indices:
+            fail(BODY, self._block, reason=f"its loads are not affine: {result.errors[0]}")
+        stored = self._producer_store.indices
+        solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
+        axes: dict[Var, PrimExpr] = {}
+        for var, values in ranges.items():
+            if var in solved:
+                axes[var] = solved[var]
+            elif is_const_int(values.extent, 1):
+                axes[var] = values.min
+            else:
+                fail(
+                    BODY, self._block, reason=f"axis {var.name} does not follow from what is read"
+                )
+        return axes
+
+    def apply(self, scope: StmtSRef) -> None:
+        """Put the consumer's store into the producer, and drop the consumer and the buffer."""
+        producer, realize = self._producer.block, self._producer.block_realize
+        for axis in producer.iter_vars:
+            if axis.dom is not None:
+                self._analyzer.bind(axis.var, axis.dom)
+        axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
+        produced = self._producer_store.value
+        inlined = _ReplaceLoads(self._buffer, produced)
+        store = self._consumer_store
+        value = inlined(substitute(store.value, axes))
+        indices = [substitute(i, axes) for i in store.indices]
+        body: Stmt = BufferStore(store.buffer, value, indices)
+        predicate = realize.predicate
+        in_bound = self._in_bound(axes)
+        if in_bound is not TRUE:
+            bindings = dict(
+                zip((a.var for a in producer.iter_vars), realize.iter_values, strict=True)
+            )
+            predicate = logical_and(predicate, substitute(in_bound, bindings))
+        if self._condition is not None:
+            body = IfThenElse(self._condition, body)
+        visible = _visible_buffers(self._state, scope)
+        new = producer.with_(body=body)
+        reads, writes = get_block_read_write_region(new, visible)
+        new = new.with_(reads=reads, writes=writes)
+        state = self._state
+        state.replace(self._block, None)
+        state.replace(
+            self._producer,
+            BlockRealize(realize.iter_values, predicate, new),
+            {producer: new},
+        )
+        old = scope.block
+        kept = tuple(b for b in old.alloc_buffers if b is not self._buffer)
+        state.replace(scope, old.with_(alloc_buffers=kept))
+
+    def _in_bound(self, axes: dict[Var, PrimExpr]) -> PrimExpr:
+        """Return the condition under which the producer's instance is one of the consumer's."""
+        result: PrimExpr = TRUE
+        for axis in self._block.block.iter_vars:
+            assert axis.dom is not None
+            value = axes[axis.var]
+            for limit in (
+                value >= axis.dom.min,
+                value < self._analyzer.simplify(axis.dom.min + axis.dom.extent),
+            ):
+                result = logical_and(result, self._analyzer.simplify(limit))
+        return result
+
+
+class _ReplaceLoads(BlockRewriter):
+    def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
+        super().__init__()
+        self._buffer = buffer
+        self._value = value
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        return self._value if node.buffer is self._buffer else self.generic(node)
+
