@@ -56,7 +56,7 @@ SEVERAL_WRITERS = Problem(
     "write it",
 )
 
-_SCOPES = ("global", "shared", "warp", "local", "wmma.", "texture", "amx.tmm", "m16n8k8.", "metal.")
+STORAGE_SCOPES = ("global", "shared", "warp", "local", "wmma.", "texture", "amx.tmm", "m16n8k8.", "metal.")
 
 
 @primitive("CacheRead")
@@ -142,7 +142,7 @@ def cache_write(
 
 
 def _checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) -> Buffer:
-    valid = storage_scope == "" or storage_scope.startswith(_SCOPES)
+    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
     check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
     regions = block.block.reads if side == "read" else block.block.writes
     inside = 0 <= index < len(regions)

@@ -59,7 +59,19 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
     OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
     """
-    # Preconditions.
+    scope, store, places, inverse = check_compute_inline(state, block)
+    state.replace(block, None)
+    _Inliner(state, scope, store.buffer, places, inverse, store.value).apply()
+
+
+def check_compute_inline(
+    state: ScheduleState, block: StmtSRef
+) -> tuple[StmtSRef, BufferStore, list[Var], dict[Var, PrimExpr]]:
+    """Check that a block can be inlined into its consumers; nothing is changed.
+
+    Returns its scope, its store, variables for the indices stored to, and the block's axes in terms
+    of those.
+    """
     node = block.block
     check(node.init is None, HAS_INIT, block)
     written = [r.buffer for r in node.writes]
@@ -72,15 +84,10 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     store = node.body
     if not isinstance(store, BufferStore):
         fail(BODY, block, reason="it is no single store")
-    values = _inverse_of_store(block, store)
+    places, inverse = _inverse_of_store(block, store)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     _check_no_opaque(scope, buffer)
-
-    # Rewrite.
-    state.replace(block, None)
-    placeholders, inverse = values
-    inliner = _Inliner(state, scope, buffer, placeholders, inverse, store.value)
-    inliner.apply()
+    return scope, store, places, inverse
 
 
 def _inverse_of_store(

@@ -1,0 +1,79 @@
+"""exp, exp2, exp10, and what is built on expm1: tanh and sigmoid.
+
+The argument is reduced to `x = n * log(b) + r` with |r| half a step; a polynomial gives `b**r` and
+2**n is multiplied in twice, in halves, so that overflow and subnormal results come out right.
+"""
+
+from __future__ import annotations
+
+from codegen.vector_math import coefficients as c
+from codegen.vector_math.lanes import Formula, Lane
+
+_LOG2_E = {32: 1.4426950408889634, 64: 1.4426950408889634}
+_LN2 = {
+    32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cp-20")),
+    64: (float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")),
+}
+"""log(2) in two parts; the first has so few bits that its product with an exponent is exact."""
+_LOG2_10 = 3.321928094887362
+_LOG10_2 = {
+    32: (float.fromhex("0x1.344p-2"), float.fromhex("0x1.3509f8p-18")),
+    64: (float.fromhex("0x1.34413509f78p-2"), float.fromhex("0x1.fef311f12b358p-46")),
+}
+
+
+def reduced_by_ln2(w: Formula, x: Lane) -> tuple[Lane, Lane]:
+    """Return r and integer n with `x = n * log(2) + r`, |r| <= log(2)/2."""
+    n, bits = w.nearest(x * _LOG2_E[w.bits])
+    high, low = _LN2[w.bits]
+    return w.fma(n, -low, w.fma(n, -high, x)), bits
+
+
+def exp(w: Formula, x: Lane) -> Lane:
+    """Return e**x."""
+    limits = (-104.0, 89.0) if w.bits == 32 else (-746.0, 710.0)
+    r, n = reduced_by_ln2(w, w.at_least(w.at_most(x, limits[1]), limits[0]))
+    tail = w.polynomial(r, c.EXP_32 if w.bits == 32 else c.EXP_64)
+    return w.scaled(w.fma(r * r, tail, r) + 1.0, n)
+
+
+def exp2(w: Formula, x: Lane) -> Lane:
+    """Return 2**x."""
+    limits = (-151.0, 129.0) if w.bits == 32 else (-1076.0, 1025.0)
+    clamped = w.at_least(w.at_most(x, limits[1]), limits[0])
+    n, bits = w.nearest(clamped)
+    r = clamped - n
+    tail = w.polynomial(r, c.EXP2_32 if w.bits == 32 else c.EXP2_64)
+    return w.scaled(w.fma(r, tail, 1.0), bits)
+
+
+def exp10(w: Formula, x: Lane) -> Lane:
+    """Return 10**x."""
+    limits = (-46.0, 39.0) if w.bits == 32 else (-324.0, 309.0)
+    clamped = w.at_least(w.at_most(x, limits[1]), limits[0])
+    n, bits = w.nearest(clamped * _LOG2_10)
+    high, low = _LOG10_2[w.bits]
+    r = w.fma(n, -low, w.fma(n, -high, clamped))
+    tail = w.polynomial(r, c.EXP10_32 if w.bits == 32 else c.EXP10_64)
+    return w.scaled(w.fma(r, tail, 1.0), bits)
+
+
+def _expm1_of_negative(w: Formula, x: Lane) -> Lane:
+    """Return e**x - 1 for -40 <= x <= 0, accurate also where it is tiny."""
+    r, n = reduced_by_ln2(w, x)
+    tail = w.polynomial(r, c.EXPM1_32 if w.bits == 32 else c.EXPM1_64)
+    scale = w.power_of_two(n)
+    return w.fma(scale, w.fma(r * r, tail, r), scale - 1.0)
+
+
+def tanh(w: Formula, x: Lane) -> Lane:
+    """Return the hyperbolic tangent, as -t / (t + 2) with t = e**(-2|x|) - 1."""
+    limit = 10.0 if w.bits == 32 else 20.0  # from here on the result rounds to 1
+    t = _expm1_of_negative(w, w.at_most(w.abs(x), limit) * -2.0)
+    return w.copysign(t / (t + 2.0), x)
+
+
+def sigmoid(w: Formula, x: Lane) -> Lane:
+    """Return 1 / (1 + e**-x), by e**-|x| so that nothing overflows."""
+    t = exp(w, -w.abs(x))
+    return w.select(x < 0.0, t, 1.0) / (t + 1.0)

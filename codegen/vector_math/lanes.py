@@ -1,0 +1,275 @@
+"""Writing formulas over lanes of floats, integers and truth values.
+
+A formula is ordinary Python over `Lane` operands; evaluating it writes LLVM instructions that work
+on a scalar or on any number of lanes. Nothing is contracted or reassociated behind the formula's
+back, which error-free transformations rely on; `Formula.fma` asks for a fused operation where the
+processor has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from codegen.emit_context import FunctionEmitter
+from codegen.llvm_types import float32_text, float64_text
+from tensorir.dtype import DataType
+
+Operand: TypeAlias = "Lane | float | int"
+
+_FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+_INT_OPS = {
+    "+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "lshr",
+}  # fmt: skip
+_TESTS = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge")}
+
+
+class Lane:
+    """An operand: `kind` is "f" (float), "i" (integer of the float's width) or "m" (truth value)."""
+
+    __slots__ = ("formula", "kind", "text")
+
+    def __init__(self, formula: Formula, kind: str, text: str) -> None:
+        self.formula = formula
+        self.kind = kind
+        self.text = text
+
+    def _op(self, symbol: str, other: Operand, swap: bool = False) -> Lane:
+        w = self.formula
+        right = w.operand(other, self.kind)
+        a, b = (right, self) if swap else (self, right)
+        name = (_FLOAT_OPS if self.kind == "f" else _INT_OPS)[symbol]
+        return Lane(w, self.kind, w.f.op(f"{name} {w.types[self.kind]} {a.text}, {b.text}"))
+
+    def __add__(self, other: Operand) -> Lane:
+        return self._op("+", other)
+
+    def __radd__(self, other: Operand) -> Lane:
+        return self._op("+", other, True)
+
+    def __sub__(self, other: Operand) -> Lane:
+        return self._op("-", other)
+
+    def __rsub__(self, other: Operand) -> Lane:
+        return self._op("-", other, True)
+
+    def __mul__(self, other: Operand) -> Lane:
+        return self._op("*", other)
+
+    def __rmul__(self, other: Operand) -> Lane:
+        return self._op("*", other, True)
+
+    def __truediv__(self, other: Operand) -> Lane:
+        return self._op("/", other)
+
+    def __rtruediv__(self, other: Operand) -> Lane:
+        return self._op("/", other, True)
+
+    def __and__(self, other: Operand) -> Lane:
+        return self._op("&", other)
+
+    def __or__(self, other: Operand) -> Lane:
+        return self._op("|", other)
+
+    def __xor__(self, other: Operand) -> Lane:
+        return self._op("^", other)
+
+    def __lshift__(self, other: Operand) -> Lane:
+        return self._op("<<", other)
+
+    def __rshift__(self, other: Operand) -> Lane:
+        """Shift right without sign; for a signed one see `Formula.half_down`."""
+        return self._op(">>", other)
+
+    def __neg__(self) -> Lane:
+        w = self.formula
+        if self.kind == "f":
+            return Lane(w, "f", w.f.op(f"fneg {w.types['f']} {self.text}"))
+        return 0 - self
+
+    def __invert__(self) -> Lane:
+        return self ^ 1 if self.kind == "m" else self ^ -1
+
+    def _test(self, symbol: str, other: Operand) -> Lane:
+        ordered, signed = _TESTS[symbol]
+        return self._compare("f" + ordered if self.kind == "f" else "i" + signed, other)
+
+    def _compare(self, test: str, other: Operand) -> Lane:
+        w = self.formula
+        right = w.operand(other, self.kind)
+        comparison = f"{test[0]}cmp {test[1:]} {w.types[self.kind]} {self.text}, {right.text}"
+        return Lane(w, "m", w.f.op(comparison))
+
+    def __lt__(self, other: Operand) -> Lane:
+        return self._test("<", other)
+
+    def __le__(self, other: Operand) -> Lane:
+        return self._test("<=", other)
+
+    def __gt__(self, other: Operand) -> Lane:
+        return self._test(">", other)
+
+    def __ge__(self, other: Operand) -> Lane:
+        return self._test(">=", other)
+
+    def equals(self, other: Operand) -> Lane:
+        """Return where the operands are equal (and not NaN)."""
+        return self._compare("foeq" if self.kind == "f" else "ieq", other)
+
+    def is_nan(self) -> Lane:
+        """Return where the float is NaN."""
+        return self._compare("funo", self)
+
+
+class Formula:
+    """Writes formulas over `lanes` floats of `bits` bits into a function."""
+
+    def __init__(self, f: FunctionEmitter, bits: int, lanes: int) -> None:
+        self.f = f
+        self.bits = bits
+        self.lanes = lanes
+        element = {"f": "float" if bits == 32 else "double", "i": f"i{bits}", "m": "i1"}
+        self.elements = element
+        self.types = {
+            kind: name if lanes == 1 else f"<{lanes} x {name}>" for kind, name in element.items()
+        }
+        self.dtype = DataType(f"float{bits}").with_lanes(lanes)
+        self.has_fma = "fma" in f.module.features
+
+    # ---------------------------------------------------------------------------------- operands
+
+    def value(self, text: str, kind: str = "f") -> Lane:
+        """Return an operand that is written already."""
+        return Lane(self, kind, text)
+
+    def operand(self, value: Operand, kind: str) -> Lane:
+        """Return a Python number as a constant of `kind`; a Lane passes unchanged."""
+        if isinstance(value, Lane):
+            return value
+        if kind == "f":
+            text = float32_text(float(value)) if self.bits == 32 else float64_text(float(value))
+        elif kind == "m":
+            text = "true" if value else "false"
+        else:
+            number = int(value) & ((1 << self.bits) - 1)
+            text = str(number - (1 << self.bits) if number >> (self.bits - 1) else number)
+        return Lane(self, kind, self.f.splat(text, self.elements[kind], self.lanes))
+
+    def const(self, value: float) -> Lane:
+        """Return a float constant."""
+        return self.operand(value, "f")
+
+    # -------------------------------------------------------------------------------- operations
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Lane:
+        """Return `a * b + c`, rounded once if the processor can, else after each operation."""
+        x, y, z = (self.operand(v, "f") for v in (a, b, c))
+        if not self.has_fma:
+            return x * y + z
+        return self.intrinsic("fma", x, y, z)
+
+    def intrinsic(self, name: str, *args: Lane) -> Lane:
+        """Call `llvm.<name>` on floats."""
+        return self.value(self.f.math_intrinsic(name, self.dtype, *(a.text for a in args)))
+
+    def select(self, test: Lane, yes: Operand, no: Operand) -> Lane:
+        """Return `yes` where `test` holds, else `no`."""
+        kind = next((v.kind for v in (yes, no) if isinstance(v, Lane)), "f")
+        a, b = self.operand(yes, kind), self.operand(no, kind)
+        kind_type = self.types[kind]
+        text = f"select {self.types['m']} {test.text}, {kind_type} {a.text}, {kind_type} {b.text}"
+        return self.value(self.f.op(text), kind)
+
+    def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
+        """Return the polynomial in `x`, `coefficients` starting with the constant (Horner)."""
+        result = self.const(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, coefficient)
+        return result
+
+    def abs(self, x: Lane) -> Lane:
+        """Return the absolute value of a float."""
+        return self.intrinsic("fabs", x)
+
+    def copysign(self, magnitude: Lane, sign: Lane) -> Lane:
+        """Return `magnitude` with the sign of `sign`."""
+        return self.intrinsic("copysign", magnitude, sign)
+
+    def at_most(self, x: Lane, limit: float) -> Lane:
+        """Return the smaller of `x` and `limit`; NaN stays NaN."""
+        return self.select(x > limit, limit, x)
+
+    def at_least(self, x: Lane, limit: float) -> Lane:
+        """Return the larger of `x` and `limit`; NaN stays NaN."""
+        return self.select(x < limit, limit, x)
+
+    # --------------------------------------------------------------------------- floats as bits
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Bits of the fraction that are stored."""
+        return 23 if self.bits == 32 else 52
+
+    @property
+    def bias(self) -> int:
+        """What is added to an exponent before it is stored."""
+        return 127 if self.bits == 32 else 1023
+
+    def bits_of(self, x: Lane) -> Lane:
+        """Return the bits of a float."""
+        return self._change("bitcast", x, "i")
+
+    def float_of_bits(self, x: Lane) -> Lane:
+        """Return the float with these bits."""
+        return self._change("bitcast", x, "f")
+
+    def float_of(self, x: Lane) -> Lane:
+        """Return a signed integer as a float."""
+        return self._change("sitofp", x, "f")
+
+    def _change(self, instruction: str, x: Lane, kind: str) -> Lane:
+        source = self.types[x.kind]
+        return self.value(self.f.op(f"{instruction} {source} {x.text} to {self.types[kind]}"), kind)
+
+    def nearest(self, x: Lane) -> tuple[Lane, Lane]:
+        """Return the integer nearest to a float of moderate size, as a float and as bits.
+
+        Adding 1.5 * 2**mantissa_bits leaves the integer in the low bits of the sum. Unlike a
+        conversion this gives no poison for NaN. The integer is right modulo 2**mantissa_bits.
+        """
+        magic = 1.5 * 2.0**self.mantissa_bits
+        shifted = x + magic
+        return shifted - magic, self.bits_of(shifted) - self.bits_of(self.const(magic))
+
+    def half_down(self, n: Lane) -> Lane:
+        """Return a signed integer divided by 2, rounded down."""
+        kind = self.types["i"]
+        one = self.operand(1, "i")
+        return self.value(self.f.op(f"ashr {kind} {n.text}, {one.text}"), "i")
+
+    def power_of_two(self, n: Lane) -> Lane:
+        """Return 2**n for an integer n within the range of normal floats."""
+        return self.float_of_bits((n + self.bias) << self.mantissa_bits)
+
+    def scaled(self, x: Lane, n: Lane) -> Lane:
+        """Return `x * 2**n` for |n| up to twice the exponent range, into subnormals and infinity."""
+        half = self.half_down(n)
+        return x * self.power_of_two(half) * self.power_of_two(n - half)
+
+    # ------------------------------------------------------------------------------- other widths
+
+    def widened(self, x: Lane) -> tuple[Formula, Lane]:
+        """Return a formula over doubles and a float32 operand as one of it."""
+        wide = Formula(self.f, 64, self.lanes)
+        text = self.f.op(f"fpext {self.types['f']} {x.text} to {wide.types['f']}")
+        return wide, wide.value(text)
+
+    def narrowed(self, x: Lane) -> Lane:
+        """Return a double operand as one of this formula over float32."""
+        source = x.formula.types["f"]
+        return self.value(self.f.op(f"fptrunc {source} {x.text} to {self.types['f']}"))
+
+    def narrowed_bits(self, x: Lane) -> Lane:
+        """Return the low 32 bits of a 64-bit integer operand."""
+        source = x.formula.types["i"]
+        return self.value(self.f.op(f"trunc {source} {x.text} to {self.types['i']}"), "i")

@@ -1,0 +1,120 @@
+"""log, log2, log10 and log1p.
+
+`x = m * 2**e` with sqrt(1/2) <= m < sqrt(2), found by integer arithmetic on the bits; `log(m)` is
+a polynomial in m - 1 (float32) or in s = (m-1)/(m+1) (float64). The logarithm to another base
+multiplies in two parts, so that the result near x = 1 keeps its relative accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+
+from codegen.vector_math import coefficients as c
+from codegen.vector_math.lanes import Formula, Lane
+
+_SQRT_HALF_BITS = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
+_LN2 = {
+    32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cp-20")),
+    64: (float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")),
+}
+_LOG10_2 = {
+    32: (float.fromhex("0x1.344p-2"), float.fromhex("0x1.3509f8p-18")),
+    64: (float.fromhex("0x1.34413509f78p-2"), float.fromhex("0x1.fef311f12b358p-46")),
+}
+_LOG2_E = {
+    32: (float.fromhex("0x1.715p+0"), float.fromhex("0x1.d94aep-14")),
+    64: (float.fromhex("0x1.71547652p+0"), float.fromhex("0x1.705fc2eefa2p-33")),
+}
+_LOG10_E = {
+    32: (float.fromhex("0x1.bcbp-2"), float.fromhex("0x1.ed4a94p-16")),
+    64: (float.fromhex("0x1.bcb7b152p-2"), float.fromhex("0x1.b9438ca9aadd5p-36")),
+}
+
+
+def split(w: Formula, x: Lane) -> tuple[Lane, Lane]:
+    """Return m - 1 and exponent e with `x = m * 2**e`, for finite x > 0, subnormals included."""
+    smallest = 2.0 ** (1 - w.bias)
+    tiny = x < smallest
+    lift = w.mantissa_bits + 1
+    bits = w.bits_of(w.select(tiny, x * 2.0**lift, x))
+    offset = bits - _SQRT_HALF_BITS[w.bits]
+    exponent = w.value(
+        w.f.op(f"ashr {w.types['i']} {offset.text}, {w.operand(w.mantissa_bits, 'i').text}"), "i"
+    )
+    m = w.float_of_bits(bits - (exponent << w.mantissa_bits))
+    e = w.float_of(exponent - w.select(tiny, w.operand(lift, "i"), w.operand(0, "i")))
+    return m - 1.0, e
+
+
+def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
+    """Return a and b with `log(1 + f) = f - a + b`, a = f**2/2 or what takes its place."""
+    if w.bits == 32:
+        square = f * f
+        return square * 0.5, square * f * w.polynomial(f, c.LOG_32)
+    s = f / (f + 2.0)
+    z = s * s
+    half_square = f * f * 0.5
+    return half_square, s * (w.fma(z, w.polynomial(z, c.LOG_64), 0.0) + half_square)
+
+
+def _finished(w: Formula, x: Lane, result: Lane) -> Lane:
+    """Return `result` with infinity, 0, negative numbers and NaN put right."""
+    result = w.select(x < math.inf, result, x)
+    result = w.select(x < 0.0, math.nan, result)
+    return w.select(x.equals(0.0), -math.inf, result)
+
+
+def log(w: Formula, x: Lane) -> Lane:
+    """Return the natural logarithm."""
+    f, e = split(w, x)
+    return _finished(w, x, _assembled(w, f, e))
+
+
+def _assembled(w: Formula, f: Lane, e: Lane) -> Lane:
+    a, b = _log1p_parts(w, f)
+    high, low = _LN2[w.bits]
+    return w.fma(e, high, f - (a - w.fma(e, low, b)))
+
+
+def _in_base(
+    w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, float]
+) -> Lane:
+    """Return the logarithm in the base in which e and 2 have the logarithms `of_e` and `of_2`."""
+    f, e = split(w, x)
+    a, b = _log1p_parts(w, f)
+    # log(m) as head + tail, the head so short that its product with of_e[0] is exact
+    mask = -1 << (w.mantissa_bits // 2 + 1)
+    head = w.float_of_bits(w.bits_of(f - a) & mask)
+    tail = f - head - a + b
+    small = w.fma(e, of_2[1], tail * of_e[0] + (head + tail) * of_e[1])
+    exact = head * of_e[0]
+    base = e * of_2[0]
+    total = base + exact
+    return _finished(w, x, total + (base - total + exact + small))
+
+
+def log2(w: Formula, x: Lane) -> Lane:
+    """Return the logarithm to base 2."""
+    return _in_base(w, x, _LOG2_E[w.bits], (1.0, 0.0))
+
+
+def log10(w: Formula, x: Lane) -> Lane:
+    """Return the logarithm to base 10."""
+    return _in_base(w, x, _LOG10_E[w.bits], _LOG10_2[w.bits])
+
+
+def log1p(w: Formula, x: Lane) -> Lane:
+    """Return log(1 + x), accurate for small x."""
+    u = x + 1.0
+    offset = w.bits_of(u) - _SQRT_HALF_BITS[w.bits]
+    exponent = w.value(
+        w.f.op(f"ashr {w.types['i']} {offset.text}, {w.operand(w.mantissa_bits, 'i').text}"), "i"
+    )
+    # (1 + x) * 2**-e - 1 from x itself: the product is exact, so the one rounding is the sum's.
+    scale = w.float_of_bits(w.bits_of(w.const(1.0)) - (exponent << w.mantissa_bits))
+    f = x * scale + (scale - 1.0)
+    result = _assembled(w, f, w.float_of(exponent))
+    result = w.select(x < math.inf, result, x)
+    result = w.select(x < -1.0, math.nan, result)
+    result = w.select(x.equals(-1.0), -math.inf, result)
+    return w.select(x.equals(0.0), x, result)

@@ -1,0 +1,157 @@
+"""Properties of the buffers that a block writes: alignment, storage scope, data type."""
+
+from __future__ import annotations
+
+from schedule.analysis.rebuild import BlockRewriter, RedirectBuffers
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, WriteIndex, primitive
+from schedule.primitives.cache import INDEX_OUT_OF_RANGE, INVALID_SCOPE, STORAGE_SCOPES
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, IntImm, PointerType, PrimExpr, PrimType, Var
+from tensorir.ops import cast
+from tensorir.stmt import Block, BufferStore, Stmt, normalize_annotation
+
+INVALID_FACTOR = Problem(
+    "StorageAlignInvalidFactorError",
+    "the alignment factor must be positive, but it is {factor}",
+)
+AXIS_OUT_OF_RANGE = Problem(
+    "StorageAlignAxisOutOfRangeError",
+    "axis {axis} is out of range: {buffer} has {ndim} dimension(s)",
+    "negative axes count from the end",
+)
+NOT_ALLOCATED = Problem(
+    "NonAllocatedBufferError",
+    "{buffer} is not allocated by a block, it is a parameter or a view",
+    "cache_write gives a buffer that is",
+)
+INVALID_ANNOTATION = Problem(
+    "StorageAlignInvalidAnnotationError",
+    "the annotation buffer_dim_align of {0} is no list of [buffer, axis, factor, offset]",
+)
+
+_ALIGN_KEY = "buffer_dim_align"
+
+
+@primitive("StorageAlign")
+def storage_align(
+    state: ScheduleState, block: BlockArg, buffer_index: int, axis: int, factor: int, offset: int
+) -> None:
+    """Ask that the stride of one dimension be `factor * k + offset` elements for some k.
+
+    An earlier request for the same buffer and axis is replaced.
+    Raises ScheduleError: BufferIndexOutOfRangeError, StorageAlignInvalidFactorError,
+    StorageAlignAxisOutOfRangeError, NonAllocatedBufferError, StorageAlignInvalidAnnotationError.
+    """
+    buffer = _written(block, buffer_index)
+    check(factor > 0, INVALID_FACTOR, block, factor=factor)
+    ndim = len(buffer.shape)
+    inside = -ndim <= axis < ndim
+    check(inside, AXIS_OUT_OF_RANGE, block, axis=axis, buffer=buffer.name, ndim=ndim)
+    _allocation(block, buffer)
+    place = [buffer_index, axis % ndim]
+    entries: list[list[int]] = []
+    for entry in block.block.annotations.get(_ALIGN_KEY, ()):
+        valid = (
+            isinstance(entry, tuple)
+            and len(entry) == 4
+            and all(isinstance(v, IntImm) for v in entry)
+        )
+        check(valid, INVALID_ANNOTATION, block)
+        numbers = [int(v) for v in entry]
+        if numbers[:2] != place:
+            entries.append(numbers)
+    entries.append([*place, factor, offset])
+    annotations = block.block.annotations.with_item(_ALIGN_KEY, normalize_annotation(entries))
+    state.replace(block, block.block.with_(annotations=annotations))
+
+
+@primitive("SetScope")
+def set_scope(
+    state: ScheduleState, block: BlockArg, buffer_index: WriteIndex, storage_scope: str
+) -> None:
+    """Put a buffer that the block writes into another storage scope, as `<buffer>_<scope>`.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, InvalidStorageScopeError,
+    NonAllocatedBufferError.
+    """
+    buffer = _written(block, buffer_index)
+    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
+    check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
+    if buffer.scope() == (storage_scope or "global"):
+        return
+    allocation = _allocation(block, buffer)
+    name = f"{buffer.name}_{storage_scope}"
+    data = Var(name, PointerType(PrimType(_stored(buffer.dtype)), storage_scope))
+    changed = buffer.with_(name=name, data=data)
+    rewriter = RedirectBuffers({buffer: changed}, None)
+    _rewrite_below(state, allocation, rewriter)
+
+
+@primitive("UnsafeSetDType")
+def unsafe_set_dtype(
+    state: ScheduleState, block: BlockArg, buffer_index: int, dtype: str
+) -> None:
+    """Store a buffer that the block writes in another data type, which may lose precision.
+
+    Stores convert to `dtype`, loads convert back.
+    Raises ScheduleError: BufferIndexOutOfRangeError, NonAllocatedBufferError; ValueError for text
+    that names no type.
+    """
+    buffer = _written(block, buffer_index)
+    kind = DataType(dtype)
+    if buffer.dtype is kind:
+        return
+    allocation = _allocation(block, buffer)
+    data = Var(buffer.data.name, PointerType(PrimType(_stored(kind)), buffer.scope()))
+    changed = buffer.with_(dtype=kind, data=data)
+    _rewrite_below(state, allocation, _ChangeDType(buffer, changed))
+
+
+class _ChangeDType(RedirectBuffers):
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        super().__init__({old: new}, None)
+        self._old = old
+        self._new = new
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        new = self.generic(node)
+        return cast(node.dtype, new) if node.buffer is self._old else new
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        if node.buffer is not self._old:
+            return self.generic(node)
+        value = self(node.value)
+        dtype = self._new.dtype.with_lanes(value.dtype.lanes)
+        predicate = self.maybe(node.predicate)
+        return BufferStore(self._new, cast(dtype, value), self.each(node.indices), predicate)
+
+
+def _stored(dtype: DataType) -> DataType:
+    return DataType("int8") if dtype.is_bool else dtype
+
+
+def _written(block: StmtSRef, index: int) -> Buffer:
+    regions = block.block.writes
+    inside = 0 <= index < len(regions)
+    check(inside, INDEX_OUT_OF_RANGE, block, index=index, count=len(regions), side="write")
+    return regions[index].buffer
+
+
+def _allocation(block: StmtSRef, buffer: Buffer) -> StmtSRef:
+    """Return the block that allocates a buffer."""
+    current: StmtSRef | None = block
+    while current is not None:
+        if current.is_block and buffer in current.block.alloc_buffers:
+            return current
+        current = current.parent
+    fail(NOT_ALLOCATED, block, buffer=buffer.name)
+
+
+def _rewrite_below(state: ScheduleState, allocation: StmtSRef, rewriter: BlockRewriter) -> None:
+    old: Block = allocation.block
+    new = rewriter(old)
+    state.replace(allocation, new, rewriter.reuse)
