@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.lower.index_terms import variables_of
 from codegen.lower.loop_ranges import analyzer_for
-from codegen.lower.lower_match_buffers import strides_of
+from codegen.lower.lower_match_buffers import offset_of, strides_of
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.arith.linear import ZERO, Atom, Linear, Term
+from tensorir.arith.linear import Linear, Term
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, INT64, DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, cast, const, is_const_int, mul
@@ -140,12 +141,19 @@ class _Flatten(Rewriter):
             total = left - self._linear.write(terms.times(-1), dtype)
         else:
             total = add(left, self._linear.write(terms, dtype))
-        return total if constant == 0 else total + const(constant, dtype)
+        return total if constant == 0 else plus_constant(total, constant)
 
     def _depth_of(self, term: Term) -> int:
         if isinstance(term, Var):
             return self._depth.get(term, 0)
-        return max((self._depth_of(part) for part in atom_terms(term)), default=0)
+        return max((self._depth.get(var, 0) for var in variables_of(term)), default=0)
+
+
+def plus_constant(index: PrimExpr, value: int) -> PrimExpr:
+    """Return `index + value`, written as a difference where `value` is negative."""
+    if value < 0:
+        return Sub(index, const(-value, index.dtype))
+    return Add(index, const(value, index.dtype))
 
 
 def _loop_depths(body: s.Stmt) -> dict[Var, int]:
@@ -189,14 +197,5 @@ def index_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> DataType:
     """Return the dtype in which an offset into `buffer` surely fits."""
     if any(index.dtype.bits == 64 for index in indices):
         return INT64
-    total = 1
-    for extent in (*buffer.shape, buffer.elem_offset):
-        if type(extent) is not IntImm:
-            return INT64
-        total *= max(extent.value, 1)
-    if buffer.strides:
-        for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
-            if type(stride) is not IntImm or type(extent) is not IntImm:
-                return INT64
-            total = max(total, extent.value * stride.value)
-    return INT32 if total < _INT32_ELEMENTS else INT64
+    size = offset_of(buffer, buffer.shape, strides_of(buffer))
+    return INT32 if type(size) is IntImm and size.value < _INT32_ELEMENTS else INT64

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from codegen.lower.index_terms import reads_memory, variables_of
 from codegen.lower.open_blocks import EXPLICIT_REGIONS
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.context import HALF_INFINITE
-from tensorir.arith.linear import (
-    Atom,
-    Extremum,
-    Linear,
-    Opaque,
-    Product,
-    Quotient,
-    SymbolicQuotient,
-    Term,
-)
+from tensorir.arith.linear import Linear, Term
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.node import Node
 from tensorir.ops import const
-from tensorir.visit import children, walk
+from tensorir.visit import children
 
 Span = tuple[Linear, Linear]
 """First and last index, both included, as combinations of what is outside the allocation."""
@@ -180,7 +172,7 @@ class LiveRegions:
         moving: dict[Term, int] = {}
         fixed: dict[Term, int] = {}
         for term, coefficient in linear.terms.items():
-            if _reads_memory(term):
+            if reads_memory(term):
                 return None
             inner, outer = self._sides(term, depth)
             if inner and outer:
@@ -199,7 +191,7 @@ class LiveRegions:
             inner = self._depth.get(term, -1) >= depth
             return inner, not inner
         inner = outer = False
-        for var in _variables(term):
+        for var in variables_of(term):
             if self._depth.get(var, -1) >= depth:
                 inner = True
             else:
@@ -266,49 +258,3 @@ def _declared(block: s.Block, key: str) -> list[BufferRegion]:
     if type(indices) is IntImm:
         indices = (indices,)
     return [regions[int(k)] for k in indices]
-
-
-def _reads_memory(term: Term) -> bool:
-    """Say whether `term` has a load in it, whose value may be another one at the next access."""
-    if isinstance(term, Var):
-        return False
-    return any(
-        type(part) is BufferLoad or type(part) is Call
-        for opaque in _opaque_parts(term)
-        for part in walk(opaque.expr)
-    )
-
-
-def _opaque_parts(term: Atom) -> list[Opaque]:
-    if type(term) is Opaque:
-        return [term]
-    return [part for inner in _inner_atoms(term) for part in _opaque_parts(inner)]
-
-
-def _inner_atoms(term: Atom) -> list[Atom]:
-    return [part for part in _parts(term) if not isinstance(part, Var)]
-
-
-def _variables(term: Atom) -> list[Var]:
-    if type(term) is Opaque:
-        return [part for part in walk(term.expr) if isinstance(part, Var)]
-    found: list[Var] = []
-    for part in _parts(term):
-        if isinstance(part, Var):
-            found.append(part)
-        else:
-            found.extend(_variables(part))
-    return found
-
-
-def _parts(term: Atom) -> list[Term]:
-    """Return the terms that `term` is made of."""
-    if type(term) is Product:
-        return list(term.factors)
-    if type(term) is Quotient:
-        return list(term.index.terms)
-    if type(term) is SymbolicQuotient:
-        return [*term.index.terms, *term.divisor.terms]
-    if type(term) is Extremum:
-        return [part for arg in term.args for part in arg.terms]
-    return []

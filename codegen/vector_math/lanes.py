@@ -78,7 +78,7 @@ class Lane:
         return self._op("<<", other)
 
     def __rshift__(self, other: Operand) -> Lane:
-        """Shift right without sign; for a signed one see `Formula.half_down`."""
+        """Shift right without sign; for a signed one see `Formula.shifted_down`."""
         return self._op(">>", other)
 
     def __neg__(self) -> Lane:
@@ -241,11 +241,10 @@ class Formula:
         shifted = x + magic
         return shifted - magic, self.bits_of(shifted) - self.bits_of(self.const(magic))
 
-    def half_down(self, n: Lane) -> Lane:
-        """Return a signed integer divided by 2, rounded down."""
-        kind = self.types["i"]
-        one = self.operand(1, "i")
-        return self.value(self.f.op(f"ashr {kind} {n.text}, {one.text}"), "i")
+    def shifted_down(self, n: Lane, amount: int) -> Lane:
+        """Return a signed integer divided by 2**amount, rounded down."""
+        text = f"ashr {self.types['i']} {n.text}, {self.operand(amount, 'i').text}"
+        return self.value(self.f.op(text), "i")
 
     def power_of_two(self, n: Lane) -> Lane:
         """Return 2**n for an integer n within the range of normal floats."""
@@ -253,7 +252,7 @@ class Formula:
 
     def scaled(self, x: Lane, n: Lane) -> Lane:
         """Return `x * 2**n` for |n| up to twice the exponent range, into subnormals and infinity."""
-        half = self.half_down(n)
+        half = self.shifted_down(n, 1)
         return x * self.power_of_two(half) * self.power_of_two(n - half)
 
     # ------------------------------------------------------------------------------- other widths

@@ -38,9 +38,7 @@ def split(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     lift = w.mantissa_bits + 1
     bits = w.bits_of(w.select(tiny, x * 2.0**lift, x))
     offset = bits - _SQRT_HALF_BITS[w.bits]
-    exponent = w.value(
-        w.f.op(f"ashr {w.types['i']} {offset.text}, {w.operand(w.mantissa_bits, 'i').text}"), "i"
-    )
+    exponent = w.shifted_down(offset, w.mantissa_bits)
     m = w.float_of_bits(bits - (exponent << w.mantissa_bits))
     e = w.float_of(exponent - w.select(tiny, w.operand(lift, "i"), w.operand(0, "i")))
     return m - 1.0, e
@@ -54,7 +52,7 @@ def _log1p_parts(w: Formula, f: Lane) -> tuple[Lane, Lane]:
     s = f / (f + 2.0)
     z = s * s
     half_square = f * f * 0.5
-    return half_square, s * (w.fma(z, w.polynomial(z, c.LOG_64), 0.0) + half_square)
+    return half_square, s * w.fma(z, w.polynomial(z, c.LOG_64), half_square)
 
 
 def _finished(w: Formula, x: Lane, result: Lane) -> Lane:
@@ -105,15 +103,16 @@ def log10(w: Formula, x: Lane) -> Lane:
 
 def log1p(w: Formula, x: Lane) -> Lane:
     """Return log(1 + x), accurate for small x."""
-    u = x + 1.0
-    offset = w.bits_of(u) - _SQRT_HALF_BITS[w.bits]
-    exponent = w.value(
-        w.f.op(f"ashr {w.types['i']} {offset.text}, {w.operand(w.mantissa_bits, 'i').text}"), "i"
-    )
+    # Close to overflow the scale below would be subnormal; there 1 + x is x at any precision.
+    large = x > 2.0 ** (w.bias - 3)
+    small_x = w.select(large, x * 0.25, x)
+    offset = w.bits_of(small_x + 1.0) - _SQRT_HALF_BITS[w.bits]
+    exponent = w.shifted_down(offset, w.mantissa_bits)
     # (1 + x) * 2**-e - 1 from x itself: the product is exact, so the one rounding is the sum's.
     scale = w.float_of_bits(w.bits_of(w.const(1.0)) - (exponent << w.mantissa_bits))
-    f = x * scale + (scale - 1.0)
-    result = _assembled(w, f, w.float_of(exponent))
+    f = small_x * scale + (scale - 1.0)
+    e = w.float_of(exponent + w.select(large, w.operand(2, "i"), w.operand(0, "i")))
+    result = _assembled(w, f, e)
     result = w.select(x < math.inf, result, x)
     result = w.select(x < -1.0, math.nan, result)
     result = w.select(x.equals(-1.0), -math.inf, result)

@@ -10,7 +10,7 @@ from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
 from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IntImm, PointerType, PrimExpr, PrimType, Var
+from tensorir.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
 from tensorir.ops import cast
 from tensorir.stmt import Block, BufferStore, Stmt, normalize_annotation
 
@@ -127,7 +127,8 @@ class _ChangeDType(RedirectBuffers):
         value = self(node.value)
         dtype = self._new.dtype.with_lanes(value.dtype.lanes)
         predicate = self.maybe(node.predicate)
-        return BufferStore(self._new, cast(dtype, value), self.each(node.indices), predicate)
+        stored = value if value.dtype is dtype else Cast(dtype, value)
+        return BufferStore(self._new, stored, self.each(node.indices), predicate)
 
 
 def _stored(dtype: DataType) -> DataType:

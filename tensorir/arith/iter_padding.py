@@ -11,7 +11,7 @@ from __future__ import annotations
 from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, NotAffineError
 from tensorir.arith.iter_write import normalize_iter_map_to_expr
 from tensorir.arith.scalar import Scalar, ScalarMath, as_index
-from tensorir.expr import PrimExpr
+from tensorir.expr import EQ, GE, LT, NE, PrimExpr
 from tensorir.ops import FALSE, compare, floordiv, floormod, logical_and, logical_or
 
 
@@ -40,29 +40,18 @@ class Padding:
 
         It is written with quotients and remainders by the factor, which the indices are made of.
         """
-        padded = self.wider(math)
-        value = normalize_iter_map_to_expr(IterMark(padded.source, padded.extent), math=math)
+        value = normalize_iter_map_to_expr(self.wider(math), math=math)
         dtype = value.dtype
         factor = as_index(self.factor, dtype)
         outer, inner = floordiv(value, factor), floormod(value, factor)
-        result: PrimExpr = FALSE
+        before: PrimExpr = FALSE
         if self.left:
-            result = logical_and(outer.__eq__(0).as_expr(), inner < self.left)
+            before = logical_and(compare(EQ, outer, 0), compare(LT, inner, self.left))
         end = self.mark.extent + self.left
-        rest = math.remainder(end, self.factor)
-        if type(rest) is int and rest == 0:
-            return result
+        rest = as_index(math.remainder(end, self.factor), dtype)
         last = as_index(math.quotient(end, self.factor), dtype)
-        beyond = logical_and(outer.__eq__(last).as_expr(), inner >= as_index(rest, dtype))
-        if type(rest) is not int:
-            beyond = logical_and(compare_not_zero(rest), beyond)
-        return logical_or(result, beyond)
-
-
-def compare_not_zero(value: Scalar) -> PrimExpr:
-    """Return the condition that a symbolic scalar is not 0."""
-    assert isinstance(value, PrimExpr)
-    return value.__ne__(0).as_expr()
+        after = logical_and(compare(EQ, outer, last), compare(GE, inner, rest))
+        return logical_or(before, logical_and(compare(NE, rest, 0), after))
 
 
 class Padder:
@@ -84,8 +73,6 @@ class Padder:
         self.has_changed = False
         self._is_first_pass = False
         self._origin.clear()
-        for padding in self._paddings.values():
-            padding.padded = None
 
     def of(self, mark: IterMark) -> Padding | None:
         """Return what `mark` is the padded form of, None if it is no padded iterator."""
@@ -163,6 +150,7 @@ class Padder:
         if not fits and not padding.is_needed:
             padding.is_needed = grows = True
         if padding.is_needed and grows:
+            padding.padded = None
             self.has_changed = True
 
     def _padded(
@@ -170,7 +158,8 @@ class Padder:
     ) -> tuple[IterSplitExpr, Scalar]:
         """Return the piece of the padded iterator, all of which it is, and the shifted base."""
         shifted = base - padding.left
-        if not self._math.divides(divisor, shifted):
+        whole = split.lower_factor == 1 and self._math.equal(split.extent, padding.mark.extent)
+        if not whole or not self._math.divides(divisor, shifted):
             raise NotAffineError("an iterator would need padding of two sizes on the left")
         mark = padding.wider(self._math)
         self._origin[mark] = padding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorir.arith.iter_expr import IterMark, IterSplitExpr, IterSumExpr, NotAffineError
 from tensorir.arith.iter_fuse import SumFuser
@@ -135,30 +135,29 @@ class IterRewriter:
 
     def _collect(self, expr: PrimExpr, scale: Scalar, terms: Terms) -> Scalar:
         """Add `expr * scale` to `terms`, and return the part of it that contains no iterator."""
+        node: Any = expr
         kind = type(expr)
         if kind is Var or kind is SizeVar:
-            leaf = self._leaves.get(expr) or self._leaf(expr)  # type: ignore[call-overload,arg-type]
-            split: IterSplitExpr | None = leaf[0]
+            split, base = self._leaves.get(node) or self._leaf(node)
             if split is not None:
                 self._add(split, scale, terms)
-            base: Scalar = leaf[1]
             return base if type(base) is int and base == 0 else base * scale
         if kind is IntImm:
-            return expr.value * scale  # type: ignore[attr-defined,no-any-return]
+            constant: Scalar = node.value * scale
+            return constant
         if kind is Add:
-            a = self._collect(expr.a, scale, terms)  # type: ignore[attr-defined]
-            return a + self._collect(expr.b, scale, terms)  # type: ignore[attr-defined]
+            left = self._collect(node.a, scale, terms)
+            return left + self._collect(node.b, scale, terms)
         if kind is Mul:
-            return self._product(expr, scale, terms)  # type: ignore[arg-type]
+            return self._product(node, scale, terms)
         if kind is Sub:
-            a = self._collect(expr.a, scale, terms)  # type: ignore[attr-defined]
-            return a + self._collect(expr.b, 0 - scale, terms)  # type: ignore[attr-defined]
+            left = self._collect(node.a, scale, terms)
+            return left + self._collect(node.b, 0 - scale, terms)
         if kind is FloorDiv or kind is FloorMod:
-            return self._division(expr, scale, terms)  # type: ignore[arg-type]
-        if kind is Cast and expr.dtype.is_int and expr.value.dtype.is_int:  # type: ignore[attr-defined]
-            if self.mentions_iterator(expr):
-                return self._collect(expr.value, scale, terms)  # type: ignore[attr-defined]
-        elif self.mentions_iterator(expr):
+            return self._division(node, scale, terms)
+        if self.mentions_iterator(expr):
+            if kind is Cast and expr.dtype.is_int and node.value.dtype.is_int:
+                return self._collect(node.value, scale, terms)
             raise NotAffineError("not made of sums, products and divisions of iterators", expr)
         return expr * scale
 

@@ -1,0 +1,46 @@
+"""What the terms of a linear index are made of."""
+
+from __future__ import annotations
+
+from tensorir.arith.linear import (
+    Atom,
+    Extremum,
+    Opaque,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Term,
+)
+from tensorir.expr import BufferLoad, Call, Var
+from tensorir.visit import walk
+
+
+def parts_of(term: Atom) -> list[Term]:
+    """Return the terms that a term which is not linear contains."""
+    if type(term) is Product:
+        return list(term.factors)
+    if type(term) is Quotient:
+        return list(term.index.terms)
+    if type(term) is SymbolicQuotient:
+        return [*term.index.terms, *term.divisor.terms]
+    if type(term) is Extremum:
+        return [part for arg in term.args for part in arg.terms]
+    return []
+
+
+def variables_of(term: Term) -> list[Var]:
+    """Return the variables in `term`, with repetition."""
+    if isinstance(term, Var):
+        return [term]
+    if type(term) is Opaque:
+        return [part for part in walk(term.expr) if isinstance(part, Var)]
+    return [var for part in parts_of(term) for var in variables_of(part)]
+
+
+def reads_memory(term: Term) -> bool:
+    """Say whether `term` has a load or call in it, which may give another value the next time."""
+    if isinstance(term, Var):
+        return False
+    if type(term) is Opaque:
+        return any(type(part) is BufferLoad or type(part) is Call for part in walk(term.expr))
+    return any(reads_memory(part) for part in parts_of(term))
