@@ -51,6 +51,7 @@ class FunctionEmitter(FunctionText):
     __slots__ = (
         "cleanups",
         "in_loop",
+        "index_values",
         "in_parallel",
         "load_mask",
         "local_pointers",
@@ -91,6 +92,8 @@ class FunctionEmitter(FunctionText):
         """Where a function with a result stores it."""
         self.in_parallel = False
         self.parallel_bodies = 0
+        self.index_values: dict[int, str] = {}
+        """64-bit values of index nodes by identity, as far as the open block has computed them."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads must not happen, as a mask and its length."""
         self.vector_ops = 0
@@ -102,6 +105,11 @@ class FunctionEmitter(FunctionText):
         if handler is None:
             self.fail(f"{type(node).__name__} has no place in a lowered expression")
         return handler(self, node)
+
+    def start(self, label: str) -> None:
+        """Open the block `label`."""
+        super().start(label)
+        self.index_values.clear()
 
     def stmt(self, node: Stmt) -> None:
         """Write `node`."""

@@ -31,6 +31,14 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
     if kind is Var or kind is e.SizeVar:
         known = f.wide.get(node)  # type: ignore[call-overload]
         return known if known is not None else widened(f, f.expr(node), node.dtype)
+    known = f.index_values.get(id(node))
+    if known is None:
+        # Lowering makes equal indices one object, so that unrolled copies share their addresses.
+        known = f.index_values[id(node)] = _computed(f, node, kind)
+    return known
+
+
+def _computed(f: FunctionEmitter, node: PrimExpr, kind: type) -> str:
     name = _LINEAR.get(kind)
     if name is not None:
         left = emit_index(f, node.a)  # type: ignore[attr-defined]

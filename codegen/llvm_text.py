@@ -33,6 +33,8 @@ class ModuleText:
 
     def __init__(self) -> None:
         self.functions: list[str] = []
+        self.defined: set[str] = set()
+        """Helper functions that are among `functions` already."""
         self._globals: dict[str, str] = {}
         self._metadata: list[str] = []
         self._names = 0

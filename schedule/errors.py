@@ -94,10 +94,10 @@ class ScheduleError(TensorIRError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as rendered text, which is what another process wants to know."""
-        return (_Rendered, (self.problem.code, str(self)))
+        return (_RenderedError, (self.problem.code, str(self)))
 
 
-class _Rendered(ScheduleError):
+class _RenderedError(ScheduleError):
     """A `ScheduleError` that came from another process: its code and its text."""
 
     def __init__(self, code: str, text: str) -> None:

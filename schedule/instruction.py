@@ -78,7 +78,7 @@ NewLoops: TypeAlias = Annotated[Sequence[StmtSRef], "loops"]
 
 @dataclass(frozen=True, slots=True)
 class Sampled(Generic[T]):
-    """What a sampling primitive returns: the values of its outputs, and the decision behind them."""
+    """What a sampling primitive returns: the values of its outputs and the decision behind them."""
 
     value: T
     decision: Any
@@ -294,9 +294,7 @@ def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
     if variadic:
         operand = Operand(operand.kind, operand.role, many=True, spread=True, unnamed=True)
     keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    return Parameter(
-        parameter.name, operand, parameter.default, annotation, variadic, keyword_only
-    )
+    return Parameter(parameter.name, operand, parameter.default, annotation, variadic, keyword_only)
 
 
 def _result(annotation: Any) -> str:

@@ -1,4 +1,4 @@
-"""`Schedule`: a program, the random variables that point into it, and the trace of what was done."""
+"""`Schedule`: a program, the random variables that point into it, and the trace of its changes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Schedule(PrimitiveMethods):
 
     def work_on(self, func_name: str) -> None:
         """Choose the function in which `get_block` looks; ValueError lists what there is."""
-        self.state.func(func_name) if func_name in self.mod else self.mod[func_name]
+        self.mod[func_name]  # raises for an unknown name
         self._func_working_on = func_name
 
     def copy(self) -> Schedule:
@@ -218,7 +218,7 @@ class Schedule(PrimitiveMethods):
             call = Arguments(self, kind.method)
             decision = kwargs.pop("decision", None) if kind.has_decision else None
             given = _bind(kind, args, kwargs)
-            if kind.has_decision and len(given) > len(kind.params):
+            if len(given) > len(kind.params):
                 decision = given.pop()
             if kind.name == "GetBlock" and given[1] is None:
                 given[1] = self._function_to_search()
@@ -340,7 +340,7 @@ def _bind(kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) ->
 def _checked_seed(seed: int | None) -> int:
     if seed is None:
         return -1
-    if not isinstance(seed, int) or isinstance(seed, bool):
+    if type(seed) is not int:
         raise TypeError(f"seed takes an int or None, got {type(seed).__name__}")
     if not 1 <= seed <= 2147483647:
         raise ValueError(f"seed is an int in [1, 2147483647], got {seed}")

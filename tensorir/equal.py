@@ -85,16 +85,16 @@ class _Comparison:
         if isinstance(a, Var):
             return self._var(a, b, defining)
         if isinstance(a, Node):
-            if kind is FloatImm:
+            if isinstance(a, FloatImm):
                 return self._float(a, b)
-            if kind is PrimFunc:
+            if isinstance(a, PrimFunc):
                 return self._function(a, b)
-            if kind is IRModule:
+            if isinstance(a, IRModule):
                 return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
                     a.attrs, b.attrs, ".attrs"
                 )
-            if kind is GlobalVar:
-                return a.name == b.name or self._at(".name")  # type: ignore[no-any-return]
+            if isinstance(a, GlobalVar):
+                return bool(a.name == b.name) or self._at(".name")
             return self._fields(a, b, defining)
         if kind is tuple:
             return self._sequence(a, b, defining)

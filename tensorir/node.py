@@ -74,20 +74,20 @@ class Node:
 
 
 class Attrs(dict[str, Any]):
-    """An immutable string-keyed mapping: annotations of a loop or block, attributes of a function."""
+    """An immutable mapping from strings: annotations of statements, attributes of functions."""
 
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("annotations and attributes are immutable; build a new node with new ones")
 
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = _refuse
 
     def __reduce__(self) -> tuple[type[Attrs], tuple[dict[str, Any]]]:
         """Pickle through the constructor, because item assignment is refused."""
         return (Attrs, (dict(self),))
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
 
     def with_item(self, key: str, value: Any) -> Attrs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tensorir import expr as e
 from tensorir import stmt as s
@@ -12,7 +12,7 @@ from tensorir.expr import PrimExpr
 from tensorir.function import IRModule, PrimFunc
 from tensorir.visit import Rewriter
 
-T = TypeVar("T", PrimFunc, IRModule, s.Stmt, PrimExpr)
+T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
 
 
 def simplify(program: T) -> T:
@@ -24,9 +24,9 @@ def simplify(program: T) -> T:
     """
     if isinstance(program, IRModule):
         functions = {name: simplify(func) for name, func in program.functions.items()}
-        return IRModule(functions, program.attrs)
+        return cast(T, IRModule(functions, program.attrs))
     if isinstance(program, PrimFunc):
-        return program.with_body(_SimplifyProgram()(program.body))
+        return cast(T, program.with_body(_SimplifyProgram()(program.body)))
     return _SimplifyProgram()(program)
 
 

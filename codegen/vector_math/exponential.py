@@ -9,14 +9,14 @@ from __future__ import annotations
 from codegen.vector_math import coefficients as c
 from codegen.vector_math.lanes import Formula, Lane
 
-_LOG2_E = {32: 1.4426950408889634, 64: 1.4426950408889634}
-_LN2 = {
+_LOG2_E = 1.4426950408889634
+LN2 = {
     32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cp-20")),
     64: (float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")),
 }
 """log(2) in two parts; the first has so few bits that its product with an exponent is exact."""
 _LOG2_10 = 3.321928094887362
-_LOG10_2 = {
+LOG10_2 = {
     32: (float.fromhex("0x1.344p-2"), float.fromhex("0x1.3509f8p-18")),
     64: (float.fromhex("0x1.34413509f78p-2"), float.fromhex("0x1.fef311f12b358p-46")),
 }
@@ -24,8 +24,8 @@ _LOG10_2 = {
 
 def reduced_by_ln2(w: Formula, x: Lane) -> tuple[Lane, Lane]:
     """Return r and integer n with `x = n * log(2) + r`, |r| <= log(2)/2."""
-    n, bits = w.nearest(x * _LOG2_E[w.bits])
-    high, low = _LN2[w.bits]
+    n, bits = w.nearest(x * _LOG2_E)
+    high, low = LN2[w.bits]
     return w.fma(n, -low, w.fma(n, -high, x)), bits
 
 
@@ -35,6 +35,13 @@ def exp(w: Formula, x: Lane) -> Lane:
     r, n = reduced_by_ln2(w, w.at_least(w.at_most(x, limits[1]), limits[0]))
     tail = w.polynomial(r, c.EXP_32 if w.bits == 32 else c.EXP_64)
     return w.scaled(w.fma(r * r, tail, r) + 1.0, n)
+
+
+def exp_of_moderate(w: Formula, x: Lane) -> Lane:
+    """Return e**x for |x| <= 80, where nothing overflows."""
+    r, n = reduced_by_ln2(w, x)
+    tail = w.polynomial(r, c.EXP_32 if w.bits == 32 else c.EXP_64)
+    return (w.fma(r * r, tail, r) + 1.0) * w.power_of_two(n)
 
 
 def exp2(w: Formula, x: Lane) -> Lane:
@@ -52,7 +59,7 @@ def exp10(w: Formula, x: Lane) -> Lane:
     limits = (-46.0, 39.0) if w.bits == 32 else (-324.0, 309.0)
     clamped = w.at_least(w.at_most(x, limits[1]), limits[0])
     n, bits = w.nearest(clamped * _LOG2_10)
-    high, low = _LOG10_2[w.bits]
+    high, low = LOG10_2[w.bits]
     r = w.fma(n, -low, w.fma(n, -high, clamped))
     tail = w.polynomial(r, c.EXP10_32 if w.bits == 32 else c.EXP10_64)
     return w.scaled(w.fma(r, tail, 1.0), bits)

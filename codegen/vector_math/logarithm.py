@@ -10,24 +10,18 @@ from __future__ import annotations
 import math
 
 from codegen.vector_math import coefficients as c
+from codegen.vector_math.exponential import LN2, LOG10_2
 from codegen.vector_math.lanes import Formula, Lane
 
 _SQRT_HALF_BITS = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
-_LN2 = {
-    32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cp-20")),
-    64: (float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")),
-}
-_LOG10_2 = {
-    32: (float.fromhex("0x1.344p-2"), float.fromhex("0x1.3509f8p-18")),
-    64: (float.fromhex("0x1.34413509f78p-2"), float.fromhex("0x1.fef311f12b358p-46")),
-}
 _LOG2_E = {
-    32: (float.fromhex("0x1.715p+0"), float.fromhex("0x1.d94aep-14")),
-    64: (float.fromhex("0x1.71547652p+0"), float.fromhex("0x1.705fc2eefa2p-33")),
+    32: (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652cp-12")),
+    64: (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26")),
 }
+"""log2(e) in two parts, the first of half the precision."""
 _LOG10_E = {
-    32: (float.fromhex("0x1.bcbp-2"), float.fromhex("0x1.ed4a94p-16")),
-    64: (float.fromhex("0x1.bcb7b152p-2"), float.fromhex("0x1.b9438ca9aadd5p-36")),
+    32: (float.fromhex("0x1.bc8p-2"), float.fromhex("0x1.bd8a94p-13")),
+    64: (float.fromhex("0x1.bcb7b1p-2"), float.fromhex("0x1.49b9438ca9aaep-28")),
 }
 
 
@@ -70,7 +64,7 @@ def log(w: Formula, x: Lane) -> Lane:
 
 def _assembled(w: Formula, f: Lane, e: Lane) -> Lane:
     a, b = _log1p_parts(w, f)
-    high, low = _LN2[w.bits]
+    high, low = LN2[w.bits]
     return w.fma(e, high, f - (a - w.fma(e, low, b)))
 
 
@@ -98,7 +92,7 @@ def log2(w: Formula, x: Lane) -> Lane:
 
 def log10(w: Formula, x: Lane) -> Lane:
     """Return the logarithm to base 10."""
-    return _in_base(w, x, _LOG10_E[w.bits], _LOG10_2[w.bits])
+    return _in_base(w, x, _LOG10_E[w.bits], LOG10_2[w.bits])
 
 
 def log1p(w: Formula, x: Lane) -> Lane:

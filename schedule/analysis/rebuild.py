@@ -9,6 +9,7 @@ from tensorir.expr import Var
 from tensorir.stmt import Block
 from tensorir.visit import Rewriter
 
+
 class BlockRewriter(Rewriter):
     """A rewriter that records in `reuse` which block became which."""
 
@@ -48,4 +49,3 @@ class RedirectBuffers(BlockRewriter):
     def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
         """Redirect direct uses of a pointer as well."""
         return self._pointers.get(node, node) if self._inside else node
-

@@ -92,9 +92,7 @@ def set_scope(
 
 
 @primitive("UnsafeSetDType")
-def unsafe_set_dtype(
-    state: ScheduleState, block: BlockArg, buffer_index: int, dtype: str
-) -> None:
+def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, dtype: str) -> None:
     """Store a buffer that the block writes in another data type, which may lose precision.
 
     Stores convert to `dtype`, loads convert back.

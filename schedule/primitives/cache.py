@@ -56,7 +56,17 @@ SEVERAL_WRITERS = Problem(
     "write it",
 )
 
-STORAGE_SCOPES = ("global", "shared", "warp", "local", "wmma.", "texture", "amx.tmm", "m16n8k8.", "metal.")
+STORAGE_SCOPES = (
+    "global",
+    "shared",
+    "warp",
+    "local",
+    "wmma.",
+    "texture",
+    "amx.tmm",
+    "m16n8k8.",
+    "metal.",
+)
 
 
 @primitive("CacheRead")
@@ -217,9 +227,7 @@ class _Stage:
             self._compact = True
             self.cache = self.cache.with_(shape=tuple(r.extent for r in self._region))
 
-    def insert(
-        self, source: Buffer, target: Buffer, redirected: Sequence[StmtSRef]
-    ) -> StmtSRef:
+    def insert(self, source: Buffer, target: Buffer, redirected: Sequence[StmtSRef]) -> StmtSRef:
         """Redirect accesses to the cache, put the copy in place and return its block."""
         copy, block = self._copy_nest(source, target)
         blocks = {sref.block for sref in redirected}
@@ -303,9 +311,7 @@ class _RedirectWithOffset(RedirectBuffers):
         if new.buffer is node.buffer or node.buffer is not self._old:
             return new
         low = self._shift([r.min for r in new.region])
-        ranges = [
-            Range.from_min_extent(m, r.extent) for m, r in zip(low, new.region, strict=True)
-        ]
+        ranges = [Range.from_min_extent(m, r.extent) for m, r in zip(low, new.region, strict=True)]
         return BufferRegion(new.buffer, ranges)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     check_not_output,
@@ -12,7 +13,6 @@ from schedule.analysis.block_kind import (
 )
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
-from schedule.analysis.bindings import loop_domain
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
@@ -133,8 +133,9 @@ class Move:
         holder = next((k for k, s in enumerate(before) if _holds(s, sref)), None)
         state.replace(sref, None)
         parts = list(_children(self.loop.loop))
-        removed = holder is not None and len(parts) < len(before)
-        position = self.position - (1 if removed and holder < self.position else 0)
+        position = self.position
+        if holder is not None and len(parts) < len(before) and holder < position:
+            position -= 1
         parts.insert(position, self.nest)
         moved = self.loop.loop.with_(body=sequence(parts))
         state.replace(self.loop, moved, revive={node: sref})

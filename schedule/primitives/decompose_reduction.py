@@ -70,7 +70,6 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
-    dropped = {lp.loop_var for lp in below if lp.loop_var not in used}
     predicate = _at_first_step(realize.predicate, [lp for lp in below if lp.loop_var not in used])
     nest: Stmt = BlockRealize(bindings, predicate, init_block)
     renamed: dict[Var, PrimExpr] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
@@ -49,7 +51,7 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         raise ValueError("fuse takes at least one loop")
     for sref in loops:
         check_plain(sref)
-    for outer, inner in zip(loops, loops[1:], strict=False):
+    for outer, inner in pairwise(loops):
         check(inner.parent is outer, NOT_PARENT, outer, inner)
         check(outer.loop.body is inner.loop, NOT_ONLY_CHILD, outer, inner)
     for sref in loops:

@@ -90,9 +90,7 @@ def check_compute_inline(
     return scope, store, places, inverse
 
 
-def _inverse_of_store(
-    block: StmtSRef, store: BufferStore
-) -> tuple[list[Var], dict[Var, PrimExpr]]:
+def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], dict[Var, PrimExpr]]:
     """Return variables for the indices of a store, and each axis in terms of them."""
     node = block.block
     analyzer = Analyzer()
@@ -280,9 +278,7 @@ class _ReversePlan:
             if not all(expr_deep_equal(a, b) for a, b in pairs):
                 fail(BODY, self._block, reason="the buffer is loaded at different indices")
         ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
-        result = detect_iter_map(
-            indices, ranges, TRUE, IterMapLevel.NO_CHECK, True, self._analyzer
-        )
+        result = detect_iter_map(indices, ranges, TRUE, IterMapLevel.NO_CHECK, True, self._analyzer)
         if not result.indices:
             fail(BODY, self._block, reason=f"its loads are not affine: {result.errors[0]}")
         stored = self._producer_store.indices
@@ -294,9 +290,7 @@ class _ReversePlan:
             elif is_const_int(values.extent, 1):
                 axes[var] = values.min
             else:
-                fail(
-                    BODY, self._block, reason=f"axis {var.name} does not follow from what is read"
-                )
+                fail(BODY, self._block, reason=f"axis {var.name} does not follow from what is read")
         return axes
 
     def apply(self, scope: StmtSRef) -> None:
@@ -358,4 +352,3 @@ class _ReplaceLoads(BlockRewriter):
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         return self._value if node.buffer is self._buffer else self.generic(node)
-

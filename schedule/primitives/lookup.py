@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.errors import ROOT_BLOCK, Problem, fail
 from schedule.instruction import (
@@ -98,5 +100,5 @@ def _scope_of(block: StmtSRef) -> StmtSRef:
     return scope
 
 
-def _unique(srefs: object) -> list[StmtSRef]:
-    return list(dict.fromkeys(srefs))  # type: ignore[call-overload,no-any-return]
+def _unique(srefs: Iterable[StmtSRef]) -> list[StmtSRef]:
+    return list(dict.fromkeys(srefs))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from schedule.analysis.bindings import is_affine_binding, loop_domain
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
@@ -91,7 +93,7 @@ def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
             fail(NOT_A_CHAIN, sref, bottom)
     top = min(above.index(sref) for sref in loops)
     chain = above[top:]
-    for outer, inner in zip(chain, chain[1:], strict=False):
+    for outer, inner in pairwise(chain):
         check(outer.loop.body is inner.loop, BRANCHES, outer)
     return chain
 

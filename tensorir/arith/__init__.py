@@ -6,7 +6,6 @@ accesses coincide or loops may be rearranged asks here.
 
 from tensorir.arith.analyzer import Analyzer, ConstIntBound
 from tensorir.arith.interval import IntervalSet, IntSet, eval_set
-from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.iter_inverse import inverse_affine_iter_map
 from tensorir.arith.iter_map import (
     IterMapLevel,
@@ -15,6 +14,7 @@ from tensorir.arith.iter_map import (
     iter_map_simplify,
     normalize_iter_map_to_expr,
 )
+from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.modular import ModularSet
 from tensorir.arith.region import (
     estimate_region_lower_bound,

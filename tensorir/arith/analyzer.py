@@ -163,7 +163,7 @@ class Analyzer:
 
     @property
     def linearizer(self) -> Linearizer:
-        """What reads integer expressions as linear combinations, for the analyses of this package."""
+        """What reads integer expressions as linear combinations, for analyses of this package."""
         return self._linear
 
     def linear(self, expr: PrimExpr) -> Linear:
@@ -239,7 +239,7 @@ class Analyzer:
     def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
         """Say whether `condition` surely holds."""
         simple = self.simplify(condition)
-        return type(simple) is IntImm and simple.value != 0
+        return isinstance(simple, IntImm) and simple.value != 0
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
         """Say whether two expressions surely have the same value."""
@@ -249,7 +249,7 @@ class Analyzer:
         if _is_integer(x) and _is_integer(y):
             difference = self._linear(x).plus(self._linear(y), -1)
             return self._linear.bound(difference) == (0, 0)
-        return expr_key(self.simplify(x)) == expr_key(self.simplify(y))
+        return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))
 
     def can_prove_less(self, expr: ExprLike, upper_bound: int) -> bool:
         """Say whether `expr` is surely below a constant."""
@@ -306,7 +306,7 @@ class _Simplifier(Rewriter):
 
     def operands(self, node: PrimExpr) -> PrimExpr:
         """Return an expression that is not linear with its operands simplified."""
-        return super().__call__(node)  # type: ignore[no-any-return]
+        return super().__call__(node)
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         a, b = self(node.a), self(node.b)
@@ -343,11 +343,12 @@ class _Simplifier(Rewriter):
         return result
 
     def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
-        negated = _NEGATION.get(type(node.a))
-        if negated is not None and _is_integer(node.a.a):  # type: ignore[attr-defined]
-            return self(negated(node.a.a, node.a.b))  # type: ignore[attr-defined,no-any-return]
+        if isinstance(node.a, e.CmpOp) and _is_integer(node.a.a):
+            negated: PrimExpr = self(_NEGATION[type(node.a)](node.a.a, node.a.b))
+            return negated
         if isinstance(node.a, e.Not):
-            return self(node.a.a)
+            inner_most: PrimExpr = self(node.a.a)
+            return inner_most
         if isinstance(node.a, e.And) and node.dtype.lanes == 1:
             return self(e.Or(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
         if isinstance(node.a, e.Or) and node.dtype.lanes == 1:
@@ -385,7 +386,7 @@ class _Simplifier(Rewriter):
         if _is_integer(node) and _is_integer(node.value):
             return self._analyzer.integer(node)
         value = self(node.value)
-        if isinstance(value, (IntImm, e.FloatImm)):
+        if isinstance(value, IntImm) and node.dtype.is_integral:
             return value.astype(node.dtype)
         return node if value is node.value else e.Cast(node.dtype, value)
 
@@ -395,7 +396,7 @@ class _Simplifier(Rewriter):
         return node if same else e.Ramp(base, stride, node.lanes)
 
 
-_NEGATION: Final = {
+_NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
     e.LT: e.GE,
     e.LE: e.GT,
     e.GT: e.LE,

@@ -345,11 +345,12 @@ class _Detector:
         expected, low, slack = base_scale, 0, 0
         first = True
         while left:
-            k = start if first else self._next(left, expected)
+            following = start if first else self._next(left, expected)
             overlap = 0
-            if k is None:
-                k, overlap = self._overlapping(left, expected, base_scale)
+            if following is None:
+                following, overlap = self._overlapping(left, expected, base_scale)
             first = False
+            k = following
             term = left[k]
             slack += overlap
             group = self._group_ending_in(term, left)
@@ -499,8 +500,8 @@ class _Detector:
             if not group.met and any(s.source in uses for s in group.terms):
                 raise _Mismatch("a predicate constrains iterators that no index has together")
         if self._level is IterMapLevel.BIJECTIVE:
-            for var, value in self._domain.items():
-                if is_const_int(value.extent, 1):
+            for var, values in self._domain.items():
+                if is_const_int(values.extent, 1):
                     continue
                 known = self._vars.get(var)
                 if known is None or (known.args and known.args[0].source not in uses):

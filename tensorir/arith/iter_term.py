@@ -31,7 +31,7 @@ class IterMark:
         self.extent = extent
         self.offset = offset
         self.padded_extent = extent
-        self.depth = (
+        self.depth: int = (
             1 + max((s.source.depth for s in source.args), default=0)
             if isinstance(source, IterSumExpr)
             else 0

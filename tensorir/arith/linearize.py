@@ -7,11 +7,12 @@ from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Interval, Remainder
+from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Remainder
 from tensorir.arith.linear import (
     ZERO,
     Atom,
     Extremum,
+    Interval,
     Key,
     Linear,
     Opaque,
@@ -145,7 +146,7 @@ class Linearizer:
             return self.quotient(a.times(-1), -b.const)
         if a.key == b.key and self.bound(b)[0] > 0:
             return Linear({}, 1)
-        low, high = self.bound(a)
+        low = self.bound(a)[0]
         if self.bound(b)[0] > 0 and low >= 0 and self.at_least_zero(b.plus(a, -1).plus_const(-1)):
             return ZERO
         return Linear({self.intern(SymbolicQuotient(a, b)): 1}, 0)
@@ -208,9 +209,8 @@ class Linearizer:
         if high < 0 or facts == 0:
             return False
         for fact in self._context.facts:
-            if any(t in linear.terms for t in fact.terms) and self.at_least_zero(
-                linear.plus(fact, -1), facts - 1
-            ):
+            multiple = _shared_multiple(linear, fact)
+            if multiple and self.at_least_zero(linear.plus(fact, -multiple), facts - 1):
                 return True
         return self._split_extremum(linear, facts)
 
@@ -305,6 +305,15 @@ class Linearizer:
         if kind is Opaque:
             return cast(dtype, piece.expr)
         return cast(dtype, piece)
+
+
+def _shared_multiple(linear: Linear, fact: Linear) -> int:
+    """Return how often a fact is contained in a sum, judged by the first term that they share."""
+    for term, coefficient in fact.terms.items():
+        multiple = linear.terms.get(term, 0) // coefficient
+        if multiple > 0:
+            return multiple
+    return 0
 
 
 def _factors(term: Term) -> tuple[Term, ...]:

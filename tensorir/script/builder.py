@@ -8,7 +8,7 @@ from typing import Any, Final
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.dtype import DataType
+from tensorir.dtype import HANDLE, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import IntImm, IterVar, PrimExpr, StringImm, TupleType, Type, Var
 from tensorir.function import IRModule, PrimFunc
@@ -106,7 +106,7 @@ class FunctionBuilder:
         value = self._evaluate(annotation)
         if isinstance(value, BufferRecord):
             buffer = self._guard(annotation[1], value.build, name)
-            var = Var(f"{name}_handle", e.HANDLE)
+            var = Var(f"{name}_handle", HANDLE)
             self._function.params.append(var)
             self._function.buffer_map[var] = buffer
             self._see(buffer)
@@ -124,7 +124,7 @@ class FunctionBuilder:
         if callable(annotation) and isinstance(dtype, str):
             return Var(name, dtype)
         if getattr(annotation, "__name__", "") == "handle":
-            return Var(name, e.HANDLE)
+            return Var(name, HANDLE)
         raise self._fail("Annotation should be Var: a type such as T.int32 or T.handle", place)
 
     def _return_type(self, tree: Any) -> Type:
@@ -553,7 +553,8 @@ class FunctionBuilder:
         block = self._guard(place, complete_block, block, missing, outer_buffers, is_root)
         self._visible = outer_buffers
         if not frame.realize:
-            return block
+            bare: Stmt = block
+            return bare
         predicate = TRUE if parts.predicate is None else parts.predicate
         return self._guard(place, s.BlockRealize, parts.bindings, predicate, block)  # type: ignore[no-any-return]
 
@@ -604,7 +605,7 @@ def _make_for(var: Var, low: PrimExpr, extent: PrimExpr, frame: LoopFrame, body:
 def _make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferStore:
     lanes = indices[-1].dtype.lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
-    stored = as_expr(value)
+    stored: PrimExpr = as_expr(value)
     if buffer.dtype.is_bool and isinstance(value, bool):
         stored = const(value, buffer.dtype)
     if stored.dtype is not dtype:

@@ -21,7 +21,21 @@ from tensorir.script.syntax import Place, Tree
 
 _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     Buffer: frozenset(
-        ["shape", "data", "dtype", "strides", "elem_offset", "name", "scope", "vload", "vstore", "access_ptr", "axis_separators", "data_alignment", "offset_factor"]
+        [
+            "shape",
+            "data",
+            "dtype",
+            "strides",
+            "elem_offset",
+            "name",
+            "scope",
+            "vload",
+            "vstore",
+            "access_ptr",
+            "axis_separators",
+            "data_alignment",
+            "offset_factor",
+        ]
     ),
     Range: frozenset({"min", "extent"}),
     IterVar: frozenset({"var", "dom"}),
@@ -162,6 +176,7 @@ class Evaluator:
     # ------------------------------------------------------------------------------------ operands
 
     def name(self, tree: Tree) -> Any:
+        """Evaluate a name."""
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
@@ -169,6 +184,7 @@ class Evaluator:
         return value.value if type(value) is MetaVar else value
 
     def attribute(self, tree: Tree) -> Any:
+        """Evaluate a attribute."""
         owner, name = self(tree[2]), tree[3]
         if name.startswith("_"):
             raise self.fail(f"`{name}` is private and cannot be reached from a script", tree[1])
@@ -185,6 +201,7 @@ class Evaluator:
         raise self.fail(f"a {kind.__name__} has no attribute {name!r} in a script", tree[1])
 
     def call(self, tree: Tree) -> Any:
+        """Evaluate a call."""
         function = self(tree[2])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -203,6 +220,7 @@ class Evaluator:
         return self.guarded(tree[1], function, *args, **kwargs)
 
     def index(self, tree: Tree) -> Any:
+        """Evaluate a index."""
         owner = self(tree[2])
         subscripts = tree[3]
         if isinstance(owner, Buffer):
@@ -287,6 +305,7 @@ class Evaluator:
     # ----------------------------------------------------------------------------------- operators
 
     def binary(self, tree: Tree) -> Any:
+        """Evaluate a binary."""
         operator = tree[2]
         a, b = _operand(self(tree[3])), _operand(self(tree[4]))
         if operator in ("and", "or"):
@@ -298,6 +317,7 @@ class Evaluator:
         return self.guarded(tree[1], _SMART[operator], a, b)
 
     def unary(self, tree: Tree) -> Any:
+        """Evaluate a unary."""
         operator, value = tree[2], _operand(self(tree[3]))
         if operator == "not":
             if isinstance(value, PrimExpr):
@@ -312,6 +332,7 @@ class Evaluator:
         return +value
 
     def conditional(self, tree: Tree) -> Any:
+        """Evaluate a conditional."""
         condition = self(tree[3])
         if isinstance(condition, (PrimExpr, EqualOp)):
             raise self.fail(

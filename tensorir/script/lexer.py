@@ -13,10 +13,41 @@ from tensorir.errors import DiagnosticError
 
 KEYWORDS: Final = {
     word: word.upper()
-    for word in ["for", "in", "while", "with", "as", "if", "elif", "else", "def", "class", "return", "assert", "pass", "import", "from", "lambda"]
+    for word in [
+        "for",
+        "in",
+        "while",
+        "with",
+        "as",
+        "if",
+        "elif",
+        "else",
+        "def",
+        "class",
+        "return",
+        "assert",
+        "pass",
+        "import",
+        "from",
+        "lambda",
+    ]
 }
 _UNSUPPORTED: Final = frozenset(
-    ["break", "continue", "del", "try", "except", "finally", "raise", "global", "nonlocal", "yield", "async", "await", "match"]
+    [
+        "break",
+        "continue",
+        "del",
+        "try",
+        "except",
+        "finally",
+        "raise",
+        "global",
+        "nonlocal",
+        "yield",
+        "async",
+        "await",
+        "match",
+    ]
 )
 _WORDS: Final = {
     **KEYWORDS,

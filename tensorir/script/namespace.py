@@ -149,6 +149,7 @@ def func_attr(attrs: dict[str, Any]) -> FuncAttrRecord:
 
 def _axis(iter_type: int) -> Callable[..., AxisRecord]:
     def axis(dom: Any, binding: Any = None, dtype: str = "int32") -> AxisRecord:
+        """Call with a axis."""
         if isinstance(dom, Range):
             low, extent = dom.min, dom.extent
         elif isinstance(dom, (tuple, list)):
@@ -220,6 +221,7 @@ class BufferFactory:
     """`T.Buffer(shape, dtype, ...)` and the older `T.Buffer[shape, dtype]`."""
 
     def __call__(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
+        """Declare a buffer."""
         return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
 
     def __getitem__(self, key: Any) -> BufferRecord:
@@ -251,6 +253,7 @@ def decl_buffer(shape: Any, *args: Any, **options: Any) -> ScopeFrame:
     settings = _buffer_options(shape, *args, **options)
 
     def make(buffer: Buffer, body: Stmt) -> Stmt:
+        """Call with a make."""
         declared = DeclBuffer(buffer, body)
         if settings["data"] is not None:
             return declared
@@ -271,6 +274,7 @@ def allocate(
     holds = ops.TRUE if condition is None else as_expr(condition)
 
     def make(var: Var, body: Stmt) -> Stmt:
+        """Call with a make."""
         return Allocate(var, dtype, dims, holds, body, annotations)
 
     return ScopeFrame("allocate", make, lambda name: Var(name, pointer(dtype, scope)))
@@ -285,6 +289,7 @@ def allocate_const(
     array = np.asarray(data, DataType(dtype).to_numpy()).reshape(sizes)
 
     def make(var: Var, body: Stmt) -> Stmt:
+        """Call with a make."""
         return AllocateConst(var, dtype, dims, array, body, annotations)
 
     return ScopeFrame("allocate_const", make, lambda name: Var(name, pointer(dtype, "global")))
@@ -311,6 +316,7 @@ def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None)
     bound = as_expr(value)
 
     def define(name: str) -> Var:
+        """Call with a define."""
         if var is not None:
             return var
         if isinstance(type_annotation, FreshVar):
@@ -355,11 +361,12 @@ def _dtype_caster(dtype: str) -> Callable[..., Any]:
     kind = DataType(dtype)
 
     def cast(value: Any = None, *, is_size_var: bool = False) -> Any:
+        """Call with a cast."""
         if value is None:
             return FreshVar(dtype, is_size_var)
         if isinstance(value, str) and kind.is_floating:
             return const(float(value), kind)
-        if isinstance(value, (int, float)) and not isinstance(value, PrimExpr):
+        if isinstance(value, (int, float)):
             return const(value, kind)
         return ops.cast(kind, value)
 
@@ -371,6 +378,7 @@ def _dtype_caster(dtype: str) -> Callable[..., Any]:
 
 def _raw(kind: type[e.BinaryOp]) -> Callable[[Any, Any], PrimExpr]:
     def build(a: Any, b: Any) -> PrimExpr:
+        """Call with a build."""
         x, y = as_expr(a), as_expr(b)
         return kind(x, y)
 
@@ -410,6 +418,7 @@ def _named_call(name: str, *, dtype_first: bool) -> Callable[..., PrimExpr]:
     op = Op.get(name)
 
     def call(*args: Any, dtype: Any = None) -> PrimExpr:
+        """Call with a call."""
         if dtype_first:
             if dtype is None:
                 dtype, *rest = args
@@ -468,8 +477,34 @@ def any_(*conditions: Any) -> PrimExpr:
     return result
 
 
-_DTYPE_FIRST: Final = ["reinterpret", "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "vectorlow", "vectorhigh", "vectorcombine", "type_annotation", "large_uint_imm"]
-_SCALARS: Final = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16", "e4m3_float8", "e5m2_float8"]
+_DTYPE_FIRST: Final = [
+    "reinterpret",
+    "call_extern",
+    "call_pure_extern",
+    "call_llvm_intrin",
+    "call_llvm_pure_intrin",
+    "vectorlow",
+    "vectorhigh",
+    "vectorcombine",
+    "type_annotation",
+    "large_uint_imm",
+]
+_SCALARS: Final = [
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "e4m3_float8",
+    "e5m2_float8",
+]
 _RAW_OPERATORS: Final = (
     e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
     e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,

@@ -73,7 +73,7 @@ def read_definition(
 
 
 def _is_metadata(tree: Tree) -> bool:
-    return tree[0] == "expression_statement" and tree[2][0] == "constant"
+    return bool(tree[0] == "expression_statement" and tree[2][0] == "constant")
 
 
 def _options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:

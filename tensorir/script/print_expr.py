@@ -46,7 +46,18 @@ _REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
 }
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _DTYPE_FIRST: Final = frozenset(
-    ["reinterpret", "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "vectorlow", "vectorhigh", "vectorcombine", "type_annotation", "large_uint_imm"]
+    [
+        "reinterpret",
+        "call_extern",
+        "call_pure_extern",
+        "call_llvm_intrin",
+        "call_llvm_pure_intrin",
+        "vectorlow",
+        "vectorhigh",
+        "vectorcombine",
+        "type_annotation",
+        "large_uint_imm",
+    ]
 )
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
@@ -62,7 +73,7 @@ class ExprPrinter:
 
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
-        self._t = printer.options.tir_prefix
+        self._t: str = printer.options.tir_prefix
 
     def __call__(self, node: Any, loosest: int = 0) -> str:
         """Return `node` as text, in parentheses if it binds looser than `loosest`."""
@@ -119,6 +130,7 @@ class ExprPrinter:
     # --------------------------------------------------------------------------------------- nodes
 
     def int_imm(self, node: IntImm) -> Text:
+        """Return the text of a int imm."""
         if node.dtype == self._printer.options.int_dtype:
             return str(node.value), ATOM if node.value >= 0 else _UNARY
         if node.dtype.is_bool:
@@ -126,6 +138,7 @@ class ExprPrinter:
         return f"{self._t}.{node.dtype}({node.value})", ATOM
 
     def float_imm(self, node: e.FloatImm) -> Text:
+        """Return the text of a float imm."""
         value = node.value
         if value != value or value in (float("inf"), float("-inf")):
             text = '"nan"' if value != value else f'"{value}"'
@@ -136,6 +149,7 @@ class ExprPrinter:
         return f"{self._t}.{node.dtype}({text})", ATOM
 
     def binary(self, node: e.BinaryOp) -> Text:
+        """Return the text of a binary."""
         symbol, precedence = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
@@ -164,6 +178,7 @@ class ExprPrinter:
         return isinstance(rebuilt, kind) and rebuilt.a is node.a and rebuilt.b is node.b
 
     def call_form(self, node: e.BinaryOp) -> Text:
+        """Return the text of a call form."""
         name = {e.Min: "min", e.Max: "max", e.Mod: "truncmod"}[type(node)]
         both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
         if both or (node.a is node.b and type(node) is not e.Mod) or _absorbs(node):
@@ -171,14 +186,17 @@ class ExprPrinter:
         return f"{self._t}.{name}({self(node.a)}, {self(node.b)})", ATOM
 
     def logical_not(self, node: e.Not) -> Text:
+        """Return the text of a logical not."""
         if isinstance(node.a, IntImm):
             return f"{self._t}.Not({self(node.a)})", ATOM
         return f"not {self(node.a, _NOT)}", _NOT
 
     def function(self, name: str, *args: Any) -> Text:
+        """Return the text of a function."""
         return f"{self._t}.{name}({', '.join(args)})", ATOM
 
     def load(self, node: e.BufferLoad) -> Text:
+        """Return the text of a load."""
         buffer = self._printer.buffer(node.buffer)
         if node.predicate is not None:
             text = f"[{self.items(node.indices)}], predicate={self(node.predicate)}"
@@ -186,6 +204,7 @@ class ExprPrinter:
         return f"{buffer}[{self.indices(node.indices)}]", ATOM
 
     def call(self, node: e.Call) -> Text:
+        """Return the text of a call."""
         if isinstance(node.op, e.GlobalVar):
             module = self._printer.module_name or "cls"
             return f"{module}.{node.op.name}({self.items(node.args)})", ATOM
@@ -218,10 +237,12 @@ class ExprPrinter:
         return node.dtype.element == op.result
 
     def let(self, node: e.Let) -> Text:
+        """Return the text of a let."""
         var = self._printer.free_var(node.var)
         return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
 
     def reducer(self, node: e.CommReducer) -> Text:
+        """Return the text of a reducer."""
         names = ", ".join(self._printer.define(v) for v in (*node.lhs, *node.rhs))
         body = self.items(node.result)
         if len(node.result) > 1:

@@ -192,8 +192,9 @@ class Printer:
                 self.declare("match_buffer", buffer, source=self._names[param], data=False)
         self._body(func.body)
         self.depth -= 1
-        defined = [*func.params, *func.buffer_map.values(), *symbols]
-        self.release([*defined, *(b.data for b in func.buffer_map.values())])
+        defined: list[Var | Buffer] = [*func.params, *func.buffer_map.values(), *symbols]
+        self.release(defined)
+        self.release(b.data for b in func.buffer_map.values())
 
     def _func_attrs(self, func: PrimFunc, name: str) -> None:
         old = self.options.style == "0.10"
@@ -540,12 +541,12 @@ class Printer:
     def allocate(self, node: s.Allocate, last: bool) -> None:
         """Print an allocation, with the buffer declared on it where there is one."""
         body = node.body
-        if self.sugar and isinstance(body, s.DeclBuffer) and _declares_all(node, body.buffer):
-            if last:
-                self.declare("decl_buffer", body.buffer)
-                self.stmt(body.body, True)
-                self.release([body.buffer, node.buffer_var])
-                return
+        merges = last and self.sugar and isinstance(body, s.DeclBuffer)
+        if merges and isinstance(body, s.DeclBuffer) and _declares_all(node, body.buffer):
+            self.declare("decl_buffer", body.buffer)
+            self.stmt(body.body, True)
+            self.release([body.buffer, node.buffer_var])
+            return
         kind = node.buffer_var.type_annotation
         scope = kind.storage_scope if isinstance(kind, PointerType) else ""
         args = [f"[{self.expr.items(node.extents)}]", quote(node.dtype), quote(scope or "global")]

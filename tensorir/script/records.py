@@ -76,7 +76,7 @@ class FuncAttrRecord:
 
 @dataclass(slots=True)
 class BufferRecord:
-    """A buffer that a statement declares: `match_buffer`, `alloc_buffer`, `decl_buffer`, `Buffer`."""
+    """A buffer that a statement declares, such as `T.match_buffer` or `T.alloc_buffer`."""
 
     what: str
     source: Any

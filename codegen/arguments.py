@@ -1,0 +1,331 @@
+"""Checking the arguments of a compiled function before anything runs.
+
+Errors name the function and the parameter: IRTypeError (a TypeError) for a wrong count, kind or
+dtype, IRValueError (a ValueError) for a wrong shape, layout, alignment, an output that cannot be
+written, or memory shared between parameters that `tir.noalias` promises to be distinct.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from codegen.array_view import ArrayView, view_of
+from codegen.llvm_types import bfloat16_bits
+from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import integer_limits
+
+_SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_float8": ("uint8",)}
+"""Dtypes that NumPy lacks, and what holds their bits instead."""
+
+
+class BoundArguments:
+    """Checked arguments as the slots a compiled function reads, and what keeps them alive."""
+
+    __slots__ = ("owners", "result", "slots", "views")
+
+    def __init__(
+        self, slots: Any, views: list[ArrayView | None], owners: Any, result: Any
+    ) -> None:
+        self.slots = slots
+        self.views = views
+        self.owners = owners
+        self.result = result
+
+
+class ArgumentChecker:
+    """The checks that a signature asks for, prepared once."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        parameters = signature.parameters
+        self._slot_type = ctypes.c_int64 * max(
+            1, len(parameters) + len(signature.symbols) + (signature.result is not None)
+        )
+        self._static = all(
+            isinstance(dim, int) for p in parameters for dim in p.dims
+        ) and not signature.symbols
+        self._buffers = [k for k, p in enumerate(parameters) if p.kind == "buffer"]
+        self._pairs = [
+            (a, b)
+            for a in self._buffers
+            for b in self._buffers
+            if a < b and (parameters[a].written or parameters[b].written)
+        ]
+
+    def bind(self, args: Sequence[Any]) -> BoundArguments:
+        """Return the checked arguments; raise for the first that does not fit."""
+        signature = self.signature
+        parameters = signature.parameters
+        if len(args) != len(parameters):
+            raise IRTypeError(
+                f"{signature.name} takes {len(parameters)} argument(s), got {len(args)}: {signature}"
+            )
+        slots = self._slot_type()
+        views: list[ArrayView | None] = []
+        values: dict[str, int] = {}
+        for k, (parameter, arg) in enumerate(zip(parameters, args, strict=True)):
+            if parameter.kind == "buffer":
+                view = self._view(parameter, arg)
+                views.append(view)
+                slots[k] = view.address
+                continue
+            views.append(None)
+            if parameter.kind == "pointer":
+                slots[k] = self._pointer(parameter, arg)
+            else:
+                slots[k] = self._scalar(parameter, arg, values)
+        for k in self._buffers:
+            view = views[k]
+            assert view is not None
+            self._check_layout(parameters[k], view, values)
+            offset = parameters[k].elem_offset
+            if offset != 0:
+                # Element 0 of the array is element `offset` of the memory the function addresses.
+                slots[k] -= (evaluate_dim(offset, values) or 0) * view.dtype.nbytes
+        if not self._static:
+            self._bind_symbols(slots, values)
+        if signature.noalias and self._pairs:
+            self._check_overlap(views)
+        result = None
+        if signature.result is not None:
+            result = ctypes.c_int64()
+            slots[len(slots) - 1] = ctypes.addressof(result)
+        return BoundArguments(slots, views, args, result)
+
+    # ------------------------------------------------------------------------------------- arrays
+
+    def _view(self, parameter: Parameter, arg: Any) -> ArrayView:
+        try:
+            view = view_of(arg)
+        except IRTypeError as problem:
+            raise IRTypeError(f"{self._place(parameter)}: {problem}") from None
+        if view is None:
+            self._fail_type(
+                parameter,
+                f"expected an array of {parameter.dtype}, got {type(arg).__name__}; pass a NumPy "
+                f"array or anything with __dlpack__ or __array_interface__",
+            )
+        expected = parameter.dtype.element
+        if view.dtype is not expected and view.dtype not in _SAME_BITS.get(str(expected), ()):
+            self._fail_type(
+                parameter,
+                f"expected an array of {expected}, got {view.dtype}; convert it with "
+                f".astype({_numpy_name(expected)!r})",
+            )
+        if view.read_only and parameter.written:
+            self._fail_value(parameter, "the function writes to it, but the array is read-only")
+        return view
+
+    def _check_layout(
+        self, parameter: Parameter, view: ArrayView, values: dict[str, int]
+    ) -> None:
+        shape = view.shape
+        lanes = parameter.dtype.lanes
+        if lanes > 1:
+            shape = self._without_lanes(parameter, view)
+        if shape != parameter.shape:
+            self._match_shape(parameter, shape, values)
+        if parameter.strides:
+            self._match_strides(parameter, view, shape, values)
+        elif view.strides is not None and not _is_compact(view):
+            self._fail_value(
+                parameter,
+                f"the array of shape {view.shape} has byte strides {view.strides}, the function "
+                f"needs it contiguous in row-major order; use numpy.ascontiguousarray",
+            )
+        if isinstance(parameter.elem_offset, str):
+            values.setdefault(parameter.elem_offset, 0)
+        if view.address % parameter.dtype.element.nbytes:
+            self._fail_value(
+                parameter,
+                f"the data at address {view.address:#x} is not aligned to its "
+                f"{parameter.dtype.element.nbytes}-byte elements",
+            )
+
+    def _without_lanes(self, parameter: Parameter, view: ArrayView) -> tuple[int, ...]:
+        lanes = parameter.dtype.lanes
+        if not view.shape or view.shape[-1] != lanes:
+            self._fail_value(
+                parameter,
+                f"elements of {parameter.dtype} need a last dimension of {lanes}, the array has "
+                f"shape {view.shape}",
+            )
+        return view.shape[:-1]
+
+    def _match_shape(
+        self, parameter: Parameter, shape: tuple[int, ...], values: dict[str, int]
+    ) -> None:
+        wanted = parameter.shape
+        if len(shape) != len(wanted):
+            self._fail_value(
+                parameter,
+                f"expected {len(wanted)} dimension(s) {_shape_text(wanted)}, got {len(shape)}: "
+                f"{shape}",
+            )
+        for axis, (dim, extent) in enumerate(zip(wanted, shape, strict=True)):
+            self._match(parameter, f"dimension {axis}", dim, extent, values, shape)
+
+    def _match(
+        self,
+        parameter: Parameter,
+        place: str,
+        dim: Dim,
+        actual: int,
+        values: dict[str, int],
+        shape: tuple[int, ...],
+    ) -> None:
+        if isinstance(dim, str) and dim not in values:
+            values[dim] = actual
+            return
+        expected = evaluate_dim(dim, values)
+        if expected is not None and expected != actual:
+            named = "" if isinstance(dim, int) else f" ({dim_text(dim)})"
+            self._fail_value(
+                parameter,
+                f"{place} is {actual}, expected {expected}{named}: the array has shape {shape}, the "
+                f"function takes {_shape_text(parameter.shape)}",
+            )
+
+    def _match_strides(
+        self,
+        parameter: Parameter,
+        view: ArrayView,
+        shape: tuple[int, ...],
+        values: dict[str, int],
+    ) -> None:
+        itemsize = view.dtype.nbytes
+        strides = view.strides if view.strides is not None else _compact_strides(shape, itemsize)
+        for axis, (dim, stride) in enumerate(zip(parameter.strides, strides, strict=True)):
+            if stride % itemsize:
+                self._fail_value(parameter, f"stride {axis} is no multiple of the element size")
+            if shape[axis] != 1 or isinstance(dim, str):
+                self._match(parameter, f"stride {axis}", dim, stride // itemsize, values, shape)
+
+    def _check_overlap(self, views: list[ArrayView | None]) -> None:
+        ranges = {k: views[k].extent_bytes() for k in self._buffers}  # type: ignore[union-attr]
+        for a, b in self._pairs:
+            if ranges[a][0] < ranges[b][1] and ranges[b][0] < ranges[a][1]:
+                first, second = self.signature.parameters[a], self.signature.parameters[b]
+                raise IRValueError(
+                    f"{self.signature.name}: arguments {first.name!r} and {second.name!r} share "
+                    f"memory, but the function promises tir.noalias and writes to one of them; pass "
+                    f"a copy"
+                )
+
+    # ------------------------------------------------------------------------------------ scalars
+
+    def _scalar(self, parameter: Parameter, arg: Any, values: dict[str, int]) -> int:
+        dtype = parameter.dtype
+        if dtype.is_integral:
+            try:
+                number = operator.index(arg)
+            except TypeError:
+                if not isinstance(arg, (bool, np.bool_)):
+                    self._fail_type(
+                        parameter, f"expected an integer for {dtype}, got {type(arg).__name__}"
+                    )
+                number = int(arg)
+            low, high = integer_limits(dtype)
+            if not low <= number <= high:
+                self._fail_value(parameter, f"{number} does not fit {dtype}")
+            values[parameter.name] = number
+            return number - (1 << 64) if number >> 63 > 0 else number
+        if not isinstance(arg, (int, float, np.integer, np.floating)):
+            self._fail_type(parameter, f"expected a number for {dtype}, got {type(arg).__name__}")
+        return _float_slot(dtype, float(arg))
+
+    def _pointer(self, parameter: Parameter, arg: Any) -> int:
+        if arg is None:
+            return 0
+        if isinstance(arg, int):
+            return arg - (1 << 64) if arg >> 63 else arg
+        if isinstance(arg, ctypes.c_void_p):
+            return arg.value or 0
+        view = view_of(arg)
+        if view is None:
+            self._fail_type(
+                parameter, f"expected an address, None or an array, got {type(arg).__name__}"
+            )
+        return view.address
+
+    def _bind_symbols(self, slots: Any, values: dict[str, int]) -> None:
+        first = len(self.signature.parameters)
+        for k, (name, dtype) in enumerate(self.signature.symbols):
+            value = values.get(name)
+            if value is None:
+                raise IRValueError(
+                    f"{self.signature.name}: the arguments do not determine the symbolic extent "
+                    f"{name}; declare it as a dimension of its own or pass it as an argument"
+                )
+            low, high = integer_limits(dtype)
+            if not low <= value <= high:
+                raise IRValueError(f"{self.signature.name}: {name} = {value} does not fit {dtype}")
+            slots[first + k] = value
+        for parameter in self.signature.parameters:
+            for dim in parameter.dims:
+                if evaluate_dim(dim, values) is None:
+                    raise IRValueError(
+                        f"{self.signature.name}: nothing determines extent {dim_text(dim)} of "
+                        f"{parameter.name!r}"
+                    )
+
+    # ------------------------------------------------------------------------------------- errors
+
+    def _place(self, parameter: Parameter) -> str:
+        position = self.signature.parameters.index(parameter) + 1
+        return f"{self.signature.name}: argument {position} ({parameter.name!r})"
+
+    def _fail_type(self, parameter: Parameter, reason: str) -> NoReturn:
+        raise IRTypeError(f"{self._place(parameter)}: {reason}")
+
+    def _fail_value(self, parameter: Parameter, reason: str) -> NoReturn:
+        raise IRValueError(f"{self._place(parameter)}: {reason}")
+
+
+def _numpy_name(dtype: DataType) -> str:
+    return _SAME_BITS.get(str(dtype), (str(dtype),))[0]
+
+
+def _shape_text(shape: tuple[Dim, ...]) -> str:
+    return "(" + ", ".join(dim_text(d) for d in shape) + ("," if len(shape) == 1 else "") + ")"
+
+
+def _compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides: list[int] = []
+    size = itemsize
+    for extent in reversed(shape):
+        strides.insert(0, size)
+        size *= extent
+    return tuple(strides)
+
+
+def _is_compact(view: ArrayView) -> bool:
+    if 0 in view.shape:
+        return True
+    assert view.strides is not None
+    wanted = _compact_strides(view.shape, view.dtype.nbytes)
+    return all(
+        n == 1 or actual == expected
+        for n, actual, expected in zip(view.shape, view.strides, wanted, strict=True)
+    )
+
+
+def _float_slot(dtype: DataType, value: float) -> int:
+    """Return the bits of a float in the low bytes of a slot."""
+    if dtype.bits == 64:
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    if dtype.bits == 32:
+        with np.errstate(over="ignore"):
+            return int(np.float32(value).view(np.uint32))
+    if dtype.code == "bfloat":
+        return bfloat16_bits(value)
+    with np.errstate(over="ignore"):
+        return int(np.float16(value).view(np.uint16))

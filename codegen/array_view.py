@@ -1,0 +1,159 @@
+"""Any array-like as an address with a layout, without copying.
+
+NumPy arrays and what offers `__array_interface__` are read through that interface; everything else
+through DLPack (torch, jax, cupy on the CPU, ...), whose structures are read here directly because
+`numpy.from_dlpack` makes read-only arrays of older producers' tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError
+
+_TYPES: Final = {
+    "f2": "float16", "f4": "float32", "f8": "float64", "b1": "bool",
+    **{f"{code}{n}": f"{name}{8 * n}" for code, name in (("i", "int"), ("u", "uint")) for n in (1, 2, 4, 8)},
+}  # fmt: skip
+_DLPACK_CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+_DLPACK_CPU: Final = (1, 3)
+_DLPACK_READ_ONLY: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """Where an array lies: `strides` are in bytes, None for compact row-major."""
+
+    address: int
+    dtype: DataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    read_only: bool
+    owner: Any
+    """What keeps the memory alive."""
+
+    def extent_bytes(self) -> tuple[int, int]:
+        """Return the half-open range of addresses that the elements lie in."""
+        if 0 in self.shape:
+            return self.address, self.address
+        low = high = self.address
+        itemsize = self.dtype.nbytes
+        if self.strides is None:
+            size = itemsize
+            for extent in self.shape:
+                size *= extent
+            return low, low + size
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            reach = (extent - 1) * stride
+            low, high = low + min(0, reach), high + max(0, reach)
+        return low, high + itemsize
+
+
+def view_of(value: Any) -> ArrayView | None:
+    """Return `value` as an ArrayView, None if it is no array.
+
+    Raises IRTypeError for an array that compiled code cannot use: of a foreign byte order, on
+    another device, of a dtype without an equivalent.
+    """
+    interface = getattr(value, "__array_interface__", None)
+    if interface is not None:
+        address, read_only = interface["data"]
+        return ArrayView(
+            address,
+            _dtype_of(interface["typestr"], value),
+            interface["shape"],
+            interface.get("strides"),
+            read_only,
+            value,
+        )
+    if hasattr(value, "__dlpack__"):
+        return _from_dlpack(value)
+    return None
+
+
+def _dtype_of(typestr: str, value: Any) -> DataType:
+    name = _TYPES.get(typestr[1:])
+    order = "<" if sys.byteorder == "little" else ">"
+    if name is not None and typestr[0] in ("|", order):
+        return DataType(name)
+    if typestr[1:] == "V2" and str(getattr(value, "dtype", "")) == "bfloat16":
+        return DataType("bfloat16")
+    kind = getattr(value, "dtype", typestr)
+    raise IRTypeError(f"arrays of {kind} ({typestr}) cannot be passed to compiled code")
+
+
+# ------------------------------------------------------------------------------------------ DLPack
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _VersionedTensor(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    )
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype = ctypes.c_char_p
+_capsule_name.argtypes = (ctypes.py_object,)
+
+
+def _from_dlpack(value: Any) -> ArrayView:
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        capsule = value.__dlpack__()
+    name = _capsule_name(capsule)
+    pointer = _capsule_pointer(capsule, name)
+    read_only = False
+    if name == b"dltensor_versioned":
+        versioned = _VersionedTensor.from_address(pointer)
+        tensor = versioned.tensor
+        read_only = bool(versioned.flags & _DLPACK_READ_ONLY)
+    else:
+        tensor = _DLTensor.from_address(pointer)
+    if tensor.device_type not in _DLPACK_CPU:
+        raise IRTypeError(
+            f"an array on DLPack device {tensor.device_type} cannot be passed to CPU code; copy it "
+            f"to the CPU first"
+        )
+    base = _DLPACK_CODES.get(tensor.code)
+    if base is None or tensor.lanes != 1:
+        raise IRTypeError(
+            f"arrays of DLPack type code {tensor.code} with {tensor.lanes} lane(s) cannot be passed "
+            f"to compiled code"
+        )
+    dtype = DataType("bool" if base == "bool" else f"{base}{tensor.bits}")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = None
+    if tensor.strides:
+        strides = tuple(n * dtype.nbytes for n in tensor.strides[: tensor.ndim])
+    # The capsule stays unconsumed: its owner is freed with it, after the call.
+    return ArrayView(
+        (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, read_only, (value, capsule)
+    )

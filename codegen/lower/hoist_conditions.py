@@ -1,0 +1,143 @@
+"""Moving tests out of loops that they do not depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorir import stmt as s
+from tensorir.expr import EQ, Add, And, BufferLoad, Call, IntImm, Mul, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.intrin import Effect, Op
+from tensorir.ops import all_of, const
+from tensorir.visit import Rewriter, walk
+
+
+def hoist_conditions(func: PrimFunc) -> PrimFunc:
+    """Test what does not change in a loop before the loop.
+
+    Before: for k: if i < 30 and k < 5: S
+    After:  if i < 30: for k: if k < 5: S
+
+    Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
+    After:  S; for k in range(n): T
+
+    Only conditions without loads or calls move. The parts of a conjunction move one by one, and
+    `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
+    """
+    return func.with_body(_HoistConditions()(func.body))
+
+
+class _HoistConditions(Rewriter):
+    def __init__(self) -> None:
+        self._from_zero: set[Var] = set()
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if type(node.min) is IntImm and node.min.value == 0:
+            self._from_zero.add(node.loop_var)
+        body = self(node.body)
+        first = _first_iteration(node, body)
+        if first is not None:
+            prologue, rest = first
+            return s.sequence([prologue, self._guarded(node, rest)])
+        return self._guarded(node, body)
+
+    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
+        new: s.IfThenElse = self.generic(node)
+        parts = conjuncts(new.condition)
+        split = [zero for part in parts for zero in self._zeros(part)]
+        if len(split) == len(parts):
+            return new
+        return s.IfThenElse(all_of(split), new.then_case, new.else_case)
+
+    def _zeros(self, condition: PrimExpr) -> list[PrimExpr]:
+        """Split `a * 4 + b == 0`, where neither is negative, into `a == 0` and `b == 0`."""
+        if type(condition) is EQ and type(condition.b) is IntImm and condition.b.value == 0:
+            variables = _nonnegative_terms(condition.a, self._from_zero)
+            if variables is not None:
+                return [EQ(var, const(0, var.dtype)) for var in variables]
+        return [condition]
+
+    def _guarded(self, node: s.For, body: s.Stmt) -> s.Stmt:
+        invariant: list[PrimExpr] = []
+        if type(body) is s.IfThenElse and body.else_case is None:
+            invariant, varying = _divided(body.condition, lambda c: not _depends(c, node.loop_var))
+            if invariant:
+                body = s.IfThenElse(all_of(varying), body.then_case) if varying else body.then_case
+        loop = node if body is node.body else node.with_(body=body)
+        return s.IfThenElse(all_of(invariant), loop) if invariant else loop
+
+
+def _nonnegative_terms(index: PrimExpr, from_zero: set[Var]) -> list[Var] | None:
+    """Return the variables of a sum of them, each times a positive constant; None if it is none."""
+    if type(index) is Add:
+        left = _nonnegative_terms(index.a, from_zero)
+        right = _nonnegative_terms(index.b, from_zero)
+        return None if left is None or right is None else left + right
+    if type(index) is Mul and type(index.b) is IntImm and index.b.value > 0:
+        return _nonnegative_terms(index.a, from_zero)
+    return [index] if isinstance(index, Var) and index in from_zero else None
+
+
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """Return the conditions of which `condition` is the conjunction, in order."""
+    if type(condition) is And:
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
+def _divided(
+    condition: PrimExpr, test: Callable[[PrimExpr], bool]
+) -> tuple[list[PrimExpr], list[PrimExpr]]:
+    chosen: list[PrimExpr] = []
+    others: list[PrimExpr] = []
+    for part in conjuncts(condition):
+        # Later parts may rely on earlier ones, so a part moves only if it can be evaluated anywhere.
+        (chosen if is_pure(part) and test(part) else others).append(part)
+    return chosen, others
+
+
+def is_pure(condition: PrimExpr) -> bool:
+    """Say whether `condition` may be evaluated anywhere: it has no loads and no effects."""
+    for part in walk(condition):
+        kind = type(part)
+        if kind is BufferLoad:
+            return False
+        if kind is Call and not (
+            isinstance(part.op, Op)  # type: ignore[attr-defined]
+            and part.op.effect in (Effect.PURE, Effect.ANNOTATION)  # type: ignore[attr-defined]
+        ):
+            return False
+    return True
+
+
+def _depends(condition: PrimExpr, var: Var) -> bool:
+    return any(part is var for part in walk(condition))
+
+
+def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
+    """Split off what the body does first in the first iteration only."""
+    if type(body) is not s.SeqStmt or type(body.seq[0]) is not s.IfThenElse:
+        return None
+    if loop.kind is not s.ForKind.SERIAL and loop.kind is not s.ForKind.UNROLLED:
+        return None
+    if type(loop.extent) is not IntImm or loop.extent.value < 1:
+        return None
+    branch = body.seq[0]
+    if branch.else_case is not None:
+        return None
+    at_first, others = _divided(branch.condition, lambda c: _is_first(c, loop))
+    if not at_first or any(_depends(c, loop.loop_var) for c in (*others, branch.then_case)):
+        return None
+    prologue = s.IfThenElse(all_of(others), branch.then_case) if others else branch.then_case
+    return prologue, s.sequence(body.seq[1:])
+
+
+def _is_first(condition: PrimExpr, loop: s.For) -> bool:
+    """Say whether `condition` is `loop_var == min`."""
+    if type(condition) is not EQ or type(loop.min) is not IntImm:
+        return False
+    a, b = condition.a, condition.b
+    return a is loop.loop_var and type(b) is IntImm and b.value == loop.min.value

@@ -1,0 +1,107 @@
+"""Deciding which loops the unroll pragma applies to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from codegen.lower.vectorize import PIECES
+from tensorir import stmt as s
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.function import PrimFunc
+from tensorir.visit import Rewriter
+
+MAX_STEP: Final = "pragma_auto_unroll_max_step"
+EXPLICIT: Final = "pragma_unroll_explicit"
+LEFT_TO_BACKEND: Final = "unroll_by_backend"
+"""Annotation of an unrolled loop whose body LLVM is to copy."""
+MAX_DEPTH: Final = 8
+
+
+def mark_unrolled(func: PrimFunc) -> PrimFunc:
+    """Turn serial loops into unrolled ones as the pragmas on loops around them say.
+
+    Before: for i (pragma_auto_unroll_max_step=16): for j in 4: for k in 4: S
+    After:  for i: for j in T.unroll(4): for k in T.unroll(4): S
+
+    From the innermost loop outwards, a serial loop is unrolled while it contains no other loop that
+    stays, at most eight are nested, and its extent times the statements in it (copies counted) is
+    at most the step. With `pragma_unroll_explicit` the copies are written out by `unroll`, without
+    it they are left to LLVM.
+    """
+    return func.with_body(_MarkUnrolled()(func.body))
+
+
+@dataclass(slots=True)
+class _Size:
+    """What a statement amounts to: number of statements, unrolled and other loops nested in it."""
+
+    steps: int = 0
+    unrolled: int = 0
+    others: int = 0
+
+
+class _MarkUnrolled(Rewriter):
+    def __init__(self) -> None:
+        self._max_step = 0
+        self._explicit = True
+        self._size = _Size()
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        self._size.steps += 1
+        return node
+
+    def rewrite_Evaluate(self, node: s.Evaluate) -> s.Stmt:  # noqa: N802
+        self._size.steps += 1
+        return node
+
+    def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
+        total = self._size
+        parts = []
+        for part in node.seq:
+            self._size = _Size()
+            parts.append(self(part))
+            total.steps += self._size.steps
+            total.unrolled = max(total.unrolled, self._size.unrolled)
+            total.others = max(total.others, self._size.others)
+        self._size = total
+        return node if all(a is b for a, b in zip(parts, node.seq, strict=True)) else s.sequence(parts)
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        outer = self._max_step, self._explicit
+        notes = node.annotations
+        if notes:
+            self._max_step = int(notes.get(MAX_STEP, self._max_step))
+            self._explicit = bool(int(notes.get(EXPLICIT, self._explicit)))
+        body = self(node.body)
+        changed = self._loop(node, body)
+        self._max_step, self._explicit = outer
+        return changed
+
+    def _loop(self, node: s.For, body: s.Stmt) -> s.Stmt:
+        if PIECES in node.annotations:
+            return node if body is node.body else node.with_(body=body)
+        size, kind, notes = self._size, node.kind, node.annotations
+        extent = node.extent.value if type(node.extent) is IntImm else None
+        if (
+            kind is s.ForKind.SERIAL
+            and extent is not None
+            and extent > 1
+            and size.others == 0
+            and size.unrolled <= MAX_DEPTH
+            and extent * size.steps <= self._max_step
+        ):
+            kind = s.ForKind.UNROLLED
+            if not self._explicit:
+                notes = notes.with_item(LEFT_TO_BACKEND, 1)
+        if kind is s.ForKind.UNROLLED and extent is not None:
+            size.steps *= extent
+            size.unrolled += 1
+        elif extent != 1:
+            size.others += 1
+        if body is node.body and kind is node.kind:
+            return node
+        return s.For(node.loop_var, node.min, node.extent, kind, body, None, notes)

@@ -1,0 +1,141 @@
+"""Deciding branches, and removing loops that run once or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegen.lower.loop_ranges import analyzer_for
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.arith import Analyzer
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.intrin import Op
+from tensorir.ops import if_then_else, logical_not, select
+from tensorir.visit import Rewriter
+
+_IF_THEN_ELSE = Op.get("if_then_else")
+
+
+def simplify_control(func: PrimFunc) -> PrimFunc:
+    """Simplify conditions, loop bounds and integer values by what is known of loop variables.
+
+    A branch whose condition is decided goes; inside a branch its condition is known to hold. A
+    loop of extent 0 goes, one of extent 1 is replaced by its body, unless it carries annotations,
+    which are meant for the loops inside it. Indices of loads and stores are left as they are:
+    flattening has simplified them.
+    """
+    return func.with_body(_SimplifyControl(analyzer_for(func.body))(func.body))
+
+
+class _SimplifyControl(Rewriter):
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._units: dict[Var, PrimExpr] = {}
+
+    # ---------------------------------------------------------------------------------- statements
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        extent = self._integer(node.extent)
+        low = self._integer(node.min)
+        if type(extent) is IntImm and extent.value <= 0:
+            return _NOTHING
+        if type(extent) is IntImm and extent.value == 1 and not node.annotations:
+            self._units[node.loop_var] = low
+            return self(node.body)
+        body = self(node.body)
+        if s.is_no_op(body):
+            return _NOTHING
+        if body is node.body and low is node.min and extent is node.extent:
+            return node
+        return s.For(node.loop_var, low, extent, node.kind, body, None, node.annotations)
+
+    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
+        condition = self._condition(node.condition)
+        if type(condition) is IntImm:
+            taken = node.then_case if condition.value else node.else_case
+            return _NOTHING if taken is None else self(taken)
+        with self._analyzer.constraint_scope(condition):
+            then_case = self(node.then_case)
+        else_case = None
+        if node.else_case is not None:
+            with self._analyzer.constraint_scope(logical_not(condition)):
+                else_case = self(node.else_case)
+            if s.is_no_op(else_case):
+                else_case = None
+        if s.is_no_op(then_case):
+            if else_case is None:
+                return _NOTHING
+            return s.IfThenElse(logical_not(condition), else_case)
+        return s.IfThenElse(condition, then_case, else_case)
+
+    def rewrite_AssertStmt(self, node: s.AssertStmt) -> s.Stmt:  # noqa: N802
+        condition = self._condition(node.condition)
+        if type(condition) is IntImm and condition.value:
+            return self(node.body)
+        with self._analyzer.constraint_scope(condition):
+            return s.AssertStmt(condition, node.message, self(node.body))
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        new = self.generic(node)
+        return _NOTHING if s.is_no_op(new.body) else new
+
+    def rewrite_AttrStmt(self, node: s.AttrStmt) -> s.Stmt:  # noqa: N802
+        new = self.generic(node)
+        return _NOTHING if s.is_no_op(new.body) else new
+
+    # --------------------------------------------------------------------------------- expressions
+
+    def _integer(self, node: PrimExpr) -> PrimExpr:
+        return node if type(node) is IntImm else self._analyzer.simplify(node)
+
+    def _condition(self, node: PrimExpr) -> PrimExpr:
+        return node if type(node) is IntImm else self._analyzer.simplify(self(node))
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        return self._units.get(node, node)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        if node.predicate is None:
+            return node
+        return BufferLoad(node.buffer, node.indices, self(node.predicate))
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        value, predicate = self(node.value), self.maybe(node.predicate)
+        if value is node.value and predicate is node.predicate:
+            return node
+        return s.BufferStore(node.buffer, value, node.indices, predicate)
+
+    def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
+        if node.dtype.is_int and node.dtype.lanes == 1:
+            return self._simplified(node)
+        return self.generic(node)
+
+    def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
+        return self._simplified(node)
+
+    def _simplified(self, node: PrimExpr) -> PrimExpr:
+        """Simplify arithmetic with its loads kept as they are."""
+        return self._analyzer.simplify(self.generic(node))
+
+    def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
+        condition = self._condition(node.condition)
+        if type(condition) is IntImm:
+            return self(node.true_value if condition.value else node.false_value)
+        yes, no = self(node.true_value), self(node.false_value)
+        same = condition is node.condition and yes is node.true_value and no is node.false_value
+        return node if same else select(condition, yes, no)
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is not _IF_THEN_ELSE:
+            return self.generic(node)
+        condition = self._condition(node.args[0])
+        if type(condition) is IntImm:
+            return self(node.args[1] if condition.value else node.args[2])
+        return if_then_else(condition, self(node.args[1]), self(node.args[2]))
+
+    def value(self, value: Any) -> Any:
+        return value
+
+
+_NOTHING = s.sequence([])

@@ -1,0 +1,198 @@
+"""Writing out loops iteration by iteration."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from codegen.lower.folding import rebuild_binary
+from codegen.lower.mark_unrolled import LEFT_TO_BACKEND
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.ops import const
+from tensorir.visit import Rewriter, children
+
+MAX_STATEMENTS: Final = 2048
+"""Up to how many statements one unrolled nest is written out as; a longer one is left to LLVM."""
+
+
+def unroll(func: PrimFunc) -> PrimFunc:
+    """Replace each unrolled loop by copies of its body.
+
+    Before: for j in T.unroll(2): C[i * 8 + j] = A[j]
+    After:  C[i * 8] = A[0]; C[i * 8 + 1] = A[1]
+
+    Index constants are folded, and parts of expressions that are the same in several copies are one
+    object. Loops, lets and allocations inside are new in every copy. A loop of unknown extent, one
+    that would give too many statements and one marked for the backend keep their kind: LLVM decides.
+    Annotations of loops have been used by now, and go.
+    """
+    return func.with_body(_Unroll()(func.body))
+
+
+def _is_written_out(loop: s.For) -> bool:
+    return (
+        loop.kind is s.ForKind.UNROLLED
+        and type(loop.extent) is IntImm
+        and type(loop.min) is IntImm
+        and LEFT_TO_BACKEND not in loop.annotations
+    )
+
+
+def _count(node: s.Stmt) -> int:
+    """Return how many statements `node` has once its loops are written out."""
+    kind = type(node)
+    if kind is s.For:
+        inside = _count(node.body)  # type: ignore[attr-defined]
+        return inside * int(node.extent) if _is_written_out(node) else inside  # type: ignore
+    if kind is s.BufferStore or kind is s.Evaluate:
+        return 1
+    return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
+
+
+class _Unroll(Rewriter):
+    """Finds the outermost loops to write out."""
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if _is_written_out(node) and _count(node) <= MAX_STATEMENTS:
+            return _Copies(node)(node)
+        body = self(node.body)
+        if type(node.extent) is IntImm and node.extent.value == 1:
+            return _Copies(node, {node.loop_var: node.min})(body)
+        if body is node.body and not node.annotations:
+            return node
+        return s.For(node.loop_var, node.min, node.extent, node.kind, body)
+
+
+class _Copies(Rewriter):
+    """Copies the body of a nest with values for its loop variables.
+
+    An expression is rebuilt once for each combination of the values that it depends on.
+    """
+
+    def __init__(self, root: s.For, values: dict[Var, PrimExpr] | None = None) -> None:
+        self._values: dict[Var, PrimExpr] = values or {}
+        self._bound = _bound_in(root)
+        self._dependences: dict[PrimExpr, tuple[Var, ...]] = {}
+        self._memo: dict[tuple[Any, ...], PrimExpr] = {}
+        self._buffers: dict[tuple[Buffer, Var], Buffer] = {}
+
+    # ---------------------------------------------------------------------------------- statements
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if _is_written_out(node):
+            low, extent = int(node.min), int(node.extent)  # type: ignore[call-overload]
+            dtype = node.loop_var.dtype
+            parts = []
+            for value in range(low, low + extent):
+                self._values[node.loop_var] = const(value, dtype)
+                parts.append(self(node.body))
+            del self._values[node.loop_var]
+            return s.sequence(parts)
+        low, extent = self(node.min), self(node.extent)
+        var = self._values[node.loop_var] = node.loop_var.with_name(node.loop_var.name)
+        return s.For(var, low, extent, node.kind, self(node.body))
+
+    def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
+        value = self(node.value)
+        var = self._values[node.var] = node.var.with_name(node.var.name)
+        return s.LetStmt(var, value, self(node.body))
+
+    def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
+        extents = self.each(node.extents)
+        pointer = self._values[node.buffer_var] = node.buffer_var.with_name(node.buffer_var.name)
+        return s.Allocate(
+            pointer, node.dtype, extents, self(node.condition), self(node.body), node.annotations
+        )
+
+    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
+        condition = self(node.condition)
+        if type(condition) is not IntImm:
+            return s.IfThenElse(condition, self(node.then_case), self.maybe(node.else_case))
+        taken = node.then_case if condition.value else node.else_case
+        return s.sequence([]) if taken is None else self(taken)
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        buffer = self.buffer(node.buffer)
+        value, index = self(node.value), self(node.indices[0])
+        predicate = self.maybe(node.predicate)
+        if (
+            buffer is node.buffer
+            and value is node.value
+            and index is node.indices[0]
+            and predicate is node.predicate
+        ):
+            return node
+        return s.BufferStore(buffer, value, (index,), predicate)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        pointer = self._values.get(buffer.data)
+        if pointer is None:
+            return buffer
+        assert isinstance(pointer, Var)
+        key = (buffer, pointer)
+        known = self._buffers.get(key)
+        if known is None:
+            known = self._buffers[key] = buffer.with_(data=pointer)
+        return known
+
+    # --------------------------------------------------------------------------------- expressions
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        depends = self._dependences.get(node)
+        if depends is None:
+            depends = self._dependence(node)
+        if not depends:
+            return node
+        values = self._values
+        key = (node, *[values.get(var) for var in depends])
+        known = self._memo.get(key)
+        if known is None:
+            known = self._memo[key] = self._rebuild(node)
+        return known
+
+    def _dependence(self, node: PrimExpr) -> tuple[Var, ...]:
+        if isinstance(node, Var):
+            found: tuple[Var, ...] = (node,) if node in self._bound else ()
+        else:
+            inner: dict[Var, None] = {}
+            for child in children(node):
+                known = self._dependences.get(child)  # type: ignore[call-overload]
+                inner.update(dict.fromkeys(self._dependence(child) if known is None else known))  # type: ignore[arg-type]
+            if type(node) is BufferLoad and node.buffer.data in self._bound:
+                inner[node.buffer.data] = None
+            found = tuple(inner)
+        self._dependences[node] = found
+        return found
+
+    def _rebuild(self, node: PrimExpr) -> PrimExpr:
+        if isinstance(node, Var):
+            return self._values.get(node, node)
+        if isinstance(node, e.BinaryOp):
+            return rebuild_binary(node, self(node.a), self(node.b))
+        return self.generic(node)
+
+
+def _bound_in(root: s.Stmt) -> set[Var]:
+    """Return the variables and pointers that statements in `root` define."""
+    found: set[Var] = set()
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is s.For:
+            found.add(node.loop_var)
+        elif kind is s.LetStmt:
+            found.add(node.var)
+        elif kind is s.Allocate:
+            found.add(node.buffer_var)
+        stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
+    return found

@@ -1,0 +1,239 @@
+"""From vectorized loops to statements on vectors."""
+
+from __future__ import annotations
+
+from codegen.lower.widen import CannotWiden, Widener
+from codegen.target import as_target
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.ops import add, const, logical_and, logical_not, mul
+from tensorir.visit import Rewriter, children, substitute, walk
+
+PIECES = "vector_pieces"
+"""Annotation of a loop over the native vectors that one long vector was cut into."""
+MAX_PIECES = 32
+"""Up to how many pieces a long vector is written out as; beyond that they are a loop."""
+
+
+def vectorize(func: PrimFunc) -> PrimFunc:
+    """Run each statement of a vectorized loop for all iterations at once.
+
+    Before: for j in T.vectorized(32): C[i * 32 + j] = A[j] * 2.0
+    After:  for p in 2: C[Ramp(i * 32 + p * 16, 1, 16)] = A[Ramp(p * 16, 1, 16)] * Broadcast(2.0)
+
+    Vectors are as long as a register of the target for the widest element of the statement, with
+    one shorter vector for the rest. A test that differs between lanes becomes a mask on loads and
+    stores. A statement with a call that has no vector form runs as a serial loop over the lanes;
+    so does a whole loop in which lanes share a result, a loop bound or memory.
+    """
+    return func.with_body(_Vectorize(as_target(None).vector_bits)(func.body))
+
+
+class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
+    """The loop has to run lane by lane."""
+
+
+class _Vectorize(Rewriter):
+    def __init__(self, vector_bits: int) -> None:
+        self._vector_bits = vector_bits
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        body = self(node.body)
+        if node.kind is not s.ForKind.VECTORIZED:
+            return node if body is node.body else node.with_(body=body)
+        if type(node.extent) is IntImm and node.extent.value == 1:
+            return substitute(body, {node.loop_var: node.min})
+        serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)
+        if type(node.extent) is not IntImm:
+            return serial
+        lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits)
+        try:
+            return lanes.stmt(body, None)
+        except _Serial:
+            return serial
+
+
+class _Lanes:
+    """The statements of one vectorized loop."""
+
+    def __init__(self, var: Var, low: PrimExpr, lanes: int, vector_bits: int) -> None:
+        self._var = var
+        self._low = low
+        self._lanes = lanes
+        self._vector_bits = vector_bits
+        self._inlined: dict[Var, PrimExpr] = {}
+
+    def _varies(self, node: Node) -> bool:
+        return any(
+            part is self._var or (isinstance(part, Var) and part in self._inlined)
+            for part in walk(node)
+        )
+
+    def stmt(self, node: s.Stmt, mask: PrimExpr | None) -> s.Stmt:
+        """Return `node` for all lanes in which the scalar condition `mask` holds."""
+        kind = type(node)
+        if kind is s.BufferStore:
+            return self._store(node, mask)  # type: ignore[arg-type]
+        if kind is s.SeqStmt:
+            return s.sequence([self.stmt(part, mask) for part in node.seq])  # type: ignore[attr-defined]
+        if kind is s.For:
+            return self._loop(node, mask)  # type: ignore[arg-type]
+        if kind is s.IfThenElse:
+            return self._branch(node, mask)  # type: ignore[arg-type]
+        if kind is s.LetStmt:
+            return self._let(node, mask)  # type: ignore[arg-type]
+        if kind is s.AttrStmt:
+            return s.AttrStmt(node.node, node.attr_key, node.value, self.stmt(node.body, mask))  # type: ignore[attr-defined]
+        if kind is s.AssertStmt and mask is None and not self._varies(node.condition):  # type: ignore[attr-defined]
+            return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))  # type: ignore[attr-defined]
+        if s.is_no_op(node):
+            return node
+        raise _Serial
+
+    def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
+        if self._varies(node.min) or self._varies(node.extent):
+            raise _Serial
+        return node.with_(body=self.stmt(node.body, mask))
+
+    def _branch(self, node: s.IfThenElse, mask: PrimExpr | None) -> s.Stmt:
+        if not self._varies(node.condition):
+            else_case = None if node.else_case is None else self.stmt(node.else_case, mask)
+            return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
+        holds = node.condition if mask is None else logical_and(mask, node.condition)
+        parts = [self.stmt(node.then_case, holds)]
+        if node.else_case is not None:
+            # The condition is evaluated again after the first part, which must not change it.
+            if any(type(part) is BufferLoad for part in walk(node.condition)):
+                raise _Serial
+            fails = logical_not(node.condition)
+            fails = fails if mask is None else logical_and(mask, fails)
+            parts.append(self.stmt(node.else_case, fails))
+        return s.sequence(parts)
+
+    def _let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
+        if not self._varies(node.value):
+            return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
+        # Written out where it is used, which is right as long as nothing stores in between.
+        if any(type(part) is BufferLoad for part in walk(node.value)) and not (
+            type(node.body) is s.BufferStore
+        ):
+            raise _Serial
+        self._inlined[node.var] = node.value
+        body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
+        del self._inlined[node.var]
+        return body
+
+    # --------------------------------------------------------------------------------------- stores
+
+    def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
+        if node.value.dtype.lanes > 1 or node.predicate is not None:
+            raise _Serial
+        (index,) = node.indices
+        if not self._varies(index):
+            return self._shared(node, mask)
+        native = max(1, self._vector_bits // _widest(node))
+        try:
+            return self._pieces(node, mask, native)
+        except CannotWiden:
+            return self._one_by_one(node, mask)
+
+    def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
+        """Store to one place from all lanes, which is one store if all store the same."""
+        for part in walk(node.value):
+            if part is self._var or (
+                type(part) is BufferLoad and part.buffer.data is node.buffer.data
+            ):
+                raise _Serial
+        if mask is not None:
+            raise _Serial
+        return node
+
+    def _one_by_one(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
+        var = self._var.with_name(self._var.name + "_s")
+        body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
+        extent = const(self._lanes, var.dtype)
+        body = substitute(body, {self._var: var})
+        return s.For(var, self._low, extent, s.ForKind.SERIAL, body)
+
+    def _pieces(self, node: s.BufferStore, mask: PrimExpr | None, native: int) -> s.Stmt:
+        if self._lanes <= native:
+            return self._piece(node, mask, self._low, self._lanes)
+        count, rest = divmod(self._lanes, native)
+        parts: list[s.Stmt] = []
+        if count == 1:
+            parts.append(self._piece(node, mask, self._low, native))
+        else:
+            dtype = self._var.dtype
+            piece = Var(self._var.name + "_p", dtype)
+            start = add(self._low, mul(piece, const(native, dtype)))
+            body = self._piece(node, mask, start, native)
+            kind = s.ForKind.UNROLLED if count <= MAX_PIECES else s.ForKind.SERIAL
+            annotations = {PIECES: 1} if count <= MAX_PIECES else None
+            bounds = const(0, dtype), const(count, dtype)
+            parts.append(s.For(piece, *bounds, kind, body, None, annotations))
+        if rest:
+            start = add(self._low, const(count * native, self._var.dtype))
+            parts.append(self._piece(node, mask, start, rest))
+        return s.sequence(parts)
+
+    def _piece(
+        self, node: s.BufferStore, mask: PrimExpr | None, start: PrimExpr, lanes: int
+    ) -> s.Stmt:
+        if lanes == 1:
+            body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
+            return substitute(body, {self._var: start})
+        widen = Widener(self._var, start, lanes)
+        index = widen(node.indices[0])
+        if mask is None:
+            return s.BufferStore(node.buffer, widen.to_vector(widen(node.value)), (index,))
+        predicate = widen.to_vector(widen(mask))
+        some = self._some_lane(mask, start, lanes)
+        with widen.masked(predicate, some_lane_is_on=some is not None):
+            value = widen.to_vector(widen(node.value))
+        store = s.BufferStore(node.buffer, value, (index,), predicate)
+        return store if some is None else s.IfThenElse(some, store)
+
+    def _some_lane(self, mask: PrimExpr, start: PrimExpr, lanes: int) -> PrimExpr | None:
+        """Return a scalar condition that holds exactly if `mask` holds in some lane.
+
+        A comparison of linear expressions changes once from lane to lane, so the lane at one end
+        decides. None for other masks.
+        """
+        if type(mask) is not e.LT and type(mask) is not e.LE:
+            return None
+        slope = Widener(self._var, start, lanes)(Sub(mask.a, mask.b))
+        if type(slope) is not Ramp or type(slope.stride) is not IntImm:
+            return None
+        last = add(start, const(lanes - 1, self._var.dtype))
+        return substitute(mask, {self._var: start if slope.stride.value > 0 else last})
+
+
+def _widest(node: s.BufferStore) -> int:
+    """Return the bits of the widest element that a statement computes with."""
+    widest = _working_bits(node.buffer.dtype)
+    stack: list[Node] = [node.value]
+    while stack:
+        part = stack.pop()
+        kind = type(part)
+        if kind is BufferLoad or kind is e.Cast:
+            widest = max(widest, _working_bits(part.dtype))  # type: ignore[attr-defined]
+        if kind is not BufferLoad:
+            stack.extend(children(part))
+    return widest
+
+
+def _working_bits(dtype: DataType) -> int:
+    """Return the bits an element has in arithmetic; 16-bit floats are computed in 32 bits."""
+    if dtype.is_floating and dtype.bits == 16:
+        return 32
+    return max(8, dtype.bits)

@@ -1,0 +1,208 @@
+"""Evaluating an expression for several values of one variable at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tensorir import expr as e
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, StringImm, Var
+from tensorir.intrin import Effect, Op
+from tensorir.ops import add, cast, compare, const, mul, sub
+
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
+_LIKELY: Final = Op.get("likely")
+_ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret", "clz"))
+"""Intrinsics that work lane by lane though the table does not call them vectorizable."""
+
+
+class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
+    """An expression has no vector form."""
+
+
+class Widener:
+    """Widens expressions from `var` to the lanes `start, start + 1, ...`.
+
+    Calling it gives the node itself where it does not depend on `var`, else a vector. An index that
+    is linear in `var` becomes a `Ramp`. Equal nodes (the same object) give the same object.
+    """
+
+    def __init__(self, var: Var, start: PrimExpr, lanes: int) -> None:
+        self._ramp = Ramp(start, const(1, var.dtype), lanes)
+        self._var = var
+        self._lanes = lanes
+        self._mask: PrimExpr | None = None
+        self._may_share = True
+        self._memo: dict[PrimExpr, PrimExpr] = {}
+
+    def __call__(self, node: PrimExpr) -> PrimExpr:
+        """Return `node` for all lanes; CannotWiden where that is impossible."""
+        known = self._memo.get(node)
+        if known is None:
+            rule = _RULES.get(type(node))
+            if rule is None:
+                raise CannotWiden
+            known = self._memo[node] = rule(self, node)
+        return known
+
+    def to_vector(self, value: PrimExpr) -> PrimExpr:
+        """Return a widened value with all lanes, where all may be the same."""
+        return value if value.dtype.lanes > 1 else e.Broadcast(value, self._lanes)
+
+    @contextmanager
+    def masked(self, mask: PrimExpr, some_lane_is_on: bool = False) -> Iterator[None]:
+        """Load only in the lanes of `mask`, inside a `with` statement.
+
+        A value that all lanes share is loaded as one if some lane is on for sure.
+        """
+        outer = self._mask, self._memo, self._may_share
+        self._mask = mask if self._mask is None else e.And(self._mask, mask)
+        self._memo = {}
+        self._may_share = some_lane_is_on
+        try:
+            yield
+        finally:
+            self._mask, self._memo, self._may_share = outer
+
+    # --------------------------------------------------------------------------------------- rules
+
+    def var(self, node: Var) -> PrimExpr:
+        return self._ramp if node is self._var else node
+
+    def same(self, node: PrimExpr) -> PrimExpr:
+        return node
+
+    def binary(self, node: e.BinaryOp) -> PrimExpr:
+        a, b = self(node.a), self(node.b)
+        if a is node.a and b is node.b:
+            return node
+        if a.dtype.is_int:
+            linear = _linear(type(node), a, b)
+            if linear is not None:
+                return linear
+        x, y = self.to_vector(a), self.to_vector(b)
+        if isinstance(node, e.CmpOp):
+            return compare(type(node), x, y)
+        return type(node)(x, y)
+
+    def not_(self, node: e.Not) -> PrimExpr:
+        a = self(node.a)
+        return node if a is node.a else e.Not(a)
+
+    def cast(self, node: e.Cast) -> PrimExpr:
+        value = self(node.value)
+        if value is node.value:
+            return node
+        return cast(node.dtype.with_lanes(self._lanes), value)
+
+    def select(self, node: e.Select) -> PrimExpr:
+        c, t, f = self(node.condition), self(node.true_value), self(node.false_value)
+        if c is node.condition and t is node.true_value and f is node.false_value:
+            return node
+        return e.Select(c, self.to_vector(t), self.to_vector(f))
+
+    def let(self, node: e.Let) -> PrimExpr:
+        value = self(node.value)
+        if value is not node.value:
+            raise CannotWiden
+        body = self(node.body)
+        return node if body is node.body else e.Let(node.var, value, body)
+
+    def load(self, node: BufferLoad) -> PrimExpr:
+        (index,) = node.indices
+        wide = self(index)
+        if node.predicate is not None or node.buffer.dtype.lanes > 1:
+            if wide is not index or self._mask is not None:
+                raise CannotWiden
+            return node
+        if self._mask is None:
+            return node if wide is index else BufferLoad(node.buffer, (wide,))
+        if wide is index:
+            if self._may_share:
+                return node
+            # The lanes that are switched off may be all of them: not even one may load then.
+            wide = Ramp(index, const(0, index.dtype), self._lanes)
+        return BufferLoad(node.buffer, (wide,), self._mask)
+
+    def call(self, node: Call) -> PrimExpr:
+        if node.op is _IF_THEN_ELSE:
+            return self._choice(node)
+        if not isinstance(node.op, Op) or node.op.effect not in (Effect.PURE, Effect.ANNOTATION):
+            raise CannotWiden
+        args = [self(arg) for arg in node.args]
+        if all(a is b for a, b in zip(args, node.args, strict=True)):
+            return node
+        if node.op is _LIKELY:
+            return args[0]
+        if not (node.op.vectorizable or node.op in _ELEMENTWISE):
+            raise CannotWiden
+        if node.op.short_name.startswith("call_"):
+            # The first arguments name the function and say on what it is overloaded.
+            fixed = 1 + (len(args) > 1 and args[1].dtype == "uint32" and type(args[1]) is IntImm)
+            args = [*args[:fixed], *(self.to_vector(arg) for arg in args[fixed:])]
+        else:
+            args = [self.to_vector(arg) for arg in args]
+        return Call(node.dtype.with_lanes(self._lanes), node.op, args)
+
+    def _choice(self, node: Call) -> PrimExpr:
+        condition = self(node.args[0])
+        if condition is node.args[0]:
+            yes, no = self(node.args[1]), self(node.args[2])
+            if yes is node.args[1] and no is node.args[2]:
+                return node
+            wide = node.dtype.with_lanes(self._lanes)
+            return Call(wide, _IF_THEN_ELSE, (condition, self.to_vector(yes), self.to_vector(no)))
+        with self.masked(condition):
+            yes = self.to_vector(self(node.args[1]))
+        with self.masked(e.Not(condition)):
+            no = self.to_vector(self(node.args[2]))
+        return e.Select(condition, yes, no)
+
+    def vector(self, node: PrimExpr) -> PrimExpr:
+        raise CannotWiden
+
+
+def _linear(kind: type[e.BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    """Return the `Ramp` that arithmetic on one `Ramp` and a scalar (or two) amounts to."""
+    if type(a) is Ramp and b.dtype.lanes == 1:
+        if kind is e.Add:
+            return Ramp(add(a.base, b), a.stride, a.lanes)
+        if kind is e.Sub:
+            return Ramp(sub(a.base, b), a.stride, a.lanes)
+        if kind is e.Mul:
+            return Ramp(mul(a.base, b), mul(a.stride, b), a.lanes)
+    elif type(b) is Ramp and a.dtype.lanes == 1:
+        if kind is e.Add:
+            return Ramp(add(a, b.base), b.stride, b.lanes)
+        if kind is e.Sub:
+            return Ramp(sub(a, b.base), mul(b.stride, -1), b.lanes)
+        if kind is e.Mul:
+            return Ramp(mul(a, b.base), mul(a, b.stride), b.lanes)
+    elif type(a) is Ramp and type(b) is Ramp:
+        if kind is e.Add:
+            return Ramp(add(a.base, b.base), add(a.stride, b.stride), a.lanes)
+        if kind is e.Sub:
+            return Ramp(sub(a.base, b.base), sub(a.stride, b.stride), a.lanes)
+    return None
+
+
+_RULES: Final[dict[type, Callable[[Widener, Any], PrimExpr]]] = {
+    e.Var: Widener.var,
+    e.SizeVar: Widener.var,
+    **dict.fromkeys((IntImm, e.FloatImm, StringImm), Widener.same),
+    **dict.fromkeys(
+        (
+            e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
+            e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+        ),
+        Widener.binary,
+    ),
+    e.Not: Widener.not_,
+    e.Cast: Widener.cast,
+    e.Select: Widener.select,
+    e.Let: Widener.let,
+    BufferLoad: Widener.load,
+    Call: Widener.call,
+    **dict.fromkeys((e.Ramp, e.Broadcast, e.Shuffle), Widener.vector),
+}  # fmt: skip

