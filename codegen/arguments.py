@@ -82,14 +82,16 @@ class ArgumentChecker:
                 slots[k] = self._pointer(parameter, arg)
             else:
                 slots[k] = self._scalar(parameter, arg, values)
+        for _ in range(1 if self._static else 2):
+            # The second time every variable has its value, also for dimensions met before it had.
+            for k in self._buffers:
+                self._check_layout(parameters[k], views[k], values)  # type: ignore[arg-type]
         for k in self._buffers:
-            view = views[k]
-            assert view is not None
-            self._check_layout(parameters[k], view, values)
             offset = parameters[k].elem_offset
             if offset != 0:
                 # Element 0 of the array is element `offset` of the memory the function addresses.
-                slots[k] -= (evaluate_dim(offset, values) or 0) * view.dtype.nbytes
+                itemsize = parameters[k].dtype.element.nbytes
+                slots[k] -= (evaluate_dim(offset, values) or 0) * itemsize
         if not self._static:
             self._bind_symbols(slots, values)
         if signature.noalias and self._pairs:

@@ -48,6 +48,12 @@ SEVERAL_PRODUCERS = Problem(
     "{0} does not have a single producer of {buffer} that is a complete block",
 )
 
+SEVERAL_CONSUMERS = Problem(
+    "NonSingleConsumerError",
+    "{buffer} would disappear, but {1} reads it as well as {0}",
+    "inline the producer into all its consumers with compute_inline",
+)
+
 
 @primitive("ComputeInline")
 def compute_inline(state: ScheduleState, block: BlockArg) -> None:
@@ -204,8 +210,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     After:  C[i] = g(f(A[i])), in the place of the producer
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
-    IncompleteBlockError, NonSingleProducerError, OutputBlockError, BodyAnalysisError,
-    OnlyLeafError, OpaqueAccessError.
+    IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
+    BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
     """
     # Preconditions.
     node = block.block
@@ -225,6 +231,9 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     check(single, SEVERAL_PRODUCERS, block, buffer=buffer.name)
     producer = sources[0]
     check_not_output(state, producer)
+    for other in graph.children:
+        reads_too = other is not block and any(r.buffer is buffer for r in other.block.reads)
+        check(not reads_too, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
     plan = _ReversePlan(state, block, producer, buffer)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     _check_no_opaque(scope, buffer)

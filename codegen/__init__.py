@@ -1,0 +1,44 @@
+"""From tensor programs to machine code: targets, lowering, LLVM, modules to call and to time.
+
+    lib = codegen.build(MyModule, target="llvm")
+    lib["main"](a, b, c)
+    lib.time_evaluator("main", codegen.cpu(), number=10)(a, b, c).mean    # seconds
+
+LLVM loads on the first build, not on import.
+"""
+
+from codegen.compile import compile_object
+from codegen.errors import (
+    AssertionFailedError,
+    CodegenError,
+    ExecutionError,
+    LinkError,
+    TargetError,
+)
+from codegen.jit import register_extern
+from codegen.lower import PASSES, lower
+from codegen.module import Device, Function, Module, PreparedCall, build, cpu, load_module
+from codegen.target import Target
+from codegen.timing import BenchmarkResult, TimeEvaluator
+
+__all__ = [
+    "PASSES",
+    "AssertionFailedError",
+    "BenchmarkResult",
+    "CodegenError",
+    "Device",
+    "ExecutionError",
+    "Function",
+    "LinkError",
+    "Module",
+    "PreparedCall",
+    "Target",
+    "TargetError",
+    "TimeEvaluator",
+    "build",
+    "compile_object",
+    "cpu",
+    "load_module",
+    "lower",
+    "register_extern",
+]

@@ -1,0 +1,119 @@
+"""Shared libraries: linking them, describing them to C, loading them again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from codegen import openmp
+from codegen.emit_function import CALL_PREFIX, INFO_SYMBOL
+from codegen.emit_parallel import OPENMP_SYMBOLS
+from codegen.errors import LinkError
+from codegen.jit import LoadedCode
+from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
+
+_COMPILERS: Final = ("cc", "gcc", "clang")
+_LINKERS: Final = ("ld", "ld.lld")
+_C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
+
+
+def link_library(object_data: bytes, path: Path) -> None:
+    """Link an object into the shared library `path`; LinkError without a linker."""
+    command = _linker()
+    with tempfile.TemporaryDirectory() as folder:
+        object_path = Path(folder) / "module.o"
+        object_path.write_bytes(object_data)
+        attempts = [[]]
+        if OPENMP_SYMBOLS[0].encode() in object_data and Path(command[0]).name not in _LINKERS:
+            # The symbols are weak: without the library the loops run serially.
+            attempts.insert(0, ["-Wl,--no-as-needed", "-lgomp"])
+        for extra in attempts:
+            finished = subprocess.run(
+                [*command, str(object_path), "-o", str(path), *extra],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if finished.returncode == 0:
+                return
+    raise LinkError(f"linking {path} with {command[0]} failed:\n{finished.stderr.strip()}")
+
+
+def _linker() -> list[str]:
+    shared = "-dynamiclib" if sys.platform == "darwin" else "-shared"
+    for name in (os.environ.get("CC", ""), *_COMPILERS):
+        found = shutil.which(name.split()[0]) if name.split() else None
+        if found:
+            return [found, shared, "-lm"]
+    for name in _LINKERS:
+        found = shutil.which(name)
+        if found:
+            return [found, shared]
+    raise LinkError(
+        "export_library needs a linker: install a C compiler (cc, gcc or clang) or ld, or set CC. "
+        "Without one, keep Module.object_code and load it with Module.from_object"
+    )
+
+
+def load_library(path: Path) -> LoadedCode:
+    """Open a library that `link_library` wrote."""
+    if not path.exists():
+        raise LinkError(f"there is no library {path}")
+    runtime = openmp.runtime()
+    if runtime is not None:
+        # Parallel loops refer to it weakly; it has to be visible before the library is opened.
+        ctypes.CDLL(runtime._name, ctypes.RTLD_GLOBAL)
+    try:
+        library = ctypes.CDLL(str(path.resolve()))
+        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, INFO_SYMBOL)))
+    except (OSError, ValueError) as problem:
+        raise LinkError(f"{path} is no library of Module.export_library: {problem}") from problem
+    info = ModuleInfo.from_json(text.decode())
+    names = [s.symbol for s in info.functions]
+    return LoadedCode(
+        info,
+        {name: _address(library, CALL_PREFIX + name) for name in names},
+        {name: _address(library, name) for name in names},
+        library,
+    )
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int:
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+
+def c_header(info: ModuleInfo) -> str:
+    """Return prototypes in C for the functions of a library."""
+    lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
+    for signature in info.functions:
+        lines += [f"/* {signature}; returns 0 on success */", f"{_prototype(signature)};", ""]
+    return "\n".join(lines)
+
+
+def _prototype(signature: Signature) -> str:
+    parts = [_c_parameter(p) for p in signature.parameters]
+    parts += [f"{_c_type(str(dtype))} {name}" for name, dtype in signature.symbols]
+    if signature.result is not None:
+        parts.append(f"{_c_type(str(signature.result))}* result")
+    return f"int32_t {signature.symbol}({', '.join(parts) or 'void'})"
+
+
+def _c_parameter(parameter: Parameter) -> str:
+    kind = _c_type(str(parameter.dtype.element))
+    if parameter.kind != "buffer":
+        return f"{kind} {parameter.name}"
+    constant = "" if parameter.written else "const "
+    shape = "".join(f"[{dim_text(d)}]" for d in parameter.shape)
+    return f"{constant}{kind}* {parameter.name} /* {shape} */"
+
+
+def _c_type(dtype: str) -> str:
+    if dtype in ("float16", "bfloat16"):
+        return "uint16_t"
+    return _C_TYPES.get(dtype, f"{dtype}_t")
