@@ -55,6 +55,12 @@ WRONG_INDEX = Problem(
     "the insertion index {index} is not in the valid range [{first}, {last}] below {1}",
     "-1 is the latest place, -2 the earliest",
 )
+WRONG_ORDER = Problem(
+    "DependencyOrderError",
+    "{0} cannot move under {1}, because {2}, which depends on it or which it depends on, would end "
+    "up on the wrong side of it",
+    "choose a loop that lies between the block's producers and consumers",
+)
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
 )
@@ -80,7 +86,7 @@ def compute_at(
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
-    NotAllRequiredBlocksAreVisitedError.
+    NotAllRequiredBlocksAreVisitedError, DependencyOrderError.
     """
     if loop is ROOT_MARK:
         return
@@ -107,7 +113,7 @@ def reverse_compute_at(
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError,
-    NotAllRequiredBlocksAreVisitedError.
+    NotAllRequiredBlocksAreVisitedError, DependencyOrderError.
     """
     if loop is ROOT_MARK:
         return
@@ -168,6 +174,7 @@ def plan_move(
         kind = "consumer" if to_consumers else "producer"
         names = ", ".join(b.block.name_hint for b in outside)
         fail(NOT_VISITED, block, loop, kind=kind, names=names)
+    _check_order(graph, block, loop)
     analyzer = Analyzer()
     for var, values in loop_domain([*loops_above(loop), loop]).items():
         analyzer.bind(var, values)
@@ -177,6 +184,19 @@ def plan_move(
         fail(UNSOLVABLE, block, loop, reason=error)
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
     return Move(block, loop, position, nest)
+
+
+def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
+    """Raise if the block would pass a block that it depends on, or that depends on it."""
+    order = {child: k for k, child in enumerate(graph.children)}
+    below = [order[c] for c in graph.children if c is not block and is_ancestor(loop, c)]
+    first, last = min(below), max(below)
+    for edge in graph.out_of(block):
+        misplaced = not is_ancestor(loop, edge.dst) and order[edge.dst] < last
+        check(not misplaced, WRONG_ORDER, block, loop, edge.dst)
+    for edge in graph.into(block):
+        misplaced = not is_ancestor(loop, edge.src) and order[edge.src] > first
+        check(not misplaced, WRONG_ORDER, block, loop, edge.src)
 
 
 def _linked(graph: BlockScope, block: StmtSRef, *, forward: bool) -> list[StmtSRef]:

@@ -1,0 +1,379 @@
+"""Keeping what a loop updates in registers while the loop runs.
+
+Scalar replacement (Callahan, Carr and Kennedy, "Improving Register Allocation for Subscripted
+Variables", 1990): the elements that every iteration of a loop updates at the same places are loaded
+before the loop and stored after it. In between they live in a small allocation with constant
+indices, which LLVM turns into one value (a phi node) for each element or vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensorir import stmt as s
+from tensorir.arith.linearize import expr_key
+from tensorir.buffer import Buffer, decl_buffer
+from tensorir.dtype import INT32, DataType
+from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.ops import TRUE, const
+from tensorir.stmt import ForKind
+from tensorir.visit import Rewriter, children, walk
+
+MAX_SLOTS: Final = 64
+"""Up to how many accumulators a loop keeps; more would go through memory in any case."""
+
+
+def promote_accumulators(func: PrimFunc) -> PrimFunc:
+    """Load what a serial loop updates before the loop and store it after.
+
+    Before: for k: C[i + Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)] + A[k] * B[...]
+    After:  R = allocate(16); R[Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)]
+            for k: R[Ramp(0, 1, 16)] = R[Ramp(0, 1, 16)] + A[k] * B[...]
+            C[i + Ramp(0, 1, 16)] = R[Ramp(0, 1, 16)]
+
+    Done for the outermost loop for which it is right: every access to that memory in the loop is to
+    one of a few places that do not move and do not overlap; each place is stored to in every
+    iteration; and nothing else can reach the memory. A parameter is reached by others of the
+    function's buffers unless it is marked `tir.noalias`. Allocations that are accessed by constant
+    indices only are left alone, because LLVM keeps them in registers as they are.
+    """
+    private = _Private(func)
+    return func.with_body(_Promote(private)(func.body))
+
+
+class _Private:
+    """Which pointers no other pointer aliases."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.in_registers: set[Var] = set()
+        """Allocations that are never accessed by an index that varies."""
+        moving: set[Var] = set()
+        for node in walk(func.body):
+            if type(node) is s.Allocate:
+                self.in_registers.add(node.buffer_var)
+            elif type(node) is BufferLoad or type(node) is s.BufferStore:
+                if not _is_constant(node.indices[0]):
+                    moving.add(node.buffer.data)
+            elif isinstance(node, Var) and node.dtype.is_handle:
+                moving.add(node)
+        self.allocated = frozenset(self.in_registers)
+        self.in_registers -= moving
+        noalias = func.attrs.get("tir.noalias")
+        self.parameters_are_distinct = noalias is not None and bool(int(noalias))
+        self.parameters = frozenset(buffer.data for buffer in func.buffer_map.values())
+
+
+def _is_constant(index: PrimExpr) -> bool:
+    if type(index) is Ramp:
+        index = index.base
+    return type(index) is IntImm
+
+
+# ------------------------------------------------------------------------------------------- places
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """Elements `base + first`, ... of a buffer: `lanes` of them, and where they go meanwhile."""
+
+    base: Any
+    first: int
+    lanes: int
+    index: PrimExpr
+    slot: int = 0
+    is_always_stored: bool = False
+
+
+def _split_constant(index: PrimExpr) -> tuple[PrimExpr | None, int]:
+    """Return `index` as an expression (None for 0) plus a constant."""
+    kind = type(index)
+    if kind is IntImm:
+        return None, index.value  # type: ignore[attr-defined]
+    if kind is Add and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, index.b.value  # type: ignore[attr-defined]
+    if kind is Sub and type(index.b) is IntImm:  # type: ignore[attr-defined]
+        return index.a, -index.b.value  # type: ignore[attr-defined]
+    return index, 0
+
+
+class _Accesses:
+    """The accesses to one pointer inside a loop."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.places: dict[PrimExpr, _Place] = {}
+        """By index expression; equal ones share a place."""
+        self.distinct: dict[tuple[Any, int, int], _Place] = {}
+        self.is_fixed = True
+        self.is_stored = False
+
+    def are_separate(self) -> bool:
+        """Say whether no two places overlap; places of different bases may."""
+        places = sorted(self.distinct.values(), key=lambda p: p.first)
+        if len({place.base for place in places}) > 1:
+            return False
+        pairs = zip(places, places[1:], strict=False)
+        return all(a.first + a.lanes <= b.first for a, b in pairs)
+
+
+class _Collector:
+    """Collects what a loop accesses."""
+
+    def __init__(self, loop: s.For) -> None:
+        self.accesses: dict[Var, _Accesses] = {}
+        self.escaped: set[Var] = set()
+        self.calls_out = False
+        self._inside: set[Var] = {loop.loop_var}
+        self._keys: dict[PrimExpr, Any] = {}
+        self._seen: set[PrimExpr] = set()
+        self.visit(loop.body, certain=True)
+
+    def visit(self, node: s.Stmt, certain: bool) -> None:
+        """Visit a statement; `certain` says that every iteration runs it."""
+        kind = type(node)
+        if kind is s.BufferStore:
+            self._store(node, certain)  # type: ignore[arg-type]
+            return
+        if kind is s.For:
+            self._inside.add(node.loop_var)  # type: ignore[attr-defined]
+            extent = node.extent  # type: ignore[attr-defined]
+            certain = certain and type(extent) is IntImm and extent.value > 0
+        elif kind is s.LetStmt:
+            self._inside.add(node.var)  # type: ignore[attr-defined]
+        elif kind is s.Allocate:
+            self._inside.add(node.buffer_var)  # type: ignore[attr-defined]
+        elif kind is s.IfThenElse or kind is s.While:
+            certain = False
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                self.visit(part, certain)
+            else:
+                self._expression(part)
+
+    def _store(self, node: s.BufferStore, certain: bool) -> None:
+        accesses = self._of(node.buffer)
+        accesses.is_stored = True
+        place = self._access(accesses, node.indices[0], node.predicate)
+        if place is not None and certain:
+            place.is_always_stored = True
+        for part in children(node):
+            self._expression(part)
+
+    def _expression(self, node: Node) -> None:
+        # Copies of an unrolled body share expressions; what was seen need not be seen again.
+        stack = [node]
+        while stack:
+            part = stack.pop()
+            if part in self._seen:
+                continue
+            self._seen.add(part)  # type: ignore[arg-type]
+            kind = type(part)
+            if kind is BufferLoad:
+                self._access(self._of(part.buffer), part.indices[0], part.predicate)  # type: ignore[attr-defined]
+            elif kind is Call:
+                self._call(part)  # type: ignore[arg-type]
+            elif isinstance(part, Var) and part.dtype.is_handle:
+                self.escaped.add(part)
+            stack.extend(children(part))
+
+    def _call(self, node: Call) -> None:
+        name = getattr(node.op, "short_name", "")
+        if name == "address_of" and type(node.args[0]) is BufferLoad:
+            self.escaped.add(node.args[0].buffer.data)
+
+    def _of(self, buffer: Buffer) -> _Accesses:
+        known = self.accesses.get(buffer.data)
+        if known is None:
+            known = self.accesses[buffer.data] = _Accesses(buffer)
+        elif known.buffer.dtype is not buffer.dtype:
+            known.is_fixed = False
+        return known
+
+    def _access(
+        self, accesses: _Accesses, index: PrimExpr, predicate: PrimExpr | None
+    ) -> _Place | None:
+        if not accesses.is_fixed:
+            return None
+        place = accesses.places.get(index)
+        if place is None:
+            place = None if predicate is not None else self._place(index)
+            if place is None:
+                accesses.is_fixed = False
+                return None
+            key = (place.base, place.first, place.lanes)
+            place = accesses.places[index] = accesses.distinct.setdefault(key, place)
+        elif predicate is not None:
+            accesses.is_fixed = False
+        return place
+
+    def _place(self, index: PrimExpr) -> _Place | None:
+        lanes, start = 1, index
+        if type(index) is Ramp:
+            if type(index.stride) is not IntImm or index.stride.value != 1:
+                return None
+            lanes, start = index.lanes, index.base
+        elif index.dtype.lanes > 1:
+            return None
+        base, first = _split_constant(start)
+        key = None if base is None else self._key(base)
+        return None if key is _MOVES else _Place(key, first, lanes, index)
+
+    def _key(self, base: PrimExpr) -> Any:
+        known = self._keys.get(base)
+        if known is None:
+            moves = any(
+                part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
+                for part in walk(base)
+            )
+            known = self._keys[base] = _MOVES if moves else expr_key(base)
+        return known
+
+
+_MOVES: Final = object()
+
+
+# ---------------------------------------------------------------------------------------- rewriting
+
+
+class _Promote(Rewriter):
+    def __init__(self, private: _Private) -> None:
+        self._private = private
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if node.kind is not ForKind.SERIAL or not _runs(node):
+            return self.generic(node)
+        promoted = self._promotable(node)
+        if not promoted:
+            return self.generic(node)
+        tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}
+        body = self(_Redirect(tiles)(node.body))
+        result: s.Stmt = s.sequence(
+            [
+                *(load for tile in tiles.values() for load in tile.loads()),
+                node.with_(body=body),
+                *(store for tile in tiles.values() for store in tile.stores()),
+            ]
+        )
+        for tile in tiles.values():
+            size = const(tile.size, INT32)
+            local = tile.local
+            result = s.Allocate(local.data, local.dtype, (size,), TRUE, result)
+        return result
+
+    def _promotable(self, loop: s.For) -> list[_Accesses]:
+        collector = _Collector(loop)
+        found = []
+        for pointer, accesses in collector.accesses.items():
+            if (
+                accesses.is_fixed
+                and accesses.is_stored
+                and pointer not in self._private.in_registers
+                and pointer not in collector.escaped
+                and len(accesses.distinct) <= MAX_SLOTS
+                and all(place.is_always_stored for place in accesses.distinct.values())
+                and accesses.are_separate()
+                and self._is_unaliased(pointer, collector)
+            ):
+                found.append(accesses)
+        return found
+
+    def _is_unaliased(self, pointer: Var, collector: _Collector) -> bool:
+        private = self._private
+        if pointer in private.allocated:
+            return True
+        if pointer not in private.parameters:
+            return False
+        others = set(collector.accesses) - private.allocated - {pointer}
+        return not others or (private.parameters_are_distinct and others <= private.parameters)
+
+
+def _runs(loop: s.For) -> bool:
+    """Say whether the loop has at least two iterations, so that accesses before it are safe."""
+    return type(loop.extent) is IntImm and loop.extent.value > 1
+
+
+class _Tile:
+    """The local memory that stands in for places of a buffer."""
+
+    def __init__(self, accesses: _Accesses) -> None:
+        self.buffer = accesses.buffer
+        self.places = sorted(accesses.distinct.values(), key=lambda p: p.first)
+        self.size = 0
+        for place in self.places:
+            place.slot = self.size
+            self.size += place.lanes
+        dtype: DataType = self.buffer.dtype
+        self.local = decl_buffer((self.size,), dtype, self.buffer.name + "_reg", scope="local")
+        own: dict[int, PrimExpr] = {id(place): _slot_index(place) for place in self.places}
+        self.indices: Mapping[PrimExpr, PrimExpr] = {
+            index: own[id(place)] for index, place in accesses.places.items()
+        }
+        self._own = own
+
+    def loads(self) -> list[s.Stmt]:
+        """Return the statements that fill it."""
+        return [
+            s.BufferStore(
+                self.local, BufferLoad(self.buffer, (place.index,)), (self._own[id(place)],)
+            )
+            for place in self.places
+        ]
+
+    def stores(self) -> list[s.Stmt]:
+        """Return the statements that write it back."""
+        return [
+            s.BufferStore(
+                self.buffer, BufferLoad(self.local, (self._own[id(place)],)), (place.index,)
+            )
+            for place in self.places
+        ]
+
+
+def _slot_index(place: _Place) -> PrimExpr:
+    start = const(place.slot, INT32)
+    return start if place.lanes == 1 else Ramp(start, const(1, INT32), place.lanes)
+
+
+class _Redirect(Rewriter):
+    """Sends the accesses of promoted buffers to their tiles."""
+
+    def __init__(self, tiles: dict[Var, _Tile]) -> None:
+        self._tiles = tiles
+        self._memo: dict[PrimExpr, PrimExpr] = {}
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        known = self._memo.get(node)
+        if known is None:
+            known = self._memo[node] = self.generic(node)
+        return known
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        known = self._memo.get(node)
+        if known is None:
+            tile = self._tiles.get(node.buffer.data)
+            if tile is None:
+                known = self.generic(node)
+            else:
+                known = BufferLoad(tile.local, (tile.indices[node.indices[0]],))
+            self._memo[node] = known
+        return known
+
+    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
+        value = self(node.value)
+        tile = self._tiles.get(node.buffer.data)
+        if tile is not None:
+            return s.BufferStore(tile.local, value, (tile.indices[node.indices[0]],))
+        indices, predicate = self.each(node.indices), self.maybe(node.predicate)
+        if value is node.value and indices is node.indices and predicate is node.predicate:
+            return node
+        return s.BufferStore(node.buffer, value, indices, predicate)
