@@ -13,6 +13,7 @@ from schedule.analysis.block_kind import (
 )
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
+from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
@@ -60,6 +61,12 @@ WRONG_ORDER = Problem(
     "{0} cannot move under {1}, because {2}, which depends on it or which it depends on, would end "
     "up on the wrong side of it",
     "choose a loop that lies between the block's producers and consumers",
+)
+READS_AHEAD = Problem(
+    "NotRegionCoverError",
+    "{0} cannot move under {1}, because there it would read more than its producers have written "
+    "by then",
+    "choose a loop further out, one iteration of which produces all that the block reads",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -113,7 +120,7 @@ def reverse_compute_at(
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError,
-    NotAllRequiredBlocksAreVisitedError, DependencyOrderError.
+    NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError.
     """
     if loop is ROOT_MARK:
         return
@@ -121,6 +128,8 @@ def reverse_compute_at(
         reverse_compute_inline(state, block)
         return
     plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False).apply(state)
+    covered = covers_reads(state, block, dependencies(state, state.scope_root(block)))
+    check(covered, READS_AHEAD, block, loop)
 
 
 @dataclass(slots=True)
