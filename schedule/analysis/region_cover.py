@@ -10,8 +10,9 @@ from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.ops import const, max_, min_
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import PrimExpr
+from tensorir.ops import TRUE, const, logical_and, max_, min_
 
 
 def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
@@ -52,11 +53,27 @@ def _surely_written(
             if region.buffer is buffer:
                 bound = bound_region(region, realize)
                 box = relax(bound, domain, realize.predicate, analyzer, upper=False)
+                if box is None and _only_keeps_in_bounds(bound, buffer, realize.predicate, analyzer):
+                    box = relax(bound, domain, TRUE, analyzer, upper=False)
                 if box is not None:
                     boxes.append(_clip(box, buffer))
     if not boxes:
         return None
     return _join(boxes, analyzer)
+
+
+def _only_keeps_in_bounds(
+    region: tuple[Range, ...], buffer: Buffer, predicate: PrimExpr, analyzer: Analyzer
+) -> bool:
+    """Say whether a predicate excludes nothing but accesses beyond the buffer.
+
+    Then what is written is what would be written without it, clipped to the buffer.
+    """
+    inside: PrimExpr = TRUE
+    for dim, extent in zip(region, buffer.shape, strict=True):
+        inside = logical_and(inside, logical_and(dim.min >= 0, dim.min < extent))
+    with analyzer.constraint_scope(inside):
+        return analyzer.can_prove(predicate)
 
 
 def _possibly_read(

@@ -59,7 +59,13 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
 
 
 def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
-    lines, first_line = inspect.getsourcelines(thing)
+    try:
+        lines, first_line = inspect.getsourcelines(thing)
+    except OSError as error:
+        raise IRTypeError(
+            f"the source text of {thing.__qualname__} cannot be found; define it in a file or a "
+            "notebook cell, or pass the text to tensorir.parse"
+        ) from error
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(text) - len(text.lstrip(" ")) - (len(dedented) - len(dedented.lstrip(" ")))
