@@ -31,9 +31,7 @@ class BoundArguments:
 
     __slots__ = ("owners", "result", "slots", "views")
 
-    def __init__(
-        self, slots: Any, views: list[ArrayView | None], owners: Any, result: Any
-    ) -> None:
+    def __init__(self, slots: Any, views: list[ArrayView | None], owners: Any, result: Any) -> None:
         self.slots = slots
         self.views = views
         self.owners = owners
@@ -49,9 +47,10 @@ class ArgumentChecker:
         self._slot_type = ctypes.c_int64 * max(
             1, len(parameters) + len(signature.symbols) + (signature.result is not None)
         )
-        self._static = all(
-            isinstance(dim, int) for p in parameters for dim in p.dims
-        ) and not signature.symbols
+        self._static = (
+            all(isinstance(dim, int) for p in parameters for dim in p.dims)
+            and not signature.symbols
+        )
         self._buffers = [k for k, p in enumerate(parameters) if p.kind == "buffer"]
         self._pairs = [
             (a, b)
@@ -126,9 +125,7 @@ class ArgumentChecker:
             self._fail_value(parameter, "the function writes to it, but the array is read-only")
         return view
 
-    def _check_layout(
-        self, parameter: Parameter, view: ArrayView, values: dict[str, int]
-    ) -> None:
+    def _check_layout(self, parameter: Parameter, view: ArrayView, values: dict[str, int]) -> None:
         shape = view.shape
         lanes = parameter.dtype.lanes
         if lanes > 1:

@@ -38,7 +38,9 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     if callee is None:
         f.fail(f"it calls {name}, which is not a function of the module")
     if len(node.args) != len(callee.params):
-        f.fail(f"it calls {name} with {len(node.args)} arguments, {name} takes {len(callee.params)}")
+        f.fail(
+            f"it calls {name} with {len(node.args)} arguments, {name} takes {len(callee.params)}"
+        )
     if symbolic_vars(callee):
         f.fail(f"it calls {name}, whose shapes are symbolic; specialize it first")
     arguments = [_typed_argument(f, arg) for arg in node.args]

@@ -51,8 +51,8 @@ class FunctionEmitter(FunctionText):
     __slots__ = (
         "cleanups",
         "in_loop",
-        "index_values",
         "in_parallel",
+        "index_values",
         "load_mask",
         "local_pointers",
         "loops",

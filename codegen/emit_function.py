@@ -66,9 +66,7 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
 
 
 def _symbols(functions: dict[str, PrimFunc]) -> dict[str, str]:
-    return {
-        name: str(func.attrs.get("global_symbol") or name) for name, func in functions.items()
-    }
+    return {name: str(func.attrs.get("global_symbol") or name) for name, func in functions.items()}
 
 
 def _is_public(functions: dict[str, PrimFunc], name: str) -> bool:

@@ -20,9 +20,7 @@ _PROT_NONE = 0
 _PAGE = mmap.PAGESIZE
 
 
-def run_guarded(
-    signature: Signature, bound: BoundArguments, run: Callable[[Any], int]
-) -> int:
+def run_guarded(signature: Signature, bound: BoundArguments, run: Callable[[Any], int]) -> int:
     """Call `run` on slots whose arrays lie between guard pages; copy outputs back.
 
     The function runs twice on the same inputs; what the second run wrote is kept. Returns its

@@ -63,7 +63,9 @@ def _describe(data: bytes) -> ModuleInfo:
     """Read the description out of an object without loading it."""
     start = data.find(b'{"version":')
     if start < 0:
-        raise LinkError("the data is no object file of codegen.compile_object: it has no description")
+        raise LinkError(
+            "the data is no object file of codegen.compile_object: it has no description"
+        )
     return ModuleInfo.from_json(data[start : data.index(b"\0", start)].decode())
 
 
@@ -108,6 +110,3 @@ def register_extern(name: str, function: Any) -> None:
     if not isinstance(function, int):
         function = ctypes.cast(function, ctypes.c_void_p).value
     binding().add_symbol(name, function)
-
-
-

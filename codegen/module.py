@@ -135,7 +135,9 @@ class Function:
     def fail(self, status: int) -> None:
         """Raise the error that a status other than 0 stands for."""
         if status == OUT_OF_MEMORY:
-            raise ExecutionError(f"{self.name}: memory for a temporary buffer could not be allocated")
+            raise ExecutionError(
+                f"{self.name}: memory for a temporary buffer could not be allocated"
+            )
         messages = self._code.info.messages
         if 0 < status <= len(messages):
             raise AssertionFailedError(f"{self.name}: {messages[status - 1]}")
@@ -198,7 +200,9 @@ class Module:
         """Return a function; IRValueError if the module has none of that name."""
         found = self._functions.get(name)
         if found is None:
-            raise IRValueError(f"the module has no function {name!r}; it has {list(self._functions)}")
+            raise IRValueError(
+                f"the module has no function {name!r}; it has {list(self._functions)}"
+            )
         return found
 
     @property

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,7 @@ from codegen.emit_parallel import OPENMP_SYMBOLS
 
 _RUNTIME: Final = re.compile(r"/lib(?:gomp|omp|iomp5)[-\w.]*\.(?:so|dylib)[\w.]*$")
 _SYSTEM_NAMES: Final = ("libgomp.so.1", "libomp.so", "libomp.so.5", "libiomp5.so", "libomp.dylib")
+_SPIN_COUNT: Final = "GOMP_SPINCOUNT"
 _PACKAGES: Final = ("xgboost", "sklearn", "scikit_learn", "torch")
 """Packages whose wheels bring a runtime in `<package>.libs` or `<package>/lib`."""
 
@@ -27,12 +30,31 @@ def runtime() -> ctypes.CDLL | None:
     """Return the OpenMP runtime that parallel loops use, None if this machine has none."""
     for path in _candidates():
         try:
-            library = ctypes.CDLL(path)
+            with _short_spinning():
+                library = ctypes.CDLL(path)
         except OSError:
             continue
         if all(hasattr(library, symbol) for symbol in OPENMP_SYMBOLS):
             return library
     return None
+
+
+@contextmanager
+def _short_spinning() -> Iterator[None]:
+    """Have libgomp, which reads its environment when it is loaded, wait actively for a short time.
+
+    By default a waiting thread spins for some 10 milliseconds before it sleeps. On a machine that
+    is busy with something else it then keeps from the core the very thread it is waiting for. Does
+    nothing where the user has set how to wait.
+    """
+    if any(name in os.environ for name in (_SPIN_COUNT, "OMP_WAIT_POLICY")):
+        yield
+        return
+    os.environ[_SPIN_COUNT] = "5000"
+    try:
+        yield
+    finally:
+        del os.environ[_SPIN_COUNT]
 
 
 def symbol_addresses() -> dict[str, int]:

@@ -102,12 +102,12 @@ _COMPARE: Final[dict[type, Callable[[Any, Any], Any]]] = {
     e.GT: lambda a, b: a > b,
     e.GE: lambda a, b: a >= b,
 }
+_NUMPY_NAMES: Final = (
+    *("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "floor", "ceil", "trunc", "fabs"),
+    *("tanh", "sin", "cos", "tan", "sinh", "cosh"),
+)
 _UNARY: Final[dict[str, Callable[[float], float]]] = {
-    name: getattr(np, name)
-    for name in (
-        "exp exp2 log log2 log10 log1p sqrt tanh sin cos tan sinh cosh floor ceil trunc fabs".split()
-    )
-} | {
+    **{name: getattr(np, name) for name in _NUMPY_NAMES},
     "erf": math.erf,
     "sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
@@ -338,11 +338,10 @@ class _Compiler:
 
     def _evaluate(self, node: s.Evaluate) -> Run:
         value = node.value
-        if isinstance(value, e.Call) and not isinstance(value.op, e.GlobalVar):
-            if value.op.short_name == "assume":
-                return lambda _: None
         if isinstance(value, e.Call) and isinstance(value.op, e.GlobalVar):
             return self._call_function(value.op.name, value.args)
+        if isinstance(value, e.Call) and getattr(value.op, "short_name", "") == "assume":
+            return lambda _: None
         if isinstance(value, IntImm):
             return lambda _: None
         run = self.expr(value)
@@ -438,9 +437,11 @@ def _typed(dtype: DataType, value: Any) -> Any:
         return _wrapped(dtype, int(value))
     if dtype.is_integral:
         kind = dtype.to_numpy().type
-        return kind(int(value) & ((1 << dtype.bits) - 1)) if dtype.is_uint else np.array(
-            int(value)
-        ).astype(kind)[()]
+        return (
+            kind(int(value) & ((1 << dtype.bits) - 1))
+            if dtype.is_uint
+            else np.array(int(value)).astype(kind)[()]
+        )
     if dtype.is_float:
         return dtype.to_numpy().type(value)
     raise InterpreterError(f"the interpreter computes no {dtype}")

@@ -124,4 +124,3 @@ class _Compact(Rewriter):
             for start, dim in zip(starts, node.region, strict=True)
         ]
         return BufferRegion(region.compact, ranges)
-

@@ -90,9 +90,7 @@ class _LowerViews(Rewriter):
                 f"{self._analyzer.simplify(actual)}"
             )
 
-    def _indices(
-        self, source: BufferRegion, indices: tuple[PrimExpr, ...]
-    ) -> tuple[PrimExpr, ...]:
+    def _indices(self, source: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         surplus = len(source.region) - len(indices)
         starts = [dim.min for dim in source.region]
         inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
@@ -136,9 +134,7 @@ def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
     return tuple(reversed(strides))
 
 
-def offset_of(
-    buffer: Buffer, indices: Sequence[PrimExpr], strides: Sequence[PrimExpr]
-) -> PrimExpr:
+def offset_of(buffer: Buffer, indices: Sequence[PrimExpr], strides: Sequence[PrimExpr]) -> PrimExpr:
     """Return how many elements lie between the data pointer and the element at `indices`."""
     offset = buffer.elem_offset
     for index, stride in zip(indices, strides, strict=True):

@@ -68,7 +68,9 @@ class _MarkUnrolled(Rewriter):
             total.unrolled = max(total.unrolled, self._size.unrolled)
             total.others = max(total.others, self._size.others)
         self._size = total
-        return node if all(a is b for a, b in zip(parts, node.seq, strict=True)) else s.sequence(parts)
+        return (
+            node if all(a is b for a, b in zip(parts, node.seq, strict=True)) else s.sequence(parts)
+        )
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         outer = self._max_step, self._explicit

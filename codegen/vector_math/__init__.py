@@ -67,9 +67,7 @@ _INSTRUCTIONS: Final = {
     "fma": "fma",
 }
 """Functions LLVM has instructions for; `round` takes halves to even, as NumPy does."""
-_LIBRARY: Final = (
-    "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod nextafter"
-)
+_LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod nextafter"
 _INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
 
 
@@ -121,5 +119,3 @@ def _ldexp(f: FunctionEmitter, node: Call) -> str:
     single = FLOAT32.with_lanes(x.dtype.lanes)
     wide = ldexp(f, half_to_float32(f, value, x.dtype), exponent, single, exponents)
     return float32_to_half(f, wide, x.dtype)
-
-

@@ -23,9 +23,7 @@ _TWO_OVER_PI: Final = int(
 _WORDS: Final = 20
 
 
-def reduce_large_lanes(
-    w: Formula, x: Lane, r: Lane, q: Lane, limit: float
-) -> tuple[Lane, Lane]:
+def reduce_large_lanes(w: Formula, x: Lane, r: Lane, q: Lane, limit: float) -> tuple[Lane, Lane]:
     """Return remainder and quotient with those lanes replaced where `limit <= |x| < infinity`."""
     f = w.f
     size = w.abs(x)
@@ -75,7 +73,9 @@ def _definition(name: str, bits: int, limit: float, table: str) -> str:
     widen = "fpext float %x.n to double" if bits == 32 else "fadd double %x.n, -0.0"
     store_r = "fptrunc double %r.signed to float" if bits == 32 else "fadd double %r.signed, -0.0"
     store_q = "trunc i64 %q.signed to i32" if bits == 32 else "add i64 %q.signed, 0"
-    half_pi = [float64_text(float.fromhex(h)) for h in ("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")]
+    half_pi = [
+        float64_text(float.fromhex(h)) for h in ("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")
+    ]
     return f"""define internal void {name}(ptr %x, ptr %r, ptr %q, i64 %lanes) noinline optnone cold nounwind {{
 entry:
   br label %lane

@@ -44,9 +44,7 @@ def ldexp(f: FunctionEmitter, x: str, n: str, dtype: DataType, exponent: DataTyp
     exponents = register_type(exponent)
     short = "f32" if dtype.bits == 32 else "f64"
     if dtype.lanes == 1:
-        return f.call_intrinsic(
-            f"llvm.ldexp.{short}.i32", kind, [(kind, x), (exponents, n)]
-        )
+        return f.call_intrinsic(f"llvm.ldexp.{short}.i32", kind, [(kind, x), (exponents, n)])
     symbol = "ldexp" if dtype.bits == 64 else "ldexpf"
     result = register_type(dtype.element)
     return each_lane(f, symbol, result, dtype.lanes, [(kind, x), (exponents, n)])

@@ -68,9 +68,7 @@ def _assembled(w: Formula, f: Lane, e: Lane) -> Lane:
     return w.fma(e, high, f - (a - w.fma(e, low, b)))
 
 
-def _in_base(
-    w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, float]
-) -> Lane:
+def _in_base(w: Formula, x: Lane, of_e: tuple[float, float], of_2: tuple[float, float]) -> Lane:
     """Return the logarithm in the base in which e and 2 have the logarithms `of_e` and `of_2`."""
     f, e = split(w, x)
     a, b = _log1p_parts(w, f)

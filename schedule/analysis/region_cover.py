@@ -53,7 +53,9 @@ def _surely_written(
             if region.buffer is buffer:
                 bound = bound_region(region, realize)
                 box = relax(bound, domain, realize.predicate, analyzer, upper=False)
-                if box is None and _only_keeps_in_bounds(bound, buffer, realize.predicate, analyzer):
+                if box is None and _only_keeps_in_bounds(
+                    bound, buffer, realize.predicate, analyzer
+                ):
                     box = relax(bound, domain, TRUE, analyzer, upper=False)
                 if box is not None:
                     boxes.append(_clip(box, buffer))

@@ -46,7 +46,7 @@ class Module:
                     vi, vj = T.axis.remap("SS", [i, j])
                     T.reads(acc[vi, vj])
                     T.writes(Y[vi, vj])
-                    Y[vi, vj] = T.max(acc[vi, vj], T.float32(0.0))"""  # noqa: E501
+                    Y[vi, vj] = T.max(acc[vi, vj], T.float32(0.0))"""
 
 
 def test_printing_gives_back_the_text():

@@ -1,0 +1,1 @@
+"""The search for good schedules. It builds on `schedule` and `codegen`."""

@@ -1,0 +1,126 @@
+"""What is refused says so in a sentence, shows the place, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedule import Schedule, ScheduleError, Trace
+from tensorir import parse
+
+MATMUL = """\
+@T.prim_func
+def main(A: T.Buffer((16, 16)), B: T.Buffer((16, 16)), C: T.Buffer((16, 16))):
+    for i, j, k in T.grid(16, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] += A[vi, vk] * B[vk, vj]
+"""
+
+
+@pytest.fixture
+def matmul():
+    sch = Schedule(parse(MATMUL), debug_mask="all")
+    block = sch.get_block("C")
+    return sch, block, sch.get_loops(block)
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "words"),
+    [
+        (lambda s, b, ls: s.get_block("D"), "NotSingleResult", "root, C"),
+        (
+            lambda s, b, ls: s.split(ls[0], [3, 3]),
+            "WrongFactorError",
+            "9, is smaller than the extent 16",
+        ),
+        (lambda s, b, ls: s.split(ls[0], [None, None]), "NotSingleInferFactorError", "2 are"),
+        (lambda s, b, ls: s.split(ls[0], [4, 0]), "NonPositiveFactorError", "factor 1 is 0"),
+        (lambda s, b, ls: s.fuse(ls[0], ls[2]), "OuterNotInnerParent", "not the parent"),
+        (lambda s, b, ls: s.reorder(ls[0], ls[0]), "LoopMultiAppearanceError", "multiple times"),
+        (lambda s, b, ls: s.vectorize(ls[2]), "WrongBlockIterTypeError", "axis vk"),
+        (
+            lambda s, b, ls: s.decompose_reduction(b, ls[0]) and s.decompose_reduction(b, ls[0]),
+            "NotReductionBlockError",
+            "condition #1",
+        ),
+        (lambda s, b, ls: s.compute_inline(b), "HasInitBlock", "init statement"),
+        (lambda s, b, ls: s.cache_read(b, 7, "local"), "BufferIndexOutOfRangeError", "2 read"),
+        (lambda s, b, ls: s.cache_read(b, 0, "nowhere"), "InvalidStorageScopeError", "nowhere"),
+        (lambda s, b, ls: s.unannotate(b, "x"), "AnnotationKeyError", "'x'"),
+    ],
+)
+def test_refused_calls(matmul, call, code, words):
+    sch, block, loops = matmul
+    with pytest.raises(ScheduleError) as caught:
+        call(sch, block, loops)
+    assert caught.value.code == code
+    text = str(caught.value)
+    assert words in text
+    assert "The IR with diagnostic is:" in text
+    assert "The schedule is unchanged." in text
+
+
+def test_a_failed_call_leaves_program_and_trace_alone(matmul):
+    sch, _, loops = matmul
+    program, length = sch.mod["main"], len(sch.trace.insts)
+    with pytest.raises(ScheduleError):
+        sch.split(loops[0], [3, 3])
+    assert sch.mod["main"] is program
+    assert len(sch.trace.insts) == length
+    sch.split(loops[0], [4, 4])
+
+
+def test_a_consumed_handle_names_the_primitive(matmul):
+    sch, _, loops = matmul
+    sch.split(loops[0], [4, 4])
+    with pytest.raises(ScheduleError, match="split replaced it") as caught:
+        sch.unroll(loops[0])
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_handle_of_another_schedule_is_refused(matmul):
+    _, _, loops = matmul
+    other = Schedule(parse(MATMUL))
+    with pytest.raises(ScheduleError, match=r"does not belong to this schedule") as caught:
+        other.unroll(loops[0])
+    assert isinstance(caught.value, IndexError)
+
+
+def test_wrong_types_name_the_parameter(matmul):
+    sch, _, loops = matmul
+    with pytest.raises(TypeError, match=r"Schedule\.split: `factors\[0\]` takes an int"):
+        sch.split(loops[0], ["4", 4])
+    with pytest.raises(TypeError, match=r"Schedule\.unroll: `loop` takes a LoopRV"):
+        sch.unroll("i")
+
+
+def test_truncated_trace_file_names_file_and_line(matmul, tmp_path):
+    sch, _, loops = matmul
+    sch.split(loops[0], [4, 4])
+    path = tmp_path / "trace.json"
+    sch.trace.save(path)
+    assert str(Trace.load(path)) == str(sch.trace)
+    path.write_text(path.read_text()[:60])
+    with pytest.raises(ValueError, match=r"trace\.json:\d+:\d+: not a saved trace"):
+        Trace.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "instructions and its decisions"),
+        ('[[["Nothing", [], [], []]], []]', "no instruction kind 'Nothing'"),
+        ('[[["GetLoops", ["b0"], [], ["l1"]]], []]', "b0 is not defined"),
+        ('[[["GetBlock", [], ["C", "main"], ["b0"]]], [[0, 1]]]', "takes no decision"),
+        ('[[["GetBlock", [], ["C", "main"], ["b0"]]], [[7, 1]]]', "decision for instruction 7"),
+        (
+            '[[["Split", ["__import__(1)"], [1, 0], []]], []]',
+            "Undefined variable: __import__",
+        ),
+    ],
+)
+def test_foreign_json_is_refused(text, words):
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        Trace.from_json(text)
