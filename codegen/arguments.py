@@ -65,7 +65,8 @@ class ArgumentChecker:
         parameters = signature.parameters
         if len(args) != len(parameters):
             raise IRTypeError(
-                f"{signature.name} takes {len(parameters)} argument(s), got {len(args)}: {signature}"
+                f"{signature.name} takes {len(parameters)} argument(s), got {len(args)}: "
+                f"{signature}"
             )
         slots = self._slot_type()
         views: list[ArrayView | None] = []
@@ -189,8 +190,8 @@ class ArgumentChecker:
             named = "" if isinstance(dim, int) else f" ({dim_text(dim)})"
             self._fail_value(
                 parameter,
-                f"{place} is {actual}, expected {expected}{named}: the array has shape {shape}, the "
-                f"function takes {_shape_text(parameter.shape)}",
+                f"{place} is {actual}, expected {expected}{named}: the array has shape {shape}, "
+                f"the function takes {_shape_text(parameter.shape)}",
             )
 
     def _match_strides(
@@ -215,8 +216,8 @@ class ArgumentChecker:
                 first, second = self.signature.parameters[a], self.signature.parameters[b]
                 raise IRValueError(
                     f"{self.signature.name}: arguments {first.name!r} and {second.name!r} share "
-                    f"memory, but the function promises tir.noalias and writes to one of them; pass "
-                    f"a copy"
+                    f"memory, but the function promises tir.noalias and writes to one of them; "
+                    f"pass a copy"
                 )
 
     # ------------------------------------------------------------------------------------ scalars

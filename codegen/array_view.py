@@ -17,7 +17,8 @@ from tensorir.errors import IRTypeError
 
 _TYPES: Final = {
     "f2": "float16", "f4": "float32", "f8": "float64", "b1": "bool",
-    **{f"{code}{n}": f"{name}{8 * n}" for code, name in (("i", "int"), ("u", "uint")) for n in (1, 2, 4, 8)},
+    **{f"i{n}": f"int{8 * n}" for n in (1, 2, 4, 8)},
+    **{f"u{n}": f"uint{8 * n}" for n in (1, 2, 4, 8)},
 }  # fmt: skip
 _DLPACK_CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 _DLPACK_CPU: Final = (1, 3)
@@ -145,8 +146,8 @@ def _from_dlpack(value: Any) -> ArrayView:
     base = _DLPACK_CODES.get(tensor.code)
     if base is None or tensor.lanes != 1:
         raise IRTypeError(
-            f"arrays of DLPack type code {tensor.code} with {tensor.lanes} lane(s) cannot be passed "
-            f"to compiled code"
+            f"arrays of DLPack type code {tensor.code} with {tensor.lanes} lane(s) cannot be "
+            f"passed to compiled code"
         )
     dtype = DataType("bool" if base == "bool" else f"{base}{tensor.bits}")
     shape = tuple(tensor.shape[: tensor.ndim])

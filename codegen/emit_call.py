@@ -115,7 +115,7 @@ def _packed(f: FunctionEmitter, node: Call) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------ control, hints
+# ----------------------------------------------------------------------------- control, hints
 
 
 @emits_call("if_then_else")
@@ -178,7 +178,7 @@ def _misplaced_return(f: FunctionEmitter, node: Call) -> str:
     f.fail("T.ret is a statement, not a part of an expression")
 
 
-# ------------------------------------------------------------------------------------------ pointers
+# ----------------------------------------------------------------------------------- pointers
 
 
 @emits_call("address_of")
@@ -222,7 +222,7 @@ def _reinterpret(f: FunctionEmitter, node: Call) -> str:
     return f.op(f"{instruction} {from_type} {value} to {to_type}")
 
 
-# ---------------------------------------------------------------------------------------- bits, lanes
+# -------------------------------------------------------------------------------- bits, lanes
 
 
 @emits_call("bitwise_and bitwise_or bitwise_xor")

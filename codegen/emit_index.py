@@ -115,8 +115,9 @@ def _lane_distance(node: PrimExpr) -> int | None:
 
 
 def _broadcast_constant(node: PrimExpr) -> int | None:
-    value = node.value if type(node) is e.Broadcast else None  # type: ignore[attr-defined]
-    return int(value) if type(value) is IntImm else None
+    if type(node) is not e.Broadcast or type(node.value) is not IntImm:
+        return None
+    return int(node.value)
 
 
 def _first_lane(f: FunctionEmitter, node: PrimExpr) -> str:

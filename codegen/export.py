@@ -29,7 +29,7 @@ def link_library(object_data: bytes, path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         object_path = Path(folder) / "module.o"
         object_path.write_bytes(object_data)
-        attempts = [[]]
+        attempts: list[list[str]] = [[]]
         if OPENMP_SYMBOLS[0].encode() in object_data and Path(command[0]).name not in _LINKERS:
             # The symbols are weak: without the library the loops run serially.
             attempts.insert(0, ["-Wl,--no-as-needed", "-lgomp"])

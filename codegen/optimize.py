@@ -3,25 +3,22 @@
 Every candidate of a search passes through here, so the pipeline is LLVM's function simplification
 pipeline, not a whole module one: it unrolls what is marked, turns accumulator tiles into SSA values
 (SROA), keeps those that stay in memory in registers over the reduction loop (LICM) and removes
-redundant address arithmetic (GVN) in 10 to 20 ms for a tiled matmul. Only a function with loops over scalars
-gets LLVM's loop vectoriser, which costs about as much again.
+redundant address arithmetic (GVN), in about 10 ms for a tiled matmul. Only a function with loops
+over scalars gets LLVM's loop vectoriser, which costs as much again.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from codegen.errors import CodegenError
 from codegen.target import Target
 
-if TYPE_CHECKING:
-    import llvmlite.binding as llvm
-
-    Machine = llvm.TargetMachine
-    LLVMModule = llvm.ModuleRef
-else:
-    Machine = LLVMModule = Any
+Machine: TypeAlias = Any
+"""An `llvmlite.binding.TargetMachine`; llvmlite has no type annotations."""
+LLVMModule: TypeAlias = Any
+"""An `llvmlite.binding.ModuleRef`."""
 
 
 @cache

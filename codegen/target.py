@@ -68,7 +68,7 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """Return the target of the innermost `with`; TargetError if there must be one but is not."""
+        """Return the target of the innermost `with`, None or TargetError if there is none."""
         stack = _stack.get()
         if stack:
             return stack[-1]

@@ -19,13 +19,14 @@ Operand: TypeAlias = "Lane | float | int"
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_OPS = {
-    "+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "lshr",
+    "+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor", "<<": "shl",
+    ">>": "lshr",
 }  # fmt: skip
 _TESTS = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge")}
 
 
 class Lane:
-    """An operand: `kind` is "f" (float), "i" (integer of the float's width) or "m" (truth value)."""
+    """An operand: `kind` is "f" (float), "i" (integer as wide as the float) or "m" (truth)."""
 
     __slots__ = ("formula", "kind", "text")
 
@@ -251,7 +252,7 @@ class Formula:
         return self.float_of_bits((n + self.bias) << self.mantissa_bits)
 
     def scaled(self, x: Lane, n: Lane) -> Lane:
-        """Return `x * 2**n` for |n| up to twice the exponent range, into subnormals and infinity."""
+        """Return `x * 2**n` for |n| up to twice the exponent range, into subnormals too."""
         half = self.shifted_down(n, 1)
         return x * self.power_of_two(half) * self.power_of_two(n - half)
 

@@ -2,7 +2,8 @@
 
 The fraction of `x * 2/pi` needs only those bits of 2/pi that the exponent of x moves next to the
 binary point: 256 of them, starting where the product is a multiple of 4 above. One function a
-module does it, lane by lane in integers of 320 bits; vector code calls it only if some lane is large.
+module does it, lane by lane in integers of 320 bits; vector code calls it only if some lane is
+large. It is rare enough to be left out of optimisation, which would take long.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def _definition(name: str, bits: int, limit: float, table: str) -> str:
     half_pi = [
         float64_text(float.fromhex(h)) for h in ("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")
     ]
-    return f"""define internal void {name}(ptr %x, ptr %r, ptr %q, i64 %lanes) noinline optnone cold nounwind {{
+    header = f"define internal void {name}(ptr %x, ptr %r, ptr %q, i64 %lanes)"
+    return f"""{header} noinline optnone cold nounwind {{
 entry:
   br label %lane
 lane:

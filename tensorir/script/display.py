@@ -26,7 +26,7 @@ def display(text: str) -> None:
         from IPython.display import HTML  # noqa: PLC0415
         from IPython.display import display as show  # noqa: PLC0415
 
-        show(HTML(to_html(text)))  # type: ignore[no-untyped-call]
+        show(HTML(to_html(text)))
         return
     if sys.stdout.isatty() and find_spec("pygments") is not None:
         from pygments import highlight  # noqa: PLC0415
