@@ -1,0 +1,60 @@
+"""Scheduled programs compiled to machine code compute what NumPy computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tensorir import parse
+
+MATMUL = """\
+@T.prim_func
+def main(A: T.Buffer((32, 48)), B: T.Buffer((48, 40)), C: T.Buffer((32, 40))):
+    T.func_attr({"tir.noalias": True})
+    for i, j, k in T.grid(32, 40, 48):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] += A[vi, vk] * B[vk, vj]
+"""
+
+
+def as_written(sch):
+    del sch
+
+
+def reordered(sch):
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, [None, 16])
+    sch.reorder(i, j0, k, j1)
+    sch.decompose_reduction(block, k)
+
+
+def tiled(sch):
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 8])
+    sch.reorder(i0, j0, k, i1, j1)
+    copy = sch.cache_write(block, 0, "global")
+    sch.reverse_compute_at(copy, j0)
+    sch.vectorize(sch.get_loops(copy)[-1])
+    sch.vectorize(j1)
+    sch.unroll(i1)
+    sch.decompose_reduction(block, k)
+
+
+@pytest.mark.parametrize("transform", [as_written, reordered, tiled])
+def test_matmul(transform):
+    sch = Schedule(parse(MATMUL))
+    transform(sch)
+    rng = np.random.default_rng(0)
+    a, b = rng.random((32, 48), "float32"), rng.random((48, 40), "float32")
+    c = np.zeros((32, 40), "float32")
+    lib = codegen.build(sch.mod, target="llvm -num-cores=1")
+    lib["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
