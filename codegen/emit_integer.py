@@ -1,8 +1,9 @@
 """Integer division, remainder and shifts with every case defined.
 
 The processor's division traps for a divisor of 0 and for the lowest value divided by -1, and LLVM's
-shifts by the width or more give poison. Here a quotient or remainder by 0 is 0, the lowest value
-divided by -1 wraps to itself, and a shift by the width or more shifts everything out.
+shifts by the width or more give poison. Here a quotient by 0 is 0 and the remainder, which is
+`a - quotient * b` always, is a; the lowest value divided by -1 wraps to itself, and a shift by the
+width or more shifts everything out.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _unsigned(
     if not wants_quotient:
         product = f.op(f"mul {kind} {quotient}, {divisor}")
         result = f.op(f"sub {kind} {a}, {product}")
-    return f.op(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+    return _unless_by_zero(f, dtype, is_zero, a, result, wants_quotient)
 
 
 def _floor_by_constant(
@@ -110,8 +111,17 @@ def _signed(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str, may
             remainder = f.op(f"add {kind} {remainder}, {correction}")
     result = quotient if node in _QUOTIENTS else remainder
     if is_zero:
-        result = f.op(f"select {mask} {is_zero}, {kind} {zero}, {kind} {result}")
+        return _unless_by_zero(f, dtype, is_zero, a, result, node in _QUOTIENTS)
     return result
+
+
+def _unless_by_zero(
+    f: FunctionEmitter, dtype: DataType, is_zero: str, a: str, result: str, wants_quotient: bool
+) -> str:
+    kind = register_type(dtype)
+    mask = register_type(DataType("bool").with_lanes(dtype.lanes))
+    instead = _constant(dtype, 0) if wants_quotient else a
+    return f.op(f"select {mask} {is_zero}, {kind} {instead}, {kind} {result}")
 
 
 def _truncated_quotient(f: FunctionEmitter, dtype: DataType, a: str, b: str) -> str:

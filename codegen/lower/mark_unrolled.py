@@ -16,6 +16,9 @@ EXPLICIT: Final = "pragma_unroll_explicit"
 LEFT_TO_BACKEND: Final = "unroll_by_backend"
 """Annotation of an unrolled loop whose body LLVM is to copy."""
 MAX_DEPTH: Final = 8
+MAX_COPIES: Final = 256
+"""Up to how many statements (native vectors counted) a pragma lets a nest grow: more copies do not
+run faster, but take LLVM a second to compile."""
 
 
 def mark_unrolled(func: PrimFunc) -> PrimFunc:
@@ -26,8 +29,9 @@ def mark_unrolled(func: PrimFunc) -> PrimFunc:
 
     From the innermost loop outwards, a serial loop is unrolled while it contains no other loop that
     stays, at most eight are nested, and its extent times the statements in it (copies counted) is
-    at most the step. With `pragma_unroll_explicit` the copies are written out by `unroll`, without
-    it they are left to LLVM.
+    at most the step. A statement that was cut into native vectors counts once for the step, but the
+    vectors count against `MAX_COPIES`. With `pragma_unroll_explicit` the copies are written out by
+    `unroll`, without it they are left to LLVM.
     """
     return func.with_body(_MarkUnrolled()(func.body))
 
@@ -37,6 +41,7 @@ class _Size:
     """What a statement amounts to: number of statements, unrolled and other loops nested in it."""
 
     steps: int = 0
+    copies: int = 0
     unrolled: int = 0
     others: int = 0
 
@@ -52,10 +57,12 @@ class _MarkUnrolled(Rewriter):
 
     def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
         self._size.steps += 1
+        self._size.copies += 1
         return node
 
     def rewrite_Evaluate(self, node: s.Evaluate) -> s.Stmt:  # noqa: N802
         self._size.steps += 1
+        self._size.copies += 1
         return node
 
     def rewrite_SeqStmt(self, node: s.SeqStmt) -> s.Stmt:  # noqa: N802
@@ -65,6 +72,7 @@ class _MarkUnrolled(Rewriter):
             self._size = _Size()
             parts.append(self(part))
             total.steps += self._size.steps
+            total.copies += self._size.copies
             total.unrolled = max(total.unrolled, self._size.unrolled)
             total.others = max(total.others, self._size.others)
         self._size = total
@@ -85,6 +93,7 @@ class _MarkUnrolled(Rewriter):
 
     def _loop(self, node: s.For, body: s.Stmt) -> s.Stmt:
         if PIECES in node.annotations:
+            self._size.copies *= int(node.extent)  # type: ignore[call-overload]
             return node if body is node.body else node.with_(body=body)
         size, kind, notes = self._size, node.kind, node.annotations
         extent = node.extent.value if type(node.extent) is IntImm else None
@@ -95,12 +104,14 @@ class _MarkUnrolled(Rewriter):
             and size.others == 0
             and size.unrolled <= MAX_DEPTH
             and extent * size.steps <= self._max_step
+            and extent * size.copies <= MAX_COPIES
         ):
             kind = s.ForKind.UNROLLED
             if not self._explicit:
                 notes = notes.with_item(LEFT_TO_BACKEND, 1)
         if kind is s.ForKind.UNROLLED and extent is not None:
             size.steps *= extent
+            size.copies *= extent
             size.unrolled += 1
         elif extent != 1:
             size.others += 1
