@@ -1,0 +1,51 @@
+"""Small compiled programs for tests, built straight from nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import codegen
+from codegen.target import Target
+from tensorir.buffer import decl_buffer
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, PrimExpr, Ramp, Var
+from tensorir.function import PrimFunc
+from tensorir.ops import as_expr, const
+from tensorir.stmt import BufferStore, For, ForKind, sequence
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def elementwise(
+    make: Callable[..., PrimExpr | Sequence[PrimExpr]],
+    inputs: Sequence[str],
+    lanes: int = 1,
+    target: str | Target = "llvm",
+) -> Callable[..., list[Array]]:
+    """Return a function on arrays that applies `make(x, y, ...)` element by element.
+
+    `make` gets a load of each input (a vector of `lanes` elements) and returns one expression or
+    several; the compiled function returns an array for each. The number of elements must be a
+    multiple of `lanes`.
+    """
+    n = Var("n")
+    index = Var("i")
+    at = Ramp(index * lanes, as_expr(1), lanes) if lanes > 1 else index
+    sources = [decl_buffer((n,), dtype, f"in{k}") for k, dtype in enumerate(inputs)]
+    made = make(*(BufferLoad(b, (at,)) for b in sources))
+    values = [made] if isinstance(made, PrimExpr) else list(made)
+    results = [decl_buffer((n,), v.dtype.element, f"out{k}") for k, v in enumerate(values)]
+    body = sequence([BufferStore(b, v, (at,)) for b, v in zip(results, values, strict=True)])
+    loop = For(index, const(0), n // lanes, ForKind.SERIAL, body)
+    func = PrimFunc([*sources, *results], loop, attrs={"global_symbol": "f", "tir.noalias": True})
+    compiled = codegen.build(func, target)["f"]
+
+    def apply(*arrays: Array) -> list[Array]:
+        outputs = [np.empty(len(arrays[0]), DataType(b.dtype).to_numpy()) for b in results]
+        compiled(*arrays, *outputs)
+        return outputs
+
+    return apply

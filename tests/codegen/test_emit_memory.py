@@ -1,0 +1,199 @@
+"""Access patterns, predicates and memory of a function's own, from script text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+import tensorir
+from codegen.emit_memory import STACK_LIMIT
+from codegen.errors import ExecutionError
+
+HEADER = "@T.prim_func\ndef f(A: T.Buffer((64,), '{0}'), B: T.Buffer((64,), '{0}')):\n"
+
+
+def run(body: str, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Run statements on A = 0, 1, 2, ... and B = -1, -1, ...; return both."""
+    lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    module = codegen.build(tensorir.parse(HEADER.format(dtype) + lines), guard_pages=True)
+    a = np.arange(64).astype(dtype)
+    b = np.full(64, -1).astype(dtype)
+    module["f"](a, b)
+    return a, b
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "float16"])
+def test_vector_accesses_of_every_distance(dtype: str) -> None:
+    a, b = run(
+        """
+B[T.Ramp(0, 1, 8)] = A[T.Ramp(3, 1, 8)]
+B[T.Ramp(8, 1, 8)] = A[T.Ramp(7, -1, 8)]
+B[T.Ramp(16, 1, 8)] = A[T.Broadcast(5, 8)]
+B[T.Ramp(24, 1, 8)] = A[T.Ramp(1, 7, 8)]
+B[T.Ramp(63, -1, 8)] = A[T.Ramp(0, 1, 8)]
+B[T.Ramp(32, 3, 8)] = A[T.Ramp(0, 1, 8)]
+""",
+        dtype,
+    )
+    assert b[:8].tolist() == a[3:11].tolist()
+    assert b[8:16].tolist() == a[7::-1].tolist()
+    assert b[16:24].tolist() == [5] * 8
+    assert b[24:32].tolist() == a[1:51:7].tolist()
+    assert b[32:56:3].tolist() == a[:8].tolist()
+    assert b[63:55:-1].tolist() == [a[0], *a[1:8]]
+
+
+def test_a_store_to_one_element_keeps_the_last_lane() -> None:
+    _, b = run("B[T.Broadcast(3, 4)] = A[T.Ramp(10, 1, 4)]")
+    assert b[3] == 13
+
+
+def test_index_vectors_that_are_linear_are_recognised() -> None:
+    source = HEADER.format("float32") + (
+        "    for i in range(4):\n"
+        "        B[T.Broadcast(i * 16, 16) + T.Ramp(0, 1, 16)] = A[T.Ramp(i * 16, 1, 16)]\n"
+    )
+    module = codegen.build(tensorir.parse(source))
+    assert "scatter" not in module.inspect_llvm()
+
+
+def test_index_by_loaded_values_gathers() -> None:
+    f = tensorir.parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32"), I: T.Buffer((16,), "int32"), B: T.Buffer((16,), "float32")):
+    B[T.Ramp(0, 1, 16)] = A[I[T.Ramp(0, 1, 16)]]
+"""
+    )
+    a = np.arange(16, dtype=np.float32) * 2
+    index = np.random.default_rng(0).permutation(16).astype(np.int32)
+    b = np.zeros(16, np.float32)
+    codegen.build(f)["f"](a, index, b)
+    assert np.array_equal(b, a[index])
+
+
+def test_masked_choice_does_not_touch_lanes_that_are_off() -> None:
+    # Lanes beyond 63 would be out of bounds; the guard pages of `run` would stop the process.
+    _, b = run(
+        """
+B[T.Ramp(0, 1, 8)] = T.Select(T.Ramp(60, 1, 8) < T.Broadcast(64, 8), T.Broadcast(T.float32(1), 8), T.Broadcast(T.float32(0), 8))
+for i in T.vectorized(8):
+    B[8 + i] = T.if_then_else(60 + i < 64, A[60 + i], T.float32(7))
+"""
+    )
+    assert b[:8].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert b[8:16].tolist() == [60, 61, 62, 63, 7, 7, 7, 7]
+
+
+def test_predicated_accesses() -> None:
+    buffers = [tensorir.decl_buffer((n,), "float32", name) for n, name in ((5, "A"), (8, "B"))]
+    a, b = buffers
+    ramp = tensorir.expr.Ramp(tensorir.ops.as_expr(0), tensorir.ops.as_expr(1), 8)
+    mask = tensorir.ops.compare(tensorir.expr.LT, ramp, tensorir.ops.const(5, "int32x8"))
+    load = tensorir.expr.BufferLoad(a, (ramp,), mask)
+    one = tensorir.ops.const(1.0, "float32x8")
+    store = tensorir.stmt.BufferStore(b, load + one, (ramp,), mask)
+    module = codegen.build(tensorir.PrimFunc(buffers, store), guard_pages=True)
+    out = np.full(8, -1, np.float32)
+    module["main"](np.arange(5, dtype=np.float32), out)
+    assert out.tolist() == [1, 2, 3, 4, 5, -1, -1, -1]
+
+
+def test_bools_are_bytes_in_memory() -> None:
+    f = tensorir.parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((32,), "bool"), B: T.Buffer((32,), "bool")):
+    for i in range(16):
+        B[i] = not A[i]
+    for i in T.vectorized(16):
+        B[16 + i] = T.Or(A[16 + i], A[15 - i])
+"""
+    )
+    a = np.random.default_rng(0).integers(0, 2, 32).astype(bool)
+    b = np.zeros(32, bool)
+    codegen.build(f)["f"](a, b)
+    assert np.array_equal(b[:16], ~a[:16])
+    assert np.array_equal(b[16:], a[16:] | a[15::-1])
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 4])
+def test_buffers_of_vectors_are_dense(lanes: int) -> None:
+    f = tensorir.parse(
+        f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32x{lanes}"), B: T.Buffer((8,), "float32x{lanes}")):
+    for i in range(8):
+        B[i] = A[7 - i] + A[i]
+"""
+    )
+    a = np.random.default_rng(0).random((8, lanes), np.float32)
+    b = np.zeros_like(a)
+    codegen.build(f, guard_pages=True)["f"](a, b)
+    assert np.array_equal(b, a[::-1] + a)
+
+
+ALLOCATION = """
+@T.prim_func
+def f(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
+    data = T.allocate([{n}], "float32", "global")
+    tmp = T.Buffer(({n},), "float32", data=data)
+    for i in range({n}):
+        tmp[i] = A[i] * T.float32(2)
+    for i in range({n}):
+        B[i] = tmp[{n} - 1 - i]
+"""
+
+
+@pytest.mark.parametrize("n", [16, STACK_LIMIT // 4, STACK_LIMIT // 4 + 1, 1 << 20])
+def test_allocations_on_stack_and_heap(n: int) -> None:
+    module = codegen.build(tensorir.parse(ALLOCATION.format(n=n)))
+    on_heap = "@aligned_alloc" in module.inspect_llvm(optimized_form=False)
+    assert on_heap == (n * 4 > STACK_LIMIT)
+    a = np.arange(n, dtype=np.float32)
+    b = np.zeros(n, np.float32)
+    module["f"](a, b)
+    assert np.array_equal(b, 2 * a[::-1])
+
+
+def test_allocation_of_dynamic_size_is_checked() -> None:
+    f = tensorir.parse(
+        """
+@T.prim_func
+def f(a: T.handle, m: T.int64):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    data = T.allocate([m * n], "float32", "global")
+    tmp = T.Buffer((m * n,), "float32", data=data)
+    for i in range(n):
+        tmp[m * i] = A[i]
+    for i in range(n):
+        A[i] = tmp[m * i] + T.float32(1)
+"""
+    )
+    module = codegen.build(f)
+    a = np.zeros(100, np.float32)
+    module["f"](a, 3)
+    assert a.tolist() == [1.0] * 100
+    with pytest.raises(ExecutionError, match="f: memory for a temporary buffer"):
+        module["f"](a, 1 << 45)
+
+
+def test_constants_are_part_of_the_code() -> None:
+    table = np.array([3.0, 1.0, 2.0, -5.0], np.float32)
+    result = tensorir.decl_buffer((4,), "float32", "B")
+    pointer = tensorir.Var("table", tensorir.expr.PointerType(tensorir.expr.PrimType("float32")))
+    source = tensorir.decl_buffer((4,), "float32", "table", data=pointer)
+    i = tensorir.Var("i")
+    loop = tensorir.For(
+        i,
+        tensorir.ops.const(0),
+        tensorir.ops.const(4),
+        tensorir.ForKind.SERIAL,
+        tensorir.stmt.BufferStore(result, tensorir.expr.BufferLoad(source, (i,)), (i,)),
+    )
+    body = tensorir.stmt.AllocateConst(pointer, "float32", [tensorir.ops.const(4)], table, loop)
+    out = np.zeros(4, np.float32)
+    codegen.build(tensorir.PrimFunc([result], body))["main"](out)
+    assert np.array_equal(out, table)
