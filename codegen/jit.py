@@ -14,6 +14,8 @@ from codegen.optimize import binding
 from codegen.signature import ModuleInfo
 
 _names: Final = itertools.count()
+_registered: Final[dict[str, int]] = {}
+"""Addresses of the C functions that `register_extern` was given."""
 
 
 class LoadedCode:
@@ -70,9 +72,9 @@ def _describe(data: bytes) -> ModuleInfo:
 
 
 def _check_externs(info: ModuleInfo) -> None:
-    llvm = binding()
+    process = ctypes.CDLL(None)
     for name in info.externs:
-        if not llvm.address_of_symbol(name):
+        if name not in _registered and not hasattr(process, name):
             raise LinkError(
                 f"the program calls C function {name!r}, which no library of this process defines; "
                 f"load one with ctypes.CDLL(path, ctypes.RTLD_GLOBAL) or call "
@@ -82,7 +84,7 @@ def _check_externs(info: ModuleInfo) -> None:
 
 def _builder(data: bytes) -> Any:
     builder = binding().JITLibraryBuilder().add_object_img(data).add_current_process()
-    for symbol, address in openmp.symbol_addresses().items():
+    for symbol, address in {**openmp.symbol_addresses(), **_registered}.items():
         builder.import_symbol(symbol, address)
     return builder
 
@@ -109,4 +111,4 @@ def register_extern(name: str, function: Any) -> None:
     """
     if not isinstance(function, int):
         function = ctypes.cast(function, ctypes.c_void_p).value
-    binding().add_symbol(name, function)
+    _registered[name] = int(function or 0)

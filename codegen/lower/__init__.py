@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from codegen.lower.block_accumulators import block_accumulators
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.errors import LoweringError
@@ -47,6 +48,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         simplify_control,
         hoist_conditions,
         vectorize,
+        block_accumulators,
         mark_unrolled,
         mark_register_tiles,
         unroll,

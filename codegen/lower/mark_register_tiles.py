@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from codegen.lower.register_file import vector_registers
 from codegen.lower.vectorize import PIECES
-from codegen.target import Target, as_target
+from codegen.target import as_target
 from tensorir import stmt as s
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
@@ -43,11 +44,6 @@ def mark_register_tiles(func: PrimFunc) -> PrimFunc:
     finder.visit(func.body, ())
     finder.choose()
     return func.with_body(_Mark(finder.chosen)(func.body)) if finder.chosen else func
-
-
-def vector_registers(target: Target) -> int:
-    """Return how many vector registers the target has."""
-    return 32 if target.features & {"avx512f", "neon"} else 16
 
 
 @dataclass(slots=True)

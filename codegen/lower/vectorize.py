@@ -124,7 +124,10 @@ class _Lanes:
         if not self._varies(node.value):
             return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
         # Written out where it is used, which is right as long as nothing stores in between.
-        if any(type(part) is BufferLoad for part in walk(node.value)) and type(node.body) is not s.BufferStore:
+        if (
+            any(type(part) is BufferLoad for part in walk(node.value))
+            and type(node.body) is not s.BufferStore
+        ):
             raise _Serial
         self._inlined[node.var] = node.value
         body = self.stmt(substitute(node.body, {node.var: node.value}), mask)

@@ -1,0 +1,126 @@
+"""What arguments a program takes, in a form that a database and another process understand."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from search.errors import TuningError
+from search.remove_layout_rewrite import without_layout_rewrite
+from tensorir.dtype import DataType
+from tensorir.errors import IRValueError
+from tensorir.expr import IntImm
+
+if TYPE_CHECKING:
+    from tensorir.function import IRModule, PrimFunc
+
+
+class ArgInfo(ABC):
+    """One argument."""
+
+    @abstractmethod
+    def as_json(self) -> Any:
+        """Return the argument as plain data."""
+
+    @staticmethod
+    def from_json(json_obj: Any) -> ArgInfo:
+        """Return the argument that `as_json` described; IRValueError for anything else."""
+        if (
+            isinstance(json_obj, (list, tuple))
+            and len(json_obj) == 3
+            and json_obj[0] == "TENSOR"
+            and isinstance(json_obj[1], str)
+            and isinstance(json_obj[2], (list, tuple))
+            and all(type(extent) is int for extent in json_obj[2])
+        ):
+            try:
+                return TensorInfo(json_obj[1], json_obj[2])
+            except ValueError as error:
+                raise IRValueError(f"no argument description: {error}") from error
+        raise IRValueError(
+            f'an argument is described by ["TENSOR", dtype, [extents]], got {json_obj!r}'
+        )
+
+    @staticmethod
+    def from_prim_func(func: PrimFunc) -> list[ArgInfo]:
+        """Return one description for each parameter.
+
+        Raises TuningError for a scalar parameter or a buffer whose shape is not constant: such a
+        program cannot be measured before it is specialised.
+        """
+        infos: list[ArgInfo] = []
+        for param in func.params:
+            buffer = func.buffer_map.get(param)
+            if buffer is None:
+                raise TuningError(
+                    f"parameter {param.name!r} is no buffer, and only buffers can be made up for "
+                    "measuring; fix its value with PrimFunc.specialize"
+                )
+            if not all(isinstance(extent, IntImm) for extent in buffer.shape):
+                raise TuningError(
+                    f"buffer {buffer.name!r} has the symbolic shape ({', '.join(map(str, buffer.shape))}); "
+                    "give it extents with PrimFunc.specialize before tuning"
+                )
+            shape = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+            infos.append(TensorInfo(buffer.dtype, shape))
+        return infos
+
+    @staticmethod
+    def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:
+        """Return the arguments of the entry function of a module.
+
+        With `remove_preproc`, blocks that rewrite the layout of weights are taken out first, so
+        that the shapes are the rewritten ones.
+        """
+        if remove_preproc:
+            mod = without_layout_rewrite(mod)
+        return ArgInfo.from_prim_func(mod[entry_name(mod)])
+
+
+class TensorInfo(ArgInfo):
+    """A tensor argument: its dtype and extents."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, dtype: str, shape: Sequence[int]) -> None:
+        self.dtype = DataType(dtype)
+        self.shape = tuple(int(extent) for extent in shape)
+
+    def as_json(self) -> list[Any]:
+        """Return `["TENSOR", dtype, [extents]]`."""
+        return ["TENSOR", str(self.dtype), list(self.shape)]
+
+    def __str__(self) -> str:
+        return f'TensorInfo("{self.dtype}", {list(self.shape)})'
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorInfo) and self.as_json() == other.as_json()
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
+
+PyArgInfo = ArgInfo
+
+
+def entry_name(mod: IRModule) -> str:
+    """Return the name of the entry function.
+
+    It is the one with the attribute `tir.is_entry_func`, else `main`, else the only one; TuningError
+    if there is none.
+    """
+    for name, func in mod.functions.items():
+        flag = func.attrs.get("tir.is_entry_func")
+        if isinstance(flag, IntImm) and flag.value:
+            return name
+    if "main" in mod:
+        return "main"
+    if len(mod) == 1:
+        return next(iter(mod))
+    raise TuningError(
+        f"the module has no entry function: it has {sorted(mod.functions)}, none is called main "
+        "or has the attribute tir.is_entry_func"
+    )

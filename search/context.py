@@ -1,0 +1,181 @@
+"""A task of the search: the program, the target, and the parts that search it."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from codegen import Target, host
+from schedule.random_state import RandomState
+from search.cost_model.random_model import RandomModel
+from search.database.memory_database import MemoryDatabase
+from search.errors import TuningError
+from search.progress import Progress
+from search.search_strategy.search_strategy import SearchStrategy
+from search.space_generator.space_generator import SpaceGenerator
+from tensorir.errors import IRTypeError
+from tensorir.function import IRModule, PrimFunc
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+    from search.cost_model.cost_model import CostModel
+    from search.database.database import Database
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+
+logger = logging.getLogger("tvm.meta_schedule")
+
+
+class TuneContext:
+    """One program to tune for one target, with its space generator and search strategy.
+
+    `space_generator` and `search_strategy` may be given by short name, the former also as a
+    schedule function. `rand_state` -1 takes the seed from the device. `num_threads` is a count,
+    `"physical"` or `"logical"` for the cores of this machine. A target that does not say
+    `num-cores` gets the number of cores of this machine.
+
+    Both parts are initialised with the context when it is made; give each context its own, or
+    `clone` it.
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | PrimFunc | None = None,
+        *,
+        target: str | Target | None = None,
+        space_generator: SpaceGenerator | str | Callable[..., Any] | None = None,
+        search_strategy: SearchStrategy | str | None = None,
+        task_name: str = "main",
+        rand_state: int = -1,
+        num_threads: int | str = "physical",
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.mod: IRModule | None = None if mod is None else normalize_mod(mod)
+        if target is None:
+            target = Target.current()
+        self.target: Target | None = None if target is None else with_num_cores(Target(target))
+        self.space_generator: SpaceGenerator | None = (
+            None if space_generator is None else SpaceGenerator.create(space_generator)
+        )
+        self.search_strategy: SearchStrategy | None = (
+            None if search_strategy is None else SearchStrategy.create(search_strategy)
+        )
+        self.task_name = task_name
+        self.rand_state = RandomState(rand_state)
+        """The random stream of the task, from which every part forks its seed."""
+        self.num_threads = _thread_count(num_threads)
+        self.logger = logger if logger is not None else logging.getLogger("tvm.meta_schedule")
+        self.progress = Progress()
+        """Where the parts report what they are doing when it takes long."""
+        self.initialize()
+
+    def initialize(self) -> None:
+        """Initialise the space generator and the strategy with this context."""
+        if self.space_generator is not None:
+            self.space_generator._initialize_with_tune_context(self)
+        if self.search_strategy is not None:
+            self.search_strategy._initialize_with_tune_context(self)
+
+    def fork_seed(self) -> int:
+        """Advance the random stream of the task and return a seed for one of its parts."""
+        return self.rand_state.fork()
+
+    def clone(self) -> Self:
+        """Return a context with cloned parts and a forked random stream, initialised anew."""
+        twin = copy.copy(self)
+        if self.space_generator is not None:
+            twin.space_generator = self.space_generator.clone()
+        if self.search_strategy is not None:
+            twin.search_strategy = self.search_strategy.clone()
+        twin.rand_state = RandomState(self.fork_seed())
+        twin.initialize()
+        return twin
+
+    # ----------------------------------------------------------------------- delegated to the parts
+
+    def generate_design_space(self) -> list[Schedule]:
+        """Return the design spaces of the program."""
+        if self.mod is None:
+            raise TuningError("the task has no program: pass mod to TuneContext")
+        if self.space_generator is None:
+            raise TuningError("the task has no space generator: pass one to TuneContext")
+        return self.space_generator.generate_design_space(self.mod)
+
+    def pre_tuning(
+        self,
+        max_trials: int,
+        num_trials_per_iter: int = 64,
+        design_spaces: Sequence[Schedule] | None = None,
+        database: Database | None = None,
+        cost_model: CostModel | None = None,
+    ) -> None:
+        """Start the search; what is not given is made: design spaces, a database, a random model."""
+        self._strategy().pre_tuning(
+            max_trials,
+            num_trials_per_iter,
+            self.generate_design_space() if design_spaces is None else design_spaces,
+            MemoryDatabase() if database is None else database,
+            RandomModel(seed=self.fork_seed()) if cost_model is None else cost_model,
+        )
+
+    def post_tuning(self) -> None:
+        """End the search."""
+        self._strategy().post_tuning()
+
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """Return the next batch of candidates, None when the search is finished."""
+        return self._strategy().generate_measure_candidates()
+
+    def notify_runner_results(
+        self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
+    ) -> None:
+        """Tell the strategy what measuring the last batch gave."""
+        self._strategy().notify_runner_results(candidates, results)
+
+    def _strategy(self) -> SearchStrategy:
+        if self.search_strategy is None:
+            raise TuningError("the task has no search strategy: pass one to TuneContext")
+        return self.search_strategy
+
+
+def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
+    """Return a program as the search wants it: a module whose one function is called `main`.
+
+    A bare function gets `global_symbol` (if it has none) and `tir.noalias`. TuningError for a
+    module of several functions.
+    """
+    if isinstance(mod, PrimFunc):
+        if "global_symbol" not in mod.attrs:
+            mod = mod.with_attr("global_symbol", "main")
+        return IRModule({"main": mod.with_attr("tir.noalias", True)})
+    if not isinstance(mod, IRModule):
+        raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
+    if len(mod) != 1:
+        raise TuningError(
+            f"a task is one function, this module has {len(mod)}: {sorted(mod.functions)}"
+        )
+    (func,) = mod.functions.values()
+    return mod if "main" in mod else IRModule({"main": func}, mod.attrs)
+
+
+def with_num_cores(target: Target) -> Target:
+    """Return `target` with `num-cores`; where it has none, this machine's physical cores."""
+    if target.num_cores is not None:
+        return target
+    cores = host.physical_cores()
+    logger.info("Target has no num-cores: using the %d core(s) of this machine", cores)
+    return Target({**target.to_dict(), "num-cores": cores})
+
+
+def _thread_count(num_threads: int | str) -> int:
+    if num_threads == "physical":
+        return host.physical_cores()
+    if num_threads == "logical":
+        return host.logical_cores()
+    if isinstance(num_threads, int) and num_threads > 0:
+        return num_threads
+    raise TuningError(
+        f'num_threads is a positive count, "physical" or "logical", got {num_threads!r}'
+    )

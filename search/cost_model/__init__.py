@@ -1,0 +1,6 @@
+"""Cost models, which predict how well candidates will do."""
+
+from search.cost_model.cost_model import CostModel, PyCostModel
+from search.cost_model.random_model import RandomModel
+
+__all__ = ["CostModel", "PyCostModel", "RandomModel"]

@@ -1,0 +1,61 @@
+"""What a cost model is."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+
+
+class CostModel(ABC):
+    """Predicts how well candidates will do, and learns from measurements."""
+
+    kinds: ClassVar[Kinds[CostModel]] = Kinds("cost model")
+
+    @staticmethod
+    def create(kind: str | CostModel = "xgb", *args: Any, **kwargs: Any) -> CostModel | None:
+        """Return a model: `"xgb"`, `"random"`; None for `"none"`."""
+        if isinstance(kind, CostModel):
+            return kind
+        return None if kind == "none" else CostModel.kinds.make(kind, *args, **kwargs)
+
+    @abstractmethod
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take over the state that `save` wrote to a file."""
+
+    @abstractmethod
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file."""
+
+    @abstractmethod
+    def update(
+        self,
+        context: TuneContext,
+        candidates: Sequence[MeasureCandidate],
+        results: Sequence[RunnerResult],
+    ) -> None:
+        """Learn from measured candidates; a result without `run_secs` is one that failed."""
+
+    @abstractmethod
+    def predict(
+        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> NDArray[np.float64]:
+        """Return a score for each candidate; higher is better, the unit is the model's own."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+PyCostModel = CostModel
+"""The base class under the name that it has for user classes in TVM."""

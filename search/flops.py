@@ -1,0 +1,90 @@
+"""How much arithmetic a program does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.arith import Analyzer, ConstIntBound
+from tensorir.buffer import Range
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.function import IRModule, PrimFunc
+
+_ONE_OPERATION: Final = frozenset(
+    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Max, e.Min}
+)
+_COMPARISONS: Final = frozenset({e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or})
+
+
+def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
+    """Return an estimate of the number of arithmetic operations in one call.
+
+    Each binary arithmetic operator in a stored value costs 1, whatever its dtype; comparisons and
+    buffer indices cost nothing, calls what their arguments cost, a choice the dearer branch and
+    its condition. Loops multiply by their extent (its upper bound where it is symbolic, 1 where
+    that is unknown). The `init` of a block is not counted. An attribute `estimated_flops` of a
+    function overrides the count.
+    """
+    if isinstance(program, IRModule):
+        return sum(estimate_tir_flops(func) for func in program.functions.values())
+    if isinstance(program, PrimFunc):
+        known = program.attrs.get("estimated_flops")
+        if isinstance(known, (e.IntImm, e.FloatImm)):
+            return float(known.value)
+        return _Counter().stmt(program.body)
+    return _Counter().stmt(program)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+
+    def stmt(self, node: s.Stmt) -> float:
+        if isinstance(node, s.BufferStore):
+            return _expr(node.value)
+        if isinstance(node, s.For):
+            return self._extent(node) * self.stmt(node.body)
+        if isinstance(node, s.SeqStmt):
+            return sum(self.stmt(part) for part in node.seq)
+        if isinstance(node, s.IfThenElse):
+            other = 0.0 if node.else_case is None else self.stmt(node.else_case)
+            return _expr(node.condition) + max(self.stmt(node.then_case), other)
+        if isinstance(node, s.BlockRealize):
+            return self.stmt(node.block.body)
+        if isinstance(node, s.Block):
+            return self.stmt(node.body)
+        if isinstance(node, s.LetStmt):
+            return _expr(node.value) + self.stmt(node.body)
+        if isinstance(node, s.Evaluate):
+            return _expr(node.value)
+        body: s.Stmt | None = getattr(node, "body", None)
+        return 0.0 if body is None else self.stmt(body)
+
+    def _extent(self, loop: s.For) -> float:
+        extent = loop.extent
+        if isinstance(extent, IntImm):
+            domain = Range.from_min_extent(loop.min, extent)
+            self._analyzer.bind(loop.loop_var, domain, allow_override=True)
+            return float(extent.value)
+        limit = self._analyzer.const_int_bound(extent).max_value
+        return 1.0 if limit >= ConstIntBound.POS_INF else float(max(0, limit))
+
+
+def _expr(node: PrimExpr) -> float:
+    kind = type(node)
+    if kind in _ONE_OPERATION or kind in _COMPARISONS:
+        assert isinstance(node, e.BinaryOp)
+        return (kind in _ONE_OPERATION) + _expr(node.a) + _expr(node.b)
+    if isinstance(node, e.Select):
+        branches = max(_expr(node.true_value), _expr(node.false_value))
+        return _expr(node.condition) + branches
+    if isinstance(node, e.Call):
+        return sum(_expr(arg) for arg in node.args)
+    if isinstance(node, (e.Cast, e.Broadcast)):
+        return _expr(node.value)
+    if isinstance(node, e.Not):
+        return _expr(node.a)
+    if isinstance(node, e.Let):
+        return _expr(node.value) + _expr(node.body)
+    return 0.0

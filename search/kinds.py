@@ -1,0 +1,66 @@
+"""Parts by short name: `Builder.create("local")`, and the marks that TVM's users put on theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tensorir.errors import IRValueError
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class Kinds(Generic[T]):
+    """The makers of one sort of part, by short name.
+
+    A maker is a class or a function that returns what `T` says. Dashes and underscores in names
+    are the same (`"replay-trace"`, `"replay_trace"`).
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        """How error messages call the part."""
+        self._makers: dict[str, Callable[..., T]] = {}
+
+    def register(self, *names: str) -> Callable[[C], C]:
+        """Register the decorated class or function under `names`; a taken name is an error."""
+
+        def add(maker: C) -> C:
+            for name in names:
+                key = _normalized(name)
+                if key in self._makers:
+                    raise IRValueError(f"a {self.what} called {name!r} is registered already")
+                self._makers[key] = maker  # type: ignore[assignment]
+            return maker
+
+        return add
+
+    def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
+        """Return what the maker called `kind` makes; IRValueError lists the known names."""
+        if not isinstance(kind, str):
+            raise IRValueError(
+                f"a {self.what} is named by a short string, got {type(kind).__name__}: {kind!r}"
+            )
+        maker = self._makers.get(_normalized(kind))
+        if maker is None:
+            raise IRValueError(
+                f"there is no {self.what} {kind!r}; known are {', '.join(sorted(self._makers))}"
+            )
+        return maker(*args, **kwargs)
+
+    def __contains__(self, kind: str) -> bool:
+        return _normalized(kind) in self._makers
+
+
+def derived_object(cls: C) -> C:
+    """Return the class as it is.
+
+    In TVM this decorator connects a Python class to its C++ base; here a subclass needs nothing,
+    and the name remains so that existing code runs.
+    """
+    return cls
+
+
+def _normalized(name: str) -> str:
+    return name.replace("_", "-")

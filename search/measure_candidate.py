@@ -1,0 +1,38 @@
+"""A schedule to be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from search.remove_layout_rewrite import without_layout_rewrite
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+    from search.arg_info import ArgInfo
+    from tensorir.function import IRModule
+
+
+class MeasureCandidate:
+    """A complete schedule (postprocessed) and the arguments that its program takes.
+
+    The schedule is not changed any more once it is a candidate.
+    """
+
+    def __init__(self, sch: Schedule, args_info: Sequence[ArgInfo]) -> None:
+        self.sch = sch
+        self.args_info = list(args_info)
+
+    @property
+    def mod(self) -> IRModule:
+        """The scheduled program."""
+        return self.sch.mod
+
+    @cached_property
+    def measured_mod(self) -> IRModule:
+        """The program that is timed: without the blocks that rewrite the layout of weights."""
+        return without_layout_rewrite(self.sch.mod)
+
+    def __repr__(self) -> str:
+        return f"MeasureCandidate({len(self.sch.trace.insts)} instructions)"

@@ -1,0 +1,47 @@
+"""What a mutator is."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from schedule import Trace
+    from schedule.random_state import RandomState
+    from search.context import TuneContext
+
+
+class Mutator(ABC):
+    """Changes one decision of a trace."""
+
+    kinds: ClassVar[Kinds[dict[Mutator, float]]] = Kinds("preset of mutators")
+    """Presets by target kind (`llvm`, ...): functions that return mutators and their weights."""
+
+    @staticmethod
+    def create(kind: str) -> dict[Mutator, float]:
+        """Return the preset of mutators for a target kind, each with its probability."""
+        return Mutator.kinds.make(kind)
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take what the mutator needs; called once before the first use."""
+
+    @abstractmethod
+    def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
+        """Return a changed copy of `trace` without its postprocessing part, None if none exists.
+
+        All randomness comes from `rand_state`.
+        """
+
+    def clone(self) -> Self:
+        """Return a mutator for another task, to be initialised again."""
+        return copy.copy(self)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+PyMutator = Mutator
+"""The base class under the name that it has for user classes in TVM."""

@@ -1,0 +1,47 @@
+"""What a postprocessor is."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+    from search.context import TuneContext
+
+
+class Postproc(ABC):
+    """Completes a sampled schedule, or rejects it.
+
+    Postprocessors run in order after `sch.enter_postproc()`, so that what they do is in the part of
+    the trace that mutation and replay leave out.
+    """
+
+    kinds: ClassVar[Kinds[list[Postproc]]] = Kinds("preset of postprocessors")
+    """Presets by target kind (`llvm`, `avx512`, ...): functions that return them in order."""
+
+    @staticmethod
+    def create(kind: str) -> list[Postproc]:
+        """Return the preset of postprocessors for a target kind, such as `"llvm"`."""
+        return Postproc.kinds.make(kind)
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take what the postprocessor needs; called once before the first use."""
+
+    @abstractmethod
+    def apply(self, sch: Schedule) -> bool:
+        """Change `sch` in place; False rejects it."""
+
+    def clone(self) -> Self:
+        """Return a postprocessor for another task, to be initialised again."""
+        return copy.copy(self)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+PyPostproc = Postproc
+"""The base class under the name that it has for user classes in TVM."""

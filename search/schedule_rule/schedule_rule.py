@@ -1,0 +1,50 @@
+"""What a schedule rule is."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from schedule import BlockRV, Schedule
+    from search.context import TuneContext
+
+
+class ScheduleRule(ABC):
+    """Rewrites one block of a schedule, perhaps in several ways.
+
+    `PostOrderApply` calls `apply` on every block. A rule keeps no state between calls other than
+    what `_initialize_with_tune_context` takes from the context.
+    """
+
+    kinds: ClassVar[Kinds[list[ScheduleRule]]] = Kinds("preset of schedule rules")
+    """Presets by target kind (`llvm`, `avx512`, ...): functions that return the rules in order."""
+
+    @staticmethod
+    def create(kind: str) -> list[ScheduleRule]:
+        """Return the preset of rules for a target kind, such as `"llvm"`."""
+        return ScheduleRule.kinds.make(kind)
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take what the rule needs (usually of the target); called once before the first use."""
+
+    @abstractmethod
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the schedules that the rule makes of `sch`, which it may change in place.
+
+        A rule that does not apply returns `[sch]` unchanged.
+        """
+
+    def clone(self) -> Self:
+        """Return a rule for another task, to be initialised again."""
+        return copy.copy(self)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+PyScheduleRule = ScheduleRule
+"""The base class under the name that it has for user classes in TVM."""

@@ -1,0 +1,5 @@
+"""Generators of design spaces."""
+
+from search.space_generator.space_generator import PySpaceGenerator, SpaceGenerator
+
+__all__ = ["PySpaceGenerator", "SpaceGenerator"]
