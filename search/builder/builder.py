@@ -1,0 +1,56 @@
+"""What a builder is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from tensorir.function import IRModule
+
+
+@dataclass(frozen=True, eq=False)
+class BuilderInput:
+    """A program to build: the module, the target, and constant parameters by name if any."""
+
+    mod: IRModule
+    target: Target
+    params: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class BuilderResult:
+    """The path of what was built, or what went wrong; exactly one of the two is set."""
+
+    artifact_path: str | None = None
+    error_msg: str | None = None
+
+
+class Builder(ABC):
+    """Turns programs into something that a runner can load."""
+
+    kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
+
+    @staticmethod
+    def create(kind: str | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
+        """Return a builder: `"local"`."""
+        return kind if isinstance(kind, Builder) else Builder.kinds.make(kind, *args, **kwargs)
+
+    @abstractmethod
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        """Build programs; one that cannot be built costs nothing but its own result."""
+
+    def warm_up(self) -> None:
+        """Start what takes time to start, without waiting for it."""
+
+    def close(self) -> None:
+        """Give back what the builder holds; it can be used again."""
+
+
+PyBuilder = Builder
+"""The base class under the name that it has for user classes in TVM."""

@@ -1,0 +1,102 @@
+"""Building in worker processes on this machine."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import codegen
+from codegen import Target, host
+from search.builder.builder import Builder, BuilderInput, BuilderResult
+from search.errors import TuningError
+from search.remove_layout_rewrite import without_layout_rewrite
+from search.worker_pool import Job, Outcome, WorkerPool
+from tensorir.function import IRModule
+
+logger = logging.getLogger("tvm.meta_schedule")
+
+BuildFunction = Callable[[IRModule, Target, Mapping[str, Any] | None], codegen.Module]
+ExportFunction = Callable[[codegen.Module], str]
+
+ARTIFACT_NAME = "tune_module.o"
+
+
+@Builder.kinds.register("local")
+class LocalBuilder(Builder):
+    """Builds in up to `max_workers` processes (default: the logical cores).
+
+    A build that takes longer than `timeout_sec` is killed. `f_build(mod, target, params)` returns a
+    `codegen.Module` and `f_export(module)` the path it wrote it to; like `initializer`, which each
+    worker calls once, they must be functions of a module that a worker can import.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_workers: int | None = None,
+        timeout_sec: float = 30.0,
+        f_build: BuildFunction | None = None,
+        f_export: ExportFunction | None = None,
+        initializer: Callable[[], object] | None = None,
+    ) -> None:
+        if max_workers is not None and max_workers < 1:
+            raise TuningError(f"LocalBuilder needs at least 1 worker, got {max_workers}")
+        self.max_workers = max_workers or host.logical_cores()
+        self.timeout_sec = timeout_sec
+        self.f_build = f_build
+        self.f_export = f_export
+        self._pool = WorkerPool(self.max_workers, initializer)
+        logger.info("LocalBuilder: max_workers = %d", self.max_workers)
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        """Build each program to an object file in a directory of its own."""
+        jobs: list[Job] = [
+            (build_and_export, (i.mod, i.target, i.params, self.f_build, self.f_export))
+            for i in build_inputs
+        ]
+        return [_result(o) for o in self._pool.run(jobs, self.timeout_sec)]
+
+    def warm_up(self) -> None:
+        """Start the workers."""
+        self._pool.start()
+
+    def close(self) -> None:
+        """End the workers; the next build starts new ones."""
+        self._pool.close()
+
+
+def build_and_export(
+    mod: IRModule,
+    target: Target,
+    params: Mapping[str, Any] | None,
+    f_build: BuildFunction | None,
+    f_export: ExportFunction | None,
+) -> str:
+    """Build a program and return the path of the artifact; this is a worker's job."""
+    if f_build is None:
+        data = codegen.compile_object(without_layout_rewrite(mod), target)
+        if f_export is None:
+            return export_object(data)
+        return f_export(codegen.Module.from_object(data))
+    module = f_build(mod, target, params)
+    return export_object(module.object_code) if f_export is None else f_export(module)
+
+
+def export_object(data: bytes) -> str:
+    """Write an object file into a fresh directory and return its path."""
+    path = Path(tempfile.mkdtemp(prefix="tune_")) / ARTIFACT_NAME
+    path.write_bytes(data)
+    return str(path)
+
+
+def _result(outcome: Outcome) -> BuilderResult:
+    if outcome.status == "value":
+        return BuilderResult(artifact_path=outcome.value)
+    if outcome.status == "timeout":
+        return BuilderResult(error_msg=f"LocalBuilder: Timeout, {outcome.value}")
+    if outcome.status == "crash":
+        return BuilderResult(error_msg=f"LocalBuilder: Crash, {outcome.value}")
+    return BuilderResult(error_msg=f"LocalBuilder: An exception occurred\n{outcome.value}")

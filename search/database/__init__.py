@@ -1,0 +1,22 @@
+"""Databases of workloads and tuning records."""
+
+from search.database.database import Database, PyDatabase
+from search.database.json_database import JSONDatabase
+from search.database.memory_database import MemoryDatabase
+from search.database.module_equality import ModuleEquality
+from search.database.records import TuningRecord, Workload
+from search.database.schedule_fn_database import ScheduleFnDatabase
+from search.database.union_database import OrderedUnionDatabase, UnionDatabase
+
+__all__ = [
+    "Database",
+    "JSONDatabase",
+    "MemoryDatabase",
+    "ModuleEquality",
+    "OrderedUnionDatabase",
+    "PyDatabase",
+    "ScheduleFnDatabase",
+    "TuningRecord",
+    "UnionDatabase",
+    "Workload",
+]

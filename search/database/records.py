@@ -1,0 +1,173 @@
+"""What a database holds: workloads, and what was measured of them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from codegen import Target, TargetError
+from schedule import Schedule, Trace
+from search.arg_info import ArgInfo
+from search.errors import DatabaseError
+from search.measure_candidate import MeasureCandidate
+from tensorir import parse
+from tensorir.errors import TensorIRError
+from tensorir.function import IRModule
+from tensorir.structural_hash import structural_hash
+
+FAILED: Final = 1e10
+"""The time in seconds that stands for a trial that failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """A program to be tuned."""
+
+    mod: IRModule
+
+    @cached_property
+    def shash(self) -> int:
+        """The structural hash of the program."""
+        return structural_hash(self.mod)
+
+    def as_json(self) -> list[str]:
+        """Return `[hash, base64 of the script]`."""
+        text = self.mod.script().encode("utf-8")
+        return [str(self.shash), base64.b64encode(text).decode("ascii")]
+
+    @staticmethod
+    def from_json(obj: Any) -> Workload:
+        """Return the workload that `as_json` described; DatabaseError names the field at fault.
+
+        The hash is informative: it is computed anew.
+        """
+        if not isinstance(obj, list) or len(obj) != 2 or not all(isinstance(x, str) for x in obj):
+            raise DatabaseError(f"a workload is [hash, base64 of a script], got {_short(obj)}")
+        try:
+            text = base64.b64decode(obj[1], validate=True).decode("utf-8")
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise DatabaseError(f"field 1 (program) is no base64 of a script: {error}") from error
+        if text.lstrip().startswith("{"):
+            raise DatabaseError(
+                "field 1 (program) is an object dump of another tool, which cannot be read; "
+                "commit the program anew from its script"
+            )
+        try:
+            mod = parse(text)
+        except TensorIRError as error:
+            raise DatabaseError(f"field 1 (program) cannot be parsed: {error}") from error
+        if not isinstance(mod, IRModule):
+            raise DatabaseError("field 1 (program) is a function, not a module")
+        return Workload(mod)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRecord:
+    """A trace and what measuring it gave.
+
+    `run_secs` are seconds per call; a trial that failed has `[1e10]`, and `error_msg` says why
+    (which a file does not keep).
+    """
+
+    trace: Trace
+    workload: Workload
+    run_secs: Sequence[float] | None = None
+    target: Target | None = None
+    args_info: Sequence[ArgInfo] | None = None
+    error_msg: str | None = field(default=None, compare=False)
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean of `run_secs`, by which records are ordered; 1e10 without any."""
+        return statistics.fmean(self.run_secs) if self.run_secs else FAILED
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the trace does something and ran."""
+        insts = self.trace.insts
+        scheduled = bool(insts) and insts[0].kind.name != "EnterPostproc"
+        return scheduled and any(s != FAILED for s in self.run_secs or ())
+
+    def as_json(self) -> list[Any]:
+        """Return `[trace, run_secs, target, args_info]`, None for what is missing."""
+        return [
+            self.trace.as_json(),
+            None if self.run_secs is None else [float(s) for s in self.run_secs],
+            None if self.target is None else self.target.export(),
+            None if self.args_info is None else [info.as_json() for info in self.args_info],
+        ]
+
+    @staticmethod
+    def from_json(obj: Any, workload: Workload) -> TuningRecord:
+        """Return the record that `as_json` described; DatabaseError names the field at fault."""
+        if not isinstance(obj, list) or len(obj) != 4:
+            raise DatabaseError(
+                f"a record is [trace, run_secs, target, args_info], got {_short(obj)}"
+            )
+        trace, seconds, target, args = obj
+        return TuningRecord(
+            _trace(trace), workload, _seconds(seconds), _target(target), _arguments(args)
+        )
+
+    def schedule(self) -> Schedule:
+        """Replay the record, with what the postprocessors did."""
+        sch = Schedule(self.workload.mod)
+        self.trace.apply_to_schedule(sch, remove_postproc=False)
+        return sch
+
+    def as_measure_candidate(self) -> MeasureCandidate:
+        """Replay the record into a candidate."""
+        sch = self.schedule()
+        args = self.args_info
+        return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod) if args is None else args)
+
+
+def _trace(obj: Any) -> Trace:
+    try:
+        return Trace.from_json(obj)
+    except (ValueError, TypeError) as error:
+        raise DatabaseError(f"field 0 (trace): {error}") from error
+
+
+def _seconds(obj: Any) -> tuple[float, ...] | None:
+    if obj is None:
+        return None
+    numbers = isinstance(obj, list) and all(
+        type(s) in (int, float) and math.isfinite(s) and s >= 0 for s in obj
+    )
+    if not numbers:
+        raise DatabaseError(f"field 1 (run_secs) is a list of seconds or null, got {_short(obj)}")
+    return tuple(map(float, obj))
+
+
+def _target(obj: Any) -> Target | None:
+    if obj is None:
+        return None
+    if not isinstance(obj, dict):
+        raise DatabaseError(f"field 2 (target) is an object or null, got {_short(obj)}")
+    try:
+        return Target(obj)
+    except TargetError as error:
+        raise DatabaseError(f"field 2 (target): {error}") from error
+
+
+def _arguments(obj: Any) -> list[ArgInfo] | None:
+    if obj is None:
+        return None
+    if not isinstance(obj, list):
+        raise DatabaseError(f"field 3 (args_info) is a list or null, got {_short(obj)}")
+    try:
+        return [ArgInfo.from_json(entry) for entry in obj]
+    except ValueError as error:
+        raise DatabaseError(f"field 3 (args_info): {error}") from error
+
+
+def _short(obj: Any) -> str:
+    text = repr(obj)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,82 @@
+"""Databases that ask other databases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from search.database.database import Database
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.database.records import TuningRecord, Workload
+    from tensorir.function import IRModule
+
+
+class QueryOnlyDatabase(Database):
+    """A database that answers queries and stores nothing."""
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise NotImplementedError(f"{type(self).__name__} answers queries only, it has no {what}")
+
+    def has_workload(self, mod: IRModule) -> bool:
+        """Raise NotImplementedError."""
+        self._refuse("has_workload")
+
+    def commit_workload(self, mod: IRModule) -> Workload:
+        """Raise NotImplementedError."""
+        self._refuse("commit_workload")
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        """Raise NotImplementedError."""
+        self._refuse("commit_tuning_record")
+
+    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
+        """Raise NotImplementedError."""
+        self._refuse("get_top_k")
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        """Raise NotImplementedError."""
+        self._refuse("get_all_tuning_records")
+
+    def __len__(self) -> int:
+        """Raise NotImplementedError."""
+        self._refuse("len")
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@Database.kinds.register("union")
+class UnionDatabase(QueryOnlyDatabase):
+    """Answers with the best record of all members; of equal ones the first."""
+
+    def __init__(self, *databases: Database) -> None:
+        super().__init__()
+        self.databases = databases
+
+    def query_tuning_record(
+        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """Return the fastest record that a member has, None without any."""
+        answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
+        found = [record for record in answers if record is not None]
+        return min(found, key=lambda record: record.mean_seconds, default=None)
+
+
+@Database.kinds.register("ordered-union")
+class OrderedUnionDatabase(QueryOnlyDatabase):
+    """Answers with what the first member that has a record says."""
+
+    def __init__(self, *databases: Database) -> None:
+        super().__init__()
+        self.databases = databases
+
+    def query_tuning_record(
+        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """Return the record of the first member that has one, None without any."""
+        for database in self.databases:
+            record = database.query_tuning_record(mod, target, workload_name)
+            if record is not None:
+                return record
+        return None

@@ -1,0 +1,42 @@
+"""Keeping what was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search.database.records import FAILED, TuningRecord
+from search.measure_callback.measure_callback import MeasureCallback
+
+if TYPE_CHECKING:
+    from search.builder import BuilderResult
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+    from search.task_scheduler.task_scheduler import TaskScheduler
+
+
+class AddToDatabase(MeasureCallback):
+    """Commits a record of each trial as soon as it is measured; failures with 1e10 seconds."""
+
+    def apply_to_trial(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        candidate: MeasureCandidate,
+        builder_result: BuilderResult,
+        runner_result: RunnerResult,
+    ) -> None:
+        """Commit one trial."""
+        database = task_scheduler.database
+        if database is None:
+            return
+        task = task_scheduler.tasks[task_id]
+        assert task.ctx.mod is not None
+        record = TuningRecord(
+            candidate.sch.trace,
+            database.commit_workload(task.ctx.mod),
+            runner_result.run_secs or (FAILED,),
+            task.ctx.target,
+            candidate.args_info,
+            builder_result.error_msg or runner_result.error_msg,
+        )
+        database.commit_tuning_record(record)

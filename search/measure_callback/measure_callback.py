@@ -1,0 +1,57 @@
+"""What a measure callback is."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from search.builder import BuilderResult
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+    from search.task_scheduler.task_scheduler import TaskScheduler
+
+
+class MeasureCallback(ABC):
+    """Is told about measurements: each one as it ends, and the batch when it is complete."""
+
+    kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")
+
+    @staticmethod
+    def create(
+        kind: str | MeasureCallback | Sequence[MeasureCallback] = "default",
+    ) -> list[MeasureCallback]:
+        """Return callbacks: those of `"default"`, or the ones given."""
+        if isinstance(kind, MeasureCallback):
+            return [kind]
+        return MeasureCallback.kinds.make(kind) if isinstance(kind, str) else list(kind)
+
+    def apply_to_trial(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        candidate: MeasureCandidate,
+        builder_result: BuilderResult,
+        runner_result: RunnerResult,
+    ) -> None:
+        """Take note of one trial, before the next one starts."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Take note of a batch; after an interruption, of the part of it that was measured."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+PyMeasureCallback = MeasureCallback
+"""The base class under the name that it has for user classes in TVM."""

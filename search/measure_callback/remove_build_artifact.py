@@ -1,0 +1,33 @@
+"""Removing what was built."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search.measure_callback.measure_callback import MeasureCallback
+
+if TYPE_CHECKING:
+    from search.builder import BuilderResult
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+    from search.task_scheduler.task_scheduler import TaskScheduler
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Deletes the directory of each artifact once its batch is measured."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Delete the artifacts of a batch."""
+        for result in task_scheduler.tasks[task_id].builder_results:
+            if result.artifact_path is not None:
+                shutil.rmtree(Path(result.artifact_path).parent, ignore_errors=True)

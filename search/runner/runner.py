@@ -1,0 +1,84 @@
+"""What a runner is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from search.kinds import Kinds
+
+if TYPE_CHECKING:
+    from search.arg_info import ArgInfo
+
+
+@dataclass(frozen=True)
+class RunnerInput:
+    """What to run: an artifact of a builder, where, and on which arguments.
+
+    `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
+    compared with; None leaves that out. `best_seconds` is the best time so far, from which a runner
+    may see early that a candidate is no rival.
+    """
+
+    artifact_path: str
+    device_type: str
+    args_info: Sequence[ArgInfo]
+    reference_path: str | None = None
+    best_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class RunnerResult:
+    """Times in seconds per call, or what went wrong; exactly one of the two is set."""
+
+    run_secs: tuple[float, ...] | None = None
+    error_msg: str | None = None
+
+
+class RunnerFuture:
+    """A result that may still be on its way."""
+
+    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], RunnerResult]) -> None:
+        self._done = f_done
+        self._result = f_result
+
+    def done(self) -> bool:
+        """Say whether the result is there."""
+        return self._done()
+
+    def result(self) -> RunnerResult:
+        """Return the result, waiting for it if need be."""
+        return self._result()
+
+    @staticmethod
+    def ready(result: RunnerResult) -> RunnerFuture:
+        """Return a future of a result that is there already."""
+        return RunnerFuture(lambda: True, lambda: result)
+
+
+class Runner(ABC):
+    """Measures what a builder built."""
+
+    kinds: ClassVar[Kinds[Runner]] = Kinds("runner")
+
+    @staticmethod
+    def create(kind: str | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
+        """Return a runner: `"local"`."""
+        return kind if isinstance(kind, Runner) else Runner.kinds.make(kind, *args, **kwargs)
+
+    @abstractmethod
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        """Start measuring; one that fails costs nothing but its own result."""
+
+    def warm_up(self) -> None:
+        """Start what takes time to start, without waiting for it."""
+
+    def close(self) -> None:
+        """Give back what the runner holds; it can be used again."""
+
+
+PyRunner = Runner
+"""The base class under the name that it has for user classes in TVM."""
+PyRunnerFuture = RunnerFuture

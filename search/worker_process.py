@@ -1,0 +1,67 @@
+"""What runs in a worker process: take a job, do it, answer, until the other end goes away."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Final, Literal, TypeAlias
+
+Answer: TypeAlias = tuple[Literal["ready", "value", "error"], Any]
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def serve(file_descriptor: int) -> None:
+    """Serve jobs that arrive on a socket: pickled `(function, args)`; the first is run at once.
+
+    The first message is the initializer (or None). What a job raises is answered as text, and the
+    next one is awaited.
+    """
+    _die_with_parent()
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = Connection(file_descriptor)
+    try:
+        initializer = pickle.loads(connection.recv_bytes())
+        if initializer is not None:
+            initializer()
+        _answer(connection, ("ready", os.getpid()))
+        while True:
+            _answer(connection, _do(connection.recv_bytes()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _do(message: bytes) -> Answer:
+    try:
+        function, args = pickle.loads(message)
+    except (AttributeError, ImportError) as error:
+        return "error", (
+            f"a function given to the search cannot be found in a worker process: {error}; "
+            "define it in a module that can be imported, not in a notebook or a script"
+        )
+    return _call(function, args)
+
+
+def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> Answer:
+    try:
+        return "value", function(*args)
+    except Exception as error:  # noqa: BLE001  whatever a candidate does is its own failure
+        return "error", "".join(traceback.format_exception(error, limit=-6))
+
+
+def _answer(connection: Connection, answer: Answer) -> None:
+    connection.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+
+
+def _die_with_parent() -> None:
+    """Have the system end this process with its parent, even when it hangs in native code."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
