@@ -1,1 +1,91 @@
-"""The search for good schedules. It builds on `schedule` and `codegen`."""
+"""The search for good schedules. It builds on `schedule` and `codegen`.
+
+    best = search.tune_tir(
+        mod, target="llvm -num-cores=1",
+        config=search.TuneConfig(max_trials_global=64, num_trials_per_iter=64),
+        work_dir="./tune_tmp",
+    )
+
+returns the best `Schedule`. Each part (space generators, rules, postprocessors, mutators, cost
+models, databases, builders, runners, strategies, task schedulers, callbacks) has a package of its
+own, an abstract class to derive from, and short names for `create`.
+"""
+
+from search import (
+    arg_info,
+    builder,
+    cost_model,
+    database,
+    feature_extractor,
+    measure_callback,
+    mutator,
+    postproc,
+    runner,
+    schedule_rule,
+    search_strategy,
+    space_generator,
+    task_scheduler,
+    tir_integration,
+)
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model import CostModel
+from search.database import Database
+from search.errors import DatabaseError, TuningError, WorkerError
+from search.feature_extractor import FeatureExtractor
+from search.kinds import derived_object
+from search.measure_callback import MeasureCallback
+from search.measure_candidate import MeasureCandidate
+from search.mutator import Mutator
+from search.postproc import Postproc
+from search.profiler import Profiler
+from search.random_search import random_search
+from search.runner import EvaluatorConfig, Runner
+from search.schedule_rule import ScheduleRule
+from search.search_strategy import SearchStrategy
+from search.space_generator import SpaceGenerator
+from search.task_scheduler import TaskScheduler
+from search.tune import compile_tir, tune_tasks, tune_tir
+from search.tune_config import TuneConfig
+
+__all__ = [
+    "Builder",
+    "CostModel",
+    "Database",
+    "DatabaseError",
+    "EvaluatorConfig",
+    "FeatureExtractor",
+    "MeasureCallback",
+    "MeasureCandidate",
+    "Mutator",
+    "Postproc",
+    "Profiler",
+    "Runner",
+    "ScheduleRule",
+    "SearchStrategy",
+    "SpaceGenerator",
+    "TaskScheduler",
+    "TuneConfig",
+    "TuneContext",
+    "TuningError",
+    "WorkerError",
+    "arg_info",
+    "builder",
+    "compile_tir",
+    "cost_model",
+    "database",
+    "derived_object",
+    "feature_extractor",
+    "measure_callback",
+    "mutator",
+    "postproc",
+    "random_search",
+    "runner",
+    "schedule_rule",
+    "search_strategy",
+    "space_generator",
+    "task_scheduler",
+    "tir_integration",
+    "tune_tasks",
+    "tune_tir",
+]

@@ -58,8 +58,9 @@ class ArgInfo(ABC):
                     "measuring; fix its value with PrimFunc.specialize"
                 )
             if not all(isinstance(extent, IntImm) for extent in buffer.shape):
+                extents = ", ".join(map(str, buffer.shape))
                 raise TuningError(
-                    f"buffer {buffer.name!r} has the symbolic shape ({', '.join(map(str, buffer.shape))}); "
+                    f"buffer {buffer.name!r} has the symbolic shape ({extents}); "
                     "give it extents with PrimFunc.specialize before tuning"
                 )
             shape = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
@@ -109,8 +110,8 @@ PyArgInfo = ArgInfo
 def entry_name(mod: IRModule) -> str:
     """Return the name of the entry function.
 
-    It is the one with the attribute `tir.is_entry_func`, else `main`, else the only one; TuningError
-    if there is none.
+    It is the one with the attribute `tir.is_entry_func`, else `main`, else the only one;
+    TuningError if there is none.
     """
     for name, func in mod.functions.items():
         flag = func.attrs.get("tir.is_entry_func")

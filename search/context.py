@@ -111,7 +111,7 @@ class TuneContext:
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start the search; what is not given is made: design spaces, a database, a random model."""
+        """Start the search; spaces, a database and a random model are made where not given."""
         self._strategy().pre_tuning(
             max_trials,
             num_trials_per_iter,

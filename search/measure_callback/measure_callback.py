@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from search.task_scheduler.task_scheduler import TaskScheduler
 
 
-class MeasureCallback(ABC):
+class MeasureCallback:
     """Is told about measurements: each one as it ends, and the batch when it is complete."""
 
     kinds: ClassVar[Kinds[list[MeasureCallback]]] = Kinds("preset of measure callbacks")

@@ -1,5 +1,7 @@
 """Search strategies, which decide what to measure next."""
 
+from search.search_strategy.evolutionary_search import EvolutionarySearch
+from search.search_strategy.replay import ReplayFunc, ReplayTrace
 from search.search_strategy.search_strategy import PySearchStrategy, SearchStrategy
 
-__all__ = ["PySearchStrategy", "SearchStrategy"]
+__all__ = ["EvolutionarySearch", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy"]

@@ -25,11 +25,10 @@ def statistics_table(tasks: Sequence[TaskRecord]) -> str:
     rows = [_HEADER, *(_row(k, task) for k, task in enumerate(tasks))]
     widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADER))]
     lines = [
-        " | ".join(f" {cell:>{width}}"[1:] for cell, width in zip(row, widths, strict=True))
+        "|".join(f" {cell:>{width}} " for cell, width in zip(row, widths, strict=True))
         for row in rows
     ]
-    lines = [f" {line} " for line in lines]
-    rule = "-" * max(map(len, lines))
+    rule = "-" * len(lines[0])
     measured = [task for task in tasks if task.best_ms is not None]
     trials = sum(len(task.latency_ms) for task in measured)
     latency = sum((task.best_ms or 0.0) * 1e3 * task.task_weight for task in measured)

@@ -38,6 +38,8 @@ class TaskScheduler(ABC):
         self.cost_model: CostModel | None = None
         self.remaining_tasks = 0
         self.progress = Progress()
+        self.interrupted = False
+        """Whether the last `tune` was ended by Ctrl-C."""
 
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
@@ -79,6 +81,7 @@ class TaskScheduler(ABC):
         self.database = database
         self.cost_model = cost_model
         self.remaining_tasks = len(tasks)
+        self.interrupted = False
         builder.warm_up()
         runner.warm_up()
         try:
@@ -86,6 +89,7 @@ class TaskScheduler(ABC):
                 self._start(ctx, weight, max(0, max_trials_per_task - made), num_trials_per_iter)
             self._search(max_trials_global - sum(done), max_trials_per_task, builder, runner)
         except KeyboardInterrupt:
+            self.interrupted = True
             self.logger.warning("Interrupted: what has been measured is kept")
         finally:
             for task in self.tasks:

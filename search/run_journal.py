@@ -1,0 +1,60 @@
+"""Knowing at the start of a run that the one before it was interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+JOURNAL_FILE: Final = "unfinished_run.json"
+
+
+class RunJournal:
+    """A file in the working directory that exists while a run is unfinished.
+
+    It holds what the run was to do and how many records each workload had when it began. A run that
+    is to do the same and finds the file goes on with the trials that are left; a run that ended
+    removes it, so that the next one makes all its trials again (those measured before are not
+    repeated).
+    """
+
+    def __init__(self, work_dir: str | os.PathLike[str]) -> None:
+        self.path = Path(work_dir) / JOURNAL_FILE
+
+    def begin(self, plan: Mapping[str, Any], record_counts: Mapping[str, int]) -> dict[str, int]:
+        """Return how many trials of each task were made already, and note that the run goes on.
+
+        `plan` is plain data that says what is to be done; `record_counts` how many records each
+        task has in the database now.
+        """
+        before = self._counts_of(plan)
+        if before is None:
+            self._write({"plan": plan, "records_at_start": dict(record_counts)})
+            return dict.fromkeys(record_counts, 0)
+        return {task: max(0, count - before.get(task, 0)) for task, count in record_counts.items()}
+
+    def end(self) -> None:
+        """Note that the run is over."""
+        self.path.unlink(missing_ok=True)
+
+    def _counts_of(self, plan: Mapping[str, Any]) -> dict[str, int] | None:
+        """Return the counts at the start of an unfinished run of `plan`, None without one."""
+        try:
+            saved = json.loads(self.path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+            return None
+        if not isinstance(saved, dict) or saved.get("plan") != json.loads(json.dumps(plan)):
+            return None
+        counts = saved.get("records_at_start")
+        valid = isinstance(counts, dict) and all(type(n) is int for n in counts.values())
+        return counts if valid else None
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{JOURNAL_FILE}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        Path(temporary).replace(self.path)

@@ -1,0 +1,41 @@
+"""How much to search, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from search.errors import TuningError
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """The extent of a search, and the parts by short name.
+
+    `max_trials_global` bounds the measurements of all tasks, `max_trials_per_task` those of one;
+    a batch has at most `num_trials_per_iter`. The `..._config` mappings are passed to the
+    constructors of the task scheduler and the strategy; `adaptive_training` to the cost model.
+    `logger_config` is accepted and unused: configure the logger `tvm.meta_schedule` instead.
+    Raises TuningError for counts that make no sense.
+    """
+
+    max_trials_global: int
+    num_trials_per_iter: int = 64
+    max_trials_per_task: int | None = None
+    task_scheduler: str = "gradient"
+    strategy: str = "evolutionary"
+    task_scheduler_config: Mapping[str, Any] | None = None
+    search_strategy_config: Mapping[str, Any] | None = None
+    logger_config: Mapping[str, Any] | None = None
+    adaptive_training: bool | None = None
+
+    def __post_init__(self) -> None:
+        counts = (
+            ("max_trials_global", self.max_trials_global, 0),
+            ("num_trials_per_iter", self.num_trials_per_iter, 1),
+            ("max_trials_per_task", self.max_trials_per_task, 1),
+        )
+        for name, value, least in counts:
+            if value is not None and (type(value) is not int or value < least):
+                raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
