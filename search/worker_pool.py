@@ -29,9 +29,12 @@ _STARTUP_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: with a value, an exception, a timeout or the death of its process."""
+    """How a job ended: with a value, an exception, a timeout or the death of its process.
 
-    status: Literal["value", "error", "timeout", "crash"]
+    A job is lost, and given to another worker, if its worker died before the job arrived.
+    """
+
+    status: Literal["value", "error", "timeout", "crash", "lost"]
     value: Any = None
     """The value of the job, else a text that says what happened."""
 
@@ -77,6 +80,9 @@ class WorkerPool:
                 for worker, outcome in _next_ended(busy):
                     index = worker.end()
                     busy.remove(worker)
+                    if outcome.status == "lost":
+                        todo.append(index)
+                        continue
                     outcomes[index] = outcome
                     if on_done is not None:
                         on_done(index, outcome)
@@ -126,6 +132,7 @@ class _Worker:
         self.deadline = 0.0
         self._timeout = 0.0
         self._ready = False
+        self._began = False
         self._finalizer = weakref.finalize(self, _end, self._process, ours, self._errors)
         ours.send_bytes(initializer)
 
@@ -139,6 +146,7 @@ class _Worker:
 
     def begin(self, job: int, message: bytes, timeout_sec: float) -> None:
         self.job = job
+        self._began = False
         self._timeout = timeout_sec
         seconds = timeout_sec if self._ready else _STARTUP_SECONDS
         self.deadline = time.monotonic() + seconds
@@ -149,13 +157,15 @@ class _Worker:
             return
 
     def receive(self) -> Outcome | None:
-        """Return how the job ended, None if the worker has only started."""
+        """Return how the job ended, None if it has not yet."""
         try:
             status, value = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
             return self._died()
         if status == "ready":
             self._ready = True
+        if status in ("ready", "began"):
+            self._began = status == "began"
             self.deadline = time.monotonic() + self._timeout
             return None
         return Outcome(status, value)
@@ -182,6 +192,8 @@ class _Worker:
         self.kill()
         if not self._ready:
             raise WorkerError(f"a worker process cannot start (exit code {code}):\n{said}")
+        if not self._began:
+            return Outcome("lost")
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
         return Outcome("crash", f"the worker process {how}\n{_last_lines(said, 30)}".rstrip())
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final, Literal, TypeAlias
 
-Answer: TypeAlias = tuple[Literal["ready", "value", "error"], Any]
+Answer: TypeAlias = tuple[Literal["ready", "began", "value", "error"], Any]
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -21,8 +21,9 @@ _PR_SET_PDEATHSIG: Final = 1
 def serve(file_descriptor: int) -> None:
     """Serve jobs that arrive on a socket: pickled `(function, args)`; the first is run at once.
 
-    The first message is the initializer (or None). What a job raises is answered as text, and the
-    next one is awaited.
+    The first message is the initializer (or None). The arrival of each job is confirmed, so that the
+    other end knows whether a worker died of a job or before it. What a job raises is answered as
+    text, and the next one is awaited.
     """
     _die_with_parent()
     faulthandler.enable()
@@ -34,7 +35,9 @@ def serve(file_descriptor: int) -> None:
             initializer()
         _answer(connection, ("ready", os.getpid()))
         while True:
-            _answer(connection, _do(connection.recv_bytes()))
+            message = connection.recv_bytes()
+            _answer(connection, ("began", None))
+            _answer(connection, _do(message))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
 

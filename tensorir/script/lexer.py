@@ -149,7 +149,7 @@ def _tokens(text: str) -> Iterator[Token]:
                 last_was_newline = True
             line += 1
             line_start = position
-            at_line_start = True
+            at_line_start = depth == 0
             continue
         last_was_newline = False
         if kind == "name":

@@ -10,6 +10,7 @@ import pytest
 from tensorir import (
     DiagnosticError,
     I,
+    PrimFunc,
     T,
     assert_structural_equal,
     parse,
@@ -155,3 +156,20 @@ def test_every_reference_program_round_trips(name):
                 text = program.script()
                 assert text.strip() == entry[field].strip()
                 assert_structural_equal(parse(text), program)
+
+
+def test_parameters_on_lines_of_their_own() -> None:
+    func = parse(
+        """
+@T.prim_func
+def main(
+    A: T.Buffer((4,), "float32"),
+    B: T.Buffer((4,), "float32"),  # a closing bracket at the start of a line follows
+):
+    T.evaluate(
+        0
+    )
+"""
+    )
+    assert isinstance(func, PrimFunc)
+    assert [func.buffer_map[p].name for p in func.params] == ["A", "B"]

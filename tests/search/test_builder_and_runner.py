@@ -1,0 +1,113 @@
+"""Building and measuring: what goes wrong with a candidate is in its result."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from codegen import Target
+from search.arg_info import ArgInfo, TensorInfo
+from search.builder import BuilderInput, LocalBuilder
+from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
+from search.runner.check_results import Reference, difference
+from search.runner.random_fill import random_arrays
+from tensorir import parse
+from tensorir.function import IRModule, PrimFunc
+from tests.search import programs
+
+TARGET = Target("llvm -num-cores=1")
+QUICK = EvaluatorConfig(number=1, repeat=2, min_repeat_ms=1)
+
+
+@pytest.fixture(scope="module")
+def builder() -> Iterator[LocalBuilder]:
+    builder = LocalBuilder(max_workers=1, timeout_sec=30)
+    yield builder
+    builder.close()
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[LocalRunner]:
+    runner = LocalRunner(timeout_sec=2.0, evaluator_config=QUICK)
+    yield runner
+    runner.close()
+
+
+def built(builder: LocalBuilder, func: PrimFunc | IRModule) -> str:
+    mod = func if isinstance(func, IRModule) else IRModule({"main": func})
+    (result,) = builder.build([BuilderInput(mod, TARGET)])
+    assert result.error_msg is None, result.error_msg
+    assert result.artifact_path is not None
+    return result.artifact_path
+
+
+def run(runner: LocalRunner, path: str, func: PrimFunc, reference: str | None) -> RunnerResult:
+    entry = RunnerInput(path, "llvm", ArgInfo.from_prim_func(func), reference)
+    (future,) = runner.run([entry])
+    return future.result()
+
+
+def test_a_candidate_is_timed(builder: LocalBuilder, runner: LocalRunner) -> None:
+    path = built(builder, programs.adds_one)
+    result = run(runner, path, programs.adds_one, reference=path)
+    assert result.error_msg is None
+    assert result.run_secs is not None
+    assert len(result.run_secs) == QUICK.repeat
+    assert all(0 < seconds < 1e-3 for seconds in result.run_secs)
+
+
+def test_a_wrong_result_is_an_error(builder: LocalBuilder, runner: LocalRunner) -> None:
+    result = run(
+        runner,
+        built(builder, programs.adds_two),
+        programs.adds_two,
+        reference=built(builder, programs.adds_one),
+    )
+    assert result.run_secs is None
+    assert "argument 1 is wrong in 4 of 4 elements, first at [0]" in str(result.error_msg)
+
+
+def test_a_crash_is_an_error_and_the_next_candidate_runs(
+    builder: LocalBuilder, runner: LocalRunner
+) -> None:
+    crash = run(runner, built(builder, programs.aborts), programs.aborts, None)
+    assert "LocalRunner: Crash" in str(crash.error_msg)
+    assert "SIGABRT" in str(crash.error_msg)
+    path = built(builder, programs.adds_one)
+    assert run(runner, path, programs.adds_one, path).run_secs
+
+
+def test_a_hang_is_an_error(builder: LocalBuilder, runner: LocalRunner) -> None:
+    hang = run(runner, built(builder, programs.hangs), programs.hangs, None)
+    assert "LocalRunner: Timeout, killed after 2 seconds" in str(hang.error_msg)
+
+
+def test_what_cannot_be_compiled_is_an_error(builder: LocalBuilder) -> None:
+    gpu = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32")):
+    for i in T.thread_binding(4, thread="threadIdx.x"):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(0)
+"""
+    )
+    bad, good = builder.build(
+        [BuilderInput(IRModule({"main": f}), TARGET) for f in (gpu, programs.adds_one)]
+    )
+    assert bad.artifact_path is None
+    assert "threadIdx.x" in str(bad.error_msg)
+    assert good.error_msg is None
+
+
+def test_arguments_of_every_dtype_compare_equal_to_themselves() -> None:
+    infos = [
+        TensorInfo(dtype, (3, 5))
+        for dtype in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "bool")
+    ]
+    arrays = random_arrays(infos, seed=0)
+    expected = Reference(arrays, [info.dtype for info in infos])
+    assert difference(random_arrays(infos, seed=0), expected) is None
+    arrays[4][2, 1] += 1
+    assert difference(arrays, expected) is not None
+    assert "argument 4" in str(difference(arrays, expected))
