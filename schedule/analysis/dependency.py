@@ -9,6 +9,8 @@ from enum import IntEnum
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
+from tensorir.stmt import Block
+from tensorir.visit import walk
 
 
 class DepKind(IntEnum):
@@ -48,9 +50,7 @@ class BlockScope:
         readers: dict[Buffer, list[StmtSRef]] = {}
         writers = self.buffer_writers
         for child in children:
-            block = child.block
-            read = list(dict.fromkeys(r.buffer for r in block.reads))
-            written = list(dict.fromkeys(r.buffer for r in block.writes))
+            read, written = _touched(child.block)
             for buffer in read:
                 readers.setdefault(buffer, []).append(child)
                 self._link(writers.get(buffer, ()), child, DepKind.RAW, buffer)
@@ -78,6 +78,20 @@ class BlockScope:
     def edges(self) -> list[Dependency]:
         """Return every edge."""
         return [edge for child in self.children for edge in self._into.get(child, ())]
+
+
+def _touched(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+    """Return what a block reads and writes.
+
+    One without axes that declares neither, as `loop_partition` wraps around its pieces, is seen
+    through: what the blocks in it touch counts.
+    """
+    inner = [block]
+    if not (block.iter_vars or block.reads or block.writes):
+        inner = [node for node in walk(block.body) if type(node) is Block]
+    read = dict.fromkeys(r.buffer for b in inner for r in b.reads)
+    written = dict.fromkeys(r.buffer for b in inner for r in b.writes)
+    return list(read), list(written)
 
 
 def dependencies(state: ScheduleState, scope: StmtSRef) -> BlockScope:

@@ -1,0 +1,165 @@
+"""Cutting the range of a loop into pieces that run one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schedule.analysis.fresh_copy import FreshCopy
+from schedule.errors import Problem, check, fail
+from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
+from schedule.primitives.loop_problems import check_plain
+from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import BufferRegion, Range
+from tensorir.expr import IntImm, IterVar, Var
+from tensorir.ops import TRUE, const
+from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
+from tensorir.visit import uses_var
+
+SYMBOLIC = Problem(
+    "SymbolicShapeError",
+    "{0} has dynamic shape: it runs from {start} for {extent} iterations, which are no constants",
+    "split it by a factor first and partition the inner loop",
+)
+WRONG_SUM = Problem(
+    "WrongFactorError",
+    "the sum of factors, {total}, is not smaller than the extent {extent} of {0}",
+    "the factors are the lengths of the pieces; leave some iterations for the last one",
+)
+NO_BLOCK = Problem("NoBlockError", "there is no block below {0}")
+REDUCES = Problem(
+    "ReductionPartitionError",
+    "{0} drives the reduction axis {axis} of {1}, which has an init: every piece would start its "
+    "sum anew",
+    "decompose the reduction first",
+)
+
+
+@primitive("LoopPartition")
+def loop_partition(
+    state: ScheduleState, loop: LoopArg, factors: FactorsArg, preserve_unit_iters: bool = True
+) -> NewLoops:
+    """Cut the range of a loop into pieces of the given lengths, each a loop of its own.
+
+    Before: for i in range(n): S(i)
+    After:  for i0 in range(0, f0): S0(i0);  for i1 in range(f0, n): S1(i1)
+
+    One factor may be None: it becomes what the others leave; without it one more piece holds the
+    rest. Each piece is a copy of the body, with blocks named `<block>_<loop><k>`, inside an opaque
+    block; an opaque block around all of them takes the loop's place. The axis bound to the loop
+    gets the piece's range as its domain. Handles of the old blocks and loops expire.
+    `preserve_unit_iters` is recorded for compatibility and has no effect.
+
+    TVM also partitions loops that drive a reduction with an init, which then starts anew in each
+    piece; that is refused here. What a copied block is said to touch is widened to all of the piece
+    only where the loop holds a single block.
+
+    Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
+    WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError, ReductionPartitionError.
+    """
+    # Preconditions.
+    old = loop.loop
+    if not isinstance(old.min, IntImm) or not isinstance(old.extent, IntImm):
+        fail(SYMBOLIC, loop, start=old.min, extent=old.extent)
+    start, extent = old.min.value, old.extent.value
+    inferred = [k for k, f in enumerate(factors) if f is None]
+    check(len(inferred) <= 1, SEVERAL_INFERRED, loop, count=len(inferred))
+    for position, factor in enumerate(factors):
+        if factor is not None:
+            check(factor > 0, NOT_POSITIVE, loop, position=position, value=factor)
+    total = sum(f for f in factors if f is not None)
+    check(total < extent, WRONG_SUM, loop, total=total, extent=extent)
+    check_plain(loop)
+    blocks = state.child_blocks(loop)
+    check(bool(blocks), NO_BLOCK, loop)
+    for block in blocks:
+        _check_no_reduction(loop, block)
+
+    # Rewrite.
+    lengths = [extent - total if f is None else f for f in factors]
+    if not inferred:
+        lengths.append(extent - total)
+    name, dtype = old.loop_var.name, old.loop_var.dtype
+    base = f"{blocks[0].block.name_hint}_{name}"
+    made: list[For] = []
+    pieces: list[Stmt] = []
+    for k, length in enumerate(lengths):
+        var = Var(f"{name}{k}", dtype)
+        values = Range.from_min_extent(const(start, dtype), const(length, dtype))
+        copy = _Piece(old.loop_var, var, values, f"_{name}{k}", widen=len(blocks) == 1)
+        made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
+        pieces.append(_opaque(f"{base}{k}_partition", made[-1]))
+        start += length
+    state.replace(loop, _opaque(f"{base}_common", sequence(pieces)))
+
+    # Result.
+    return [state.get_sref(piece) for piece in made]
+
+
+def _check_no_reduction(loop: StmtSRef, block: StmtSRef) -> None:
+    """Raise if the loop drives a reduction axis of a block that has an init."""
+    realize, var = block.block_realize, loop.loop.loop_var
+    if realize.block.init is None:
+        return
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        reduces = axis.iter_type != IterVar.DATA_PAR and uses_var(value, var)
+        check(not reduces, REDUCES, loop, block, axis=axis.var.name)
+
+
+def _opaque(name: str, body: Stmt) -> Stmt:
+    return BlockRealize((), TRUE, Block((), (), (), name, body))
+
+
+class _Piece(FreshCopy):
+    """Copies the body of a loop for one piece of its range."""
+
+    def __init__(self, old: Var, new: Var, values: Range, suffix: str, *, widen: bool) -> None:
+        super().__init__({old: new})
+        self._loop_var = new
+        self._range = values
+        self._suffix = suffix
+        self._widen = widen
+        self._driven: set[Var] = set()
+        self._depth = 0
+
+    def block_name(self, block: Block) -> str:
+        return block.name_hint + self._suffix
+
+    def axis(self, axis: IterVar) -> IterVar:
+        new = super().axis(axis)
+        if axis.var not in self._driven:
+            return new
+        values = self._range
+        dtype = new.var.dtype
+        dom = Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
+        return IterVar(dom, new.var, new.iter_type, new.thread_tag)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        values = self.each(node.iter_values)
+        for axis, value in zip(node.block.iter_vars, values, strict=True):
+            if value is self._loop_var:
+                self._driven.add(axis.var)
+        return BlockRealize(values, self(node.predicate), self(node.block))
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        self._depth += 1
+        new = super().rewrite_Block(node)
+        self._depth -= 1
+        if self._depth or not self._widen:
+            return new
+        domains = {axis.var: axis.dom for axis in new.iter_vars if axis.dom is not None}
+        return new.with_(reads=_widened(new.reads, domains), writes=_widened(new.writes, domains))
+
+
+def _widened(regions: Sequence[BufferRegion], domains: Mapping[Var, Range]) -> list[BufferRegion]:
+    """Return regions that plain axes index, with the domains of the axes in their place."""
+    result = []
+    for region in regions:
+        ranges = [domains.get(dim.min) if type(dim.min) is Var else None for dim in region.region]
+        points = [r for r in ranges if r is not None]
+        whole = len(points) == len(ranges) and all(
+            isinstance(dim.extent, IntImm) and dim.extent.value == 1 for dim in region.region
+        )
+        result.append(BufferRegion(region.buffer, points) if whole else region)
+    return result

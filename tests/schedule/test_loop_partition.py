@@ -1,0 +1,191 @@
+"""Cutting the range of a loop into pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedule import Schedule
+from tensorir import parse
+from tests.schedule.transformation import apply, refused
+
+BEFORE = """\
+@T.prim_func
+def main(A: T.Buffer((13, 3)), B: T.Buffer((13, 3))):
+    for i, j in T.grid(13, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+AFTER = """\
+@T.prim_func
+def main(A: T.Buffer((13, 3)), B: T.Buffer((13, 3))):
+    with T.block("root"):
+        T.reads()
+        T.writes()
+        with T.block("B_i_common"):
+            T.reads()
+            T.writes()
+            with T.block("B_i0_partition"):
+                T.reads()
+                T.writes()
+                for i0, j in T.grid(4, 3):
+                    with T.block("B_i0"):
+                        vi, vj = T.axis.remap("SS", [i0, j])
+                        T.reads(A[0:4, 0:3])
+                        T.writes(B[0:4, 0:3])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+            with T.block("B_i1_partition"):
+                T.reads()
+                T.writes()
+                for i1 in range(4, 13):
+                    for j in range(3):
+                        with T.block("B_i1"):
+                            vi = T.axis.spatial((4, 13), i1)
+                            vj = T.axis.spatial(3, j)
+                            T.reads(A[4:13, 0:3])
+                            T.writes(B[4:13, 0:3])
+                            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+REDUCTION = """\
+@T.prim_func
+def main(A: T.Buffer((7, 11)), B: T.Buffer((7,))):
+    for i, k in T.grid(7, 11):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] += A[vi, vk]
+"""
+
+STAGES = """\
+@T.prim_func
+def main(A: T.Buffer((11,)), C: T.Buffer((11,))):
+    B = T.alloc_buffer((11,))
+    for i in range(11):
+        with T.block("B"):
+            vi = T.axis.spatial(11, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(11):
+        with T.block("C"):
+            vi = T.axis.spatial(11, i)
+            C[vi] = B[10 - vi]
+"""
+
+
+def partition(block, position, factors):
+    return lambda sch: sch.loop_partition(sch.get_loops(sch.get_block(block))[position], factors)
+
+
+@pytest.mark.parametrize("factors", [[4], [4, None], [None, 9]])
+def test_two_pieces(factors):
+    sch = apply(BEFORE, partition("B", 0, factors), AFTER)
+    if factors == [4]:
+        line = "l3, l4 = sch.loop_partition(loop=l1, factors=[4], preserve_unit_iters=True)"
+        assert sch.trace.as_python()[-1] == line
+
+
+def test_pieces_are_ordinary_loops():
+    def call(sch):
+        first, second, third = partition("B", 0, [2, None, 3])(sch)
+        sch.parallel(first)
+        sch.split(sch.get_loops(sch.get_block("B_i0"))[1], [None, 2])
+        assert [sch.get(loop).extent.value for loop in (second, third)] == [8, 3]
+
+    apply(BEFORE, call)
+
+
+def test_inner_loop_and_sampled_lengths():
+    def call(sch):
+        length = sch.sample_categorical([1, 2], [0.5, 0.5], decision=1)
+        sch.loop_partition(sch.get_loops(sch.get_block("B"))[1], [length, None])
+
+    apply(BEFORE, call)
+
+
+def test_spatial_loop_of_a_reduction():
+    apply(REDUCTION, partition("B", 0, [3]))
+
+
+def test_reduction_loop_after_its_init_was_split_off():
+    def call(sch):
+        block = sch.get_block("B")
+        sch.decompose_reduction(block, sch.get_loops(block)[0])
+        sch.loop_partition(sch.get_loops(block)[1], [5])
+
+    apply(REDUCTION, call)
+
+
+def test_predicates_and_nested_blocks_are_copied():
+    def call(sch):
+        i, _ = sch.get_loops(sch.get_block("B"))
+        outer, _ = sch.split(i, [None, 4])
+        sch.loop_partition(outer, [1, 2, None])
+
+    apply(BEFORE, call)
+
+
+def test_producer_and_consumer_in_one_loop():
+    def call(sch):
+        b, c = sch.get_block("B"), sch.get_block("C")
+        sch.merge(sch.get_loops(b)[0], sch.get_loops(c)[0])
+        sch.loop_partition(sch.get_loops(b)[0], [3])
+
+    apply(STAGES.replace("10 - vi", "vi"), call)
+
+
+def test_pieces_keep_their_place_among_dependent_blocks():
+    def call(sch):
+        partition("C", 0, [4])(sch)
+        sch.cache_write(sch.get_block("B"), 0, "global")
+
+    apply(STAGES, call)
+
+
+@pytest.mark.parametrize(
+    ("factors", "code", "words"),
+    [
+        ([13], "WrongFactorError", "sum of factors, 13"),
+        ([None, 13], "WrongFactorError", "not smaller than the extent 13"),
+        ([None, None], "NotSingleInferFactorError", "2 are"),
+        ([3, 0], "NonPositiveFactorError", "factor 1 is 0"),
+    ],
+)
+def test_wrong_factors(factors, code, words):
+    refused(BEFORE, partition("B", 0, factors), code, words)
+
+
+def test_reduction_with_init_is_refused():
+    refused(REDUCTION, partition("B", 1, [5]), "ReductionPartitionError", "axis vk")
+
+
+def test_annotated_loop_is_refused():
+    def call(sch):
+        (i, _) = sch.get_loops(sch.get_block("B"))
+        sch.annotate(i, "note", 1)
+        sch.loop_partition(i, [4])
+
+    refused(BEFORE, call, "HasAnnotationOrThreadBindingError")
+
+
+def test_symbolic_extent_is_refused():
+    before = """\
+@T.prim_func
+def main(a: T.handle, b: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n,))
+    B = T.match_buffer(b, (n,))
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi]
+"""
+    refused(before, partition("B", 0, [4]), "SymbolicShapeError", "dynamic shape")
+
+
+def test_old_handles_name_the_primitive():
+    sch = Schedule(parse(BEFORE))
+    block = sch.get_block("B")
+    sch.loop_partition(sch.get_loops(block)[0], [4])
+    with pytest.raises(ValueError, match="loop-partition replaced it"):
+        sch.get(block)
