@@ -155,9 +155,9 @@ def _tune_with_config(
             rand_state=_seeds(seed, 1)[0],
             num_threads="physical" if num_threads is None else num_threads,
         )
-        model = _cost_model(cost_model or "xgb", config)
         db = Database.create("json", work_dir=work_dir) if database is None else database
         if config.max_trials_global > 0:
+            model = _cost_model(cost_model or "xgb", config)
             scheduler = TaskScheduler.create(
                 config.task_scheduler, **(config.task_scheduler_config or {})
             )

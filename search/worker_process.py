@@ -21,9 +21,9 @@ _PR_SET_PDEATHSIG: Final = 1
 def serve(file_descriptor: int) -> None:
     """Serve jobs that arrive on a socket: pickled `(function, args)`; the first is run at once.
 
-    The first message is the initializer (or None). The arrival of each job is confirmed, so that the
-    other end knows whether a worker died of a job or before it. What a job raises is answered as
-    text, and the next one is awaited.
+    The first message is the initializer (or None). The arrival of each job is confirmed, so that
+    the other end knows whether a worker died of a job or before it. What a job raises is answered
+    as text, and the next one is awaited.
     """
     _die_with_parent()
     faulthandler.enable()

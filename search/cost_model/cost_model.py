@@ -30,6 +30,11 @@ class CostModel(ABC):
             return kind
         return None if kind == "none" else CostModel.kinds.make(kind, *args, **kwargs)
 
+    @property
+    def trained(self) -> bool:
+        """Whether predictions mean something."""
+        return True
+
     @abstractmethod
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over the state that `save` wrote to a file."""

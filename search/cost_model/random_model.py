@@ -36,6 +36,11 @@ class RandomModel(CostModel):
         if path is not None:
             self.load(path)
 
+    @property
+    def trained(self) -> bool:
+        """False: predictions never mean anything."""
+        return False
+
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over the state of the random stream that `save` wrote."""
         with np.load(Path(path), allow_pickle=False) as saved:

@@ -77,7 +77,12 @@ class SpaceGenerator(ABC):
         self.sch_rules = self._resolved_rules(target)
         self.postprocs = self._resolved_postprocs(target)
         self.mutator_probs = self._resolved_mutators(target)
-        for part in (*self.sch_rules, *self.postprocs, *self.mutator_probs):
+        parts: list[ScheduleRule | Postproc | Mutator] = [
+            *self.sch_rules,
+            *self.postprocs,
+            *self.mutator_probs,
+        ]
+        for part in parts:
             part._initialize_with_tune_context(context)
 
     def _resolved_rules(self, target: Target | None) -> list[ScheduleRule]:

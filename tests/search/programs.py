@@ -14,6 +14,9 @@ from typing import Any
 
 from schedule import Schedule
 from tensorir import I, T
+from tensorir.function import IRModule as IRModule
+from tensorir.ops import as_expr
+from tensorir.stmt import Evaluate, Stmt
 
 MARK = "TENSORIR_TEST_MARK"
 """Environment variable with the path of a file that counts calls across processes."""
@@ -125,3 +128,8 @@ def sleep_for(seconds: float) -> float:
 
 def end_process(signal_number: int) -> None:
     os.kill(os.getpid(), signal_number)
+
+
+def nothing() -> Stmt:
+    """Return a statement that does nothing."""
+    return Evaluate(as_expr(0))

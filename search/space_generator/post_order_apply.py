@@ -1,0 +1,121 @@
+"""Design spaces from rules, applied to one block after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from schedule import BlockRV, ExpiredHandleError, Schedule
+from search.errors import TuningError
+from search.schedule_rule.apply_custom_rule import SCHEDULE_RULE, ApplyCustomRule
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.space_generator.space_generator import (
+    FROM_TARGET,
+    MutatorsArg,
+    PostprocsArg,
+    RulesArg,
+    SpaceGenerator,
+)
+from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import Block
+from tensorir.visit import post_order_visit
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+
+@SpaceGenerator.kinds.register("post-order-apply")
+class PostOrderApply(SpaceGenerator):
+    """Applies each rule in turn to every block, from the last stage of the program to the first.
+
+    A rule may turn a schedule into several, and the rules after it see them all. The blocks are
+    those of the original program: what a rule adds is not visited, what one removed is skipped. A
+    block with the annotation `schedule_rule` is left to `ApplyCustomRule`. `f_block_filter(block)`
+    says which blocks are visited at all.
+    """
+
+    def __init__(
+        self,
+        f_block_filter: Callable[[Block], bool] | None = None,
+        sch_rules: RulesArg = FROM_TARGET,
+        postprocs: PostprocsArg = FROM_TARGET,
+        mutator_probs: MutatorsArg = FROM_TARGET,
+    ) -> None:
+        super().__init__(sch_rules, postprocs, mutator_probs)
+        self.f_block_filter = f_block_filter
+        self._context: TuneContext | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        super()._initialize_with_tune_context(context)
+        self._context = context
+
+    def generate_design_space(self, mod: IRModule) -> list[Schedule]:
+        """Return the design spaces; TuningError if two blocks of a function share a name."""
+        seed = None if self._context is None else self._context.fork_seed()
+        root = Schedule(mod, seed=seed)
+        blocks = self._collect(root, mod)
+        spaces = [root]
+        for rule in self.sch_rules:
+            spaces = _apply(rule, spaces, blocks)
+        return spaces
+
+    def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
+        found: list[BlockRV] = []
+        for name, func in mod.functions.items():
+            seen: set[str] = set()
+            for block in _blocks(func):
+                if block.name_hint in seen:
+                    raise TuningError(
+                        f"function {name!r} has two blocks called {block.name_hint!r}; give them "
+                        "different names, rules refer to blocks by name"
+                    )
+                seen.add(block.name_hint)
+                if self.f_block_filter is None or self.f_block_filter(block):
+                    found.append(sch.get_block(block.name_hint, name))
+        return found
+
+
+def _blocks(func: PrimFunc) -> list[Block]:
+    """Return the blocks of a function, inner ones before those around them."""
+    blocks: list[Block] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, Block):
+            blocks.append(node)
+
+    post_order_visit(func.body, visit)
+    return blocks
+
+
+def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]) -> list[Schedule]:
+    """Apply one rule to every block of every schedule, last block first.
+
+    The work is a stack, so that forks come out in the order that published design spaces have.
+    """
+    done: list[Schedule] = []
+    stack = [(sch, len(all_blocks)) for sch in spaces]
+    while stack:
+        sch, left = stack.pop()
+        if left == 0:
+            done.append(sch)
+            continue
+        block = all_blocks[left - 1]
+        if _exists(sch, block) and (
+            isinstance(rule, ApplyCustomRule) or not _has_own_rule(sch, block)
+        ):
+            stack.extend((made, left - 1) for made in rule.apply(sch, block))
+        else:
+            stack.append((sch, left - 1))
+    return done
+
+
+def _exists(sch: Schedule, block: BlockRV) -> bool:
+    try:
+        sch.get_sref(block)
+    except ExpiredHandleError:
+        return False
+    return True
+
+
+def _has_own_rule(sch: Schedule, block: BlockRV) -> bool:
+    return SCHEDULE_RULE in sch.get(block).annotations

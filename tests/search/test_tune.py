@@ -1,0 +1,177 @@
+"""Tuning end to end, with small programs and few trials."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import codegen
+import search as ms
+from schedule import Schedule, Trace
+from search.database import JSONDatabase, MemoryDatabase
+from search.run_journal import JOURNAL_FILE, RunJournal
+from search.runner import EvaluatorConfig, LocalRunner
+from tensorir import assert_structural_equal
+from tests.search import programs
+from tests.search.programs import Matmul, split_all, split_j
+
+TARGET = "llvm -num-cores=1"
+QUICK = EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1)
+
+
+def tune(work_dir: Path, trials: int, space: object, **options: object) -> Schedule | None:
+    runner = LocalRunner(evaluator_config=QUICK)
+    try:
+        return ms.tune_tir(
+            mod=Matmul,
+            target=TARGET,
+            config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=8),
+            work_dir=work_dir,
+            space=space,
+            runner=runner,
+            seed=1,
+            **options,
+        )
+    finally:
+        runner.close()
+
+
+def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path) -> None:
+    best = tune(tmp_path, 64, split_j, cost_model="random")
+    assert best is not None
+    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
+    decisions = sorted(str(r.trace.as_json()[1]) for r in records)
+    assert len(decisions) == len(set(decisions)) == 5
+    assert "enter_postproc" in str(best.trace)
+
+    a, b = (np.random.default_rng(k).random((32, 32), np.float32) for k in (0, 1))
+    c = np.zeros((32, 32), np.float32)
+    codegen.build(best.mod, TARGET)["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_the_best_trace_replays_elsewhere(tmp_path: Path) -> None:
+    best = tune(tmp_path, 4, split_j, cost_model="random")
+    assert best is not None
+    best.trace.save(tmp_path / "trace.json")
+    again = Schedule(Matmul)
+    Trace.load(tmp_path / "trace.json").apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, best.mod)
+
+
+def test_another_run_on_the_same_directory_measures_nothing_twice(tmp_path: Path) -> None:
+    tune(tmp_path, 8, split_all, cost_model="random")
+    tune(tmp_path, 8, split_all, cost_model="random")
+    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
+    assert len(records) == 16
+    assert len({str(r.trace.as_json()) for r in records}) == 16
+
+
+@pytest.mark.parametrize("strategy", ["replay-trace", "replay-func", "evolutionary"])
+def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) -> None:
+    runner = LocalRunner(evaluator_config=QUICK)
+    database = ms.tune_tir(
+        Matmul,
+        TARGET,
+        tmp_path,
+        10,
+        num_trials_per_iter=4,
+        runner=runner,
+        database="memory",
+        cost_model="random",
+        space=split_all,
+        strategy=strategy,
+    )
+    runner.close()
+    assert isinstance(database, MemoryDatabase)
+    assert len(database) == 10
+    sch = ms.compile_tir(database, Matmul, TARGET)
+    assert sch is not None
+
+
+def test_logs_tell_the_course_of_the_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tune(tmp_path, 64, split_j, cost_model="random")
+    shown = capsys.readouterr().out
+    assert f"Working directory: {tmp_path}" in shown
+    assert "Sending 5 sample(s) to builder" in shown
+    assert " ID | Name |  FLOP | Weight | Speed (GFLOPS) |" in shown
+    assert "Task #0 has finished. Remaining task(s): 0" in shown
+    task_log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_main.log"
+    text = task_log.read_text()
+    assert "Total 1 design space(s) generated" in text
+    assert "sch.sample_perfect_tile(" in text
+    assert "[Task #0: main] Trial #5: GFLOPs: " in text
+
+
+def test_what_a_candidate_does_wrong_costs_that_trial(tmp_path: Path) -> None:
+    def split_only(sch: Schedule) -> None:
+        _, j, _ = sch.get_loops(sch.get_block("C", "main"))
+        sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=16))
+
+    database = MemoryDatabase()
+    tune(tmp_path, 8, split_only, cost_model="random", database=database, builder=_Sabotage())
+    records = database.get_all_tuning_records()
+    failed = [r for r in records if not r.is_valid]
+    assert (len(records), len(failed)) == (5, 1)
+    assert "wrong in" in str(failed[0].error_msg)
+    log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_main.log"
+    assert "Error in running" in log.read_text()
+
+
+class _Sabotage(ms.builder.LocalBuilder):
+    """Builds a program that does nothing in place of the one with an inner loop of 2."""
+
+    def build(
+        self, build_inputs: "list[ms.builder.BuilderInput]"
+    ) -> "list[ms.builder.BuilderResult]":
+        inputs = [
+            ms.builder.BuilderInput(_idle(), i.target)
+            if "T.grid(32, 16, 2, 32)" in i.mod.script()
+            else i
+            for i in build_inputs
+        ]
+        try:
+            return super().build(inputs)
+        finally:
+            self.close()
+
+
+def _idle() -> "programs.IRModule":
+    func = Matmul["main"]
+    return programs.IRModule({"main": func.with_body(programs.nothing())})
+
+
+def test_errors_of_the_set_up(tmp_path: Path) -> None:
+    with pytest.raises(ms.TuningError, match="max_trials_global is an int of at least 0"):
+        ms.TuneConfig(max_trials_global=-1)
+    with pytest.raises(ms.TuningError, match="either blocks"):
+        ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1), tmp_path, space=split_j, blocks=["C"])
+    with pytest.raises(ms.TuningError, match="the list of tasks is empty"):
+        ms.tune_tasks(tasks=[], task_weights=[], work_dir=tmp_path, max_trials_global=1)
+    with pytest.raises(ValueError, match="there is no search strategy 'annealing'"):
+        ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1, strategy="annealing"), tmp_path)
+
+
+def test_no_trials_means_what_the_database_knows(tmp_path: Path) -> None:
+    assert ms.tune_tir(Matmul, TARGET, ms.TuneConfig(0), tmp_path, space=split_j) is None
+
+
+def test_random_search_returns_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
+    best = ms.random_search(Matmul, split_j, num_trials=3, target=TARGET, seed=1)
+    shown = capsys.readouterr().out
+    assert shown.count("sch.sample_perfect_tile") == 3
+    assert "===== Attempt 2: " in shown
+    assert any("sample_perfect_tile" in line for line in best.trace.as_python())
+
+
+def test_a_journal_knows_what_an_interrupted_run_did(tmp_path: Path) -> None:
+    journal = RunJournal(tmp_path)
+    plan = {"trials": 8}
+    assert journal.begin(plan, {"main": 3}) == {"main": 0}
+    assert journal.begin(plan, {"main": 5}) == {"main": 2}, "2 records since the start"
+    assert journal.begin({"trials": 9}, {"main": 5}) == {"main": 0}, "another plan"
+    journal.end()
+    assert not (tmp_path / JOURNAL_FILE).exists()
+    assert journal.begin(plan, {"main": 8}) == {"main": 0}
