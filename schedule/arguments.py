@@ -14,9 +14,11 @@ from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
-from tensorir.dtype import INT64
-from tensorir.expr import IntImm, PrimExpr
+from tensorir.dtype import INT64, DataType
+from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
+from tensorir.ops import as_expr, const
+from tensorir.stmt import Block
 
 if TYPE_CHECKING:
     from schedule.schedule import Schedule
@@ -29,6 +31,8 @@ class Arguments:
         self.schedule = schedule
         self.method = method
         self.accepted: dict[str, Any] = {}
+        self.follow_ups: list[tuple[str, list[Any]]] = []
+        """Instructions, by kind, that the arguments ask for after the call itself."""
 
     def accept(self, param: Parameter, value: Any) -> Any:
         """Return what the trace records for `value`.
@@ -159,6 +163,15 @@ def _accept_buffer(call: Arguments, param: Parameter, path: str, value: Any) -> 
                 f"{len(regions)} {side} region(s)"
             )
         return (side, index)
+    if type(value) is int:
+        block = call.block_sref().block
+        if not 0 <= value < len(block.reads) + len(block.writes):
+            raise ValueError(
+                f"Schedule.{call.method}: `{path}` is {value}, but the block has "
+                f"{len(block.reads)} read region(s) followed by {len(block.writes)} write region(s)"
+            )
+        written = value - len(block.reads)
+        return ("read", value) if written < 0 else ("write", written)
     return _find_buffer(call, path, value)
 
 
@@ -194,16 +207,52 @@ def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) 
     if not callable(value):
         call.refuse(path, "an IndexMap or a function of indices", value)
     block = call.block_sref().block
-    dtype = block.iter_vars[0].var.dtype if block.iter_vars else INT64
-    regions = (*block.reads, *block.writes)
     ndim = len(block.iter_vars)
     buffer = call.accepted.get("buffer")
-    if buffer is not None:
-        side, index = buffer
-        ndim = len((block.reads if side == "read" else block.writes)[index].region)
-    elif not block.iter_vars and regions and regions[0].region:
-        dtype = regions[0].region[0].min.dtype
-    return IndexMap.from_func(value, ndim=ndim, index_dtype=dtype)
+    dtype = _index_dtype(block)
+    if buffer is None:
+        return IndexMap.from_func(value, ndim=ndim, index_dtype=dtype)
+    side, index = buffer
+    ndim = len((block.reads if side == "read" else block.writes)[index].region)
+    index_map, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
+    if separators:
+        operands = [call.accepted["block"], buffer, tuple(separators)]
+        call.follow_ups.append(("SetAxisSeparator", operands))
+    return index_map
+
+
+def _index_dtype(block: Block) -> DataType:
+    """Return the type of the indices of a map: that of the block's axes, or of what it touches."""
+    if block.iter_vars:
+        return block.iter_vars[0].var.dtype
+    regions = (*block.reads, *block.writes)
+    return regions[0].region[0].min.dtype if regions and regions[0].region else INT64
+
+
+def _accept_pad_value(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if value is None or isinstance(value, IndexMap):
+        return value
+    block = call.block_sref().block
+    side, index = call.accepted["buffer"]
+    dtype = (block.reads if side == "read" else block.writes)[index].buffer.dtype
+    ndim = len(call.accepted["index_map"].final_indices)
+    if callable(value):
+        index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
+        final = [_as_element(f, dtype) for f in index_map.final_indices]
+        return IndexMap(index_map.initial_indices, final)
+    if not isinstance(value, (bool, int, float, PrimExpr)):
+        call.refuse(path, "a number, an IndexMap or a function of the new indices", value)
+    indices = [Var(f"axis{k}", _index_dtype(block)) for k in range(ndim)]
+    return IndexMap(indices, [_as_element(as_expr(value), dtype)])
+
+
+def _as_element(value: PrimExpr, dtype: DataType) -> PrimExpr:
+    """Return a constant in the type of a buffer, where both are integers or both floats."""
+    if isinstance(value, IntImm) and dtype.is_integral and not value.dtype.is_bool:
+        return const(value.value, dtype)
+    if isinstance(value, FloatImm) and dtype.is_float:
+        return const(value.value, dtype)
+    return value
 
 
 def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
@@ -245,6 +294,7 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
     "buffer_index": _accept_buffer_index,
     "buffer": _accept_buffer,
     "index_map": _accept_index_map,
+    "pad_value": _accept_pad_value,
     "plain": _accept_plain,
 }
 

@@ -35,7 +35,8 @@ class Operand:
     """How one parameter of a primitive is stored in an instruction.
 
     `kind`: `block`, `loop`, `block_or_loop`, `expr` (a number, sampled or not), `annotation`,
-    `ints`, `index_map`, `buffer` (an index and whether it counts reads or writes) or `plain`.
+    `ints`, `index_map`, `pad_value` (a number, or an index map that gives one), `buffer` (an index
+    and whether it counts reads or writes), `buffer_index`, `block_list_or_loop` or `plain`.
     """
 
     kind: str
@@ -65,6 +66,7 @@ AnnotationArg: TypeAlias = Annotated[Any, Operand("annotation")]
 IntsInput: TypeAlias = Annotated[Sequence[int], Operand("ints")]
 IndexMapArg: TypeAlias = Annotated[Any, Operand("index_map")]
 IndexMapAttr: TypeAlias = Annotated[Any, Operand("index_map", role="attr")]
+PadValueAttr: TypeAlias = Annotated[Any, Operand("pad_value", role="attr")]
 BufferArg: TypeAlias = Annotated[tuple[str, int], Operand("buffer", role="attr")]
 ReadIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="read")]
 WriteIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="write")]

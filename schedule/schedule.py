@@ -224,6 +224,8 @@ class Schedule(PrimitiveMethods):
                 given[1] = self._function_to_search()
             values = [call.accept(p, v) for p, v in zip(kind.params, given, strict=True)]
             outputs = self.invoke(kind, values, decision)
+            for name, operands in call.follow_ups:
+                self.invoke(InstructionKind.get(name), operands)
         except BaseException as error:
             self.trace.truncate(length)
             if isinstance(error, ScheduleError):

@@ -32,7 +32,8 @@ _ARGUMENT = {
     "annotation": "Any",
     "ints": "Sequence[int]",
     "index_map": "IndexMap | Callable[..., Any] | None",
-    "buffer": "tuple[str, int] | str | Buffer",
+    "pad_value": "ExprRV | float | IndexMap | Callable[..., Any] | None",
+    "buffer": "tuple[str, int] | int | str | Buffer",
     "buffer_index": "int | str | Buffer",
 }
 _RESULT = {

@@ -15,11 +15,11 @@ from tensorir.arith import (
     inverse_affine_iter_map,
 )
 from tensorir.buffer import Range
-from tensorir.dtype import DataType
+from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, as_expr, const
-from tensorir.visit import substitute
+from tensorir.expr import BinaryOp, Cast, ExprLike, IntImm, PrimExpr, Var
+from tensorir.ops import TRUE, as_expr, cast, const, match_types
+from tensorir.visit import Rewriter, substitute
 
 
 class IndexMap:
@@ -113,7 +113,12 @@ class IndexMap:
             mapped = []
             for value, index in zip(result.indices, self.final_indices, strict=True):
                 base = analyzer.linearizer.write(value.base, index.dtype)
-                extent = value.args[0].extent * abs(value.args[0].scale) if value.args else 1
+                extent = 1
+                if value.args:
+                    (split,) = value.args
+                    extent = split.extent * abs(split.scale)
+                    if split.scale < 0:
+                        base = analyzer.simplify(base + split.scale * (split.extent - 1))
                 mapped.append(Range.from_min_extent(base, const(extent, index.dtype)))
             return mapped
         sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
@@ -169,6 +174,18 @@ class IndexMap:
             padding = analyzer.simplify(substitute(padding, values))
         return inverse, padding
 
+    def retyped(self, dtypes: Sequence[DataType]) -> IndexMap:
+        """Return the same map on indices of other integer types, computed in those types."""
+        if all(v.dtype is d for v, d in zip(self.initial_indices, dtypes, strict=True)):
+            return self
+        variables = [Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)]
+        retype = _Retype(dict(zip(self.initial_indices, variables, strict=True)))
+        final = [retype(f) for f in self.final_indices]
+        inverse = self.inverse_index_map
+        if inverse is not None:
+            inverse = inverse.retyped([f.dtype for f in final])
+        return IndexMap(variables, final, inverse)
+
     def is_equivalent_to(self, other: IndexMap) -> bool:
         """Say whether both maps send every index to the same place."""
         if len(self.initial_indices) != len(other.initial_indices):
@@ -190,6 +207,29 @@ class IndexMap:
         return f"tvm.tir.IndexMap.from_func({text}, inverse_index_map={self.inverse_index_map})"
 
     __repr__ = __str__
+
+
+class _Retype(Rewriter):
+    """Replaces variables by ones of other types, and redoes the arithmetic on them."""
+
+    def __init__(self, variables: dict[Var, Var]) -> None:
+        self._variables = variables
+        widths = {v.dtype for v in variables.values()}
+        self._widest = max(widths, key=lambda d: d.bits) if widths else INT32
+        self._old = {v.dtype for v in variables}
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        return self._variables.get(node, node)
+
+    def rewrite_IntImm(self, node: IntImm) -> PrimExpr:  # noqa: N802
+        return const(node.value, self._widest) if node.dtype in self._old else node
+
+    def rewrite_BinaryOp(self, node: BinaryOp) -> PrimExpr:  # noqa: N802
+        a, b = match_types(self(node.a), self(node.b))
+        return type(node)(a, b)
+
+    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+        return cast(node.dtype, self(node.value))
 
 
 def _parameters(

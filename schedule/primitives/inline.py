@@ -12,6 +12,7 @@ from schedule.analysis.block_kind import (
     require_scope,
 )
 from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
@@ -38,10 +39,6 @@ BODY = Problem(
 )
 ONLY_LEAF = Problem(
     "OnlyLeafError", "cannot remove {0}, because it is the only leaf of {1}, which would be empty"
-)
-OPAQUE = Problem(
-    "OpaqueAccessError",
-    "{buffer} has an opaque access in {0}, through a pointer or a match_buffer",
 )
 SEVERAL_PRODUCERS = Problem(
     "NonSingleProducerError",
@@ -92,7 +89,7 @@ def check_compute_inline(
         fail(BODY, block, reason="it is no single store")
     places, inverse = _inverse_of_store(block, store)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
-    _check_no_opaque(scope, buffer)
+    check_no_opaque(scope, buffer)
     return scope, store, places, inverse
 
 
@@ -122,14 +119,6 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
         analyzer.bind(place, Range(extent))
     simple = {v: analyzer.simplify(e) for v, e in solved.items()}
     return places, {v: simple.get(v, ranges[v].min) for v in ranges}
-
-
-def _check_no_opaque(scope: StmtSRef, buffer: Buffer) -> None:
-    for node in walk(scope.block):
-        viewed = isinstance(node, Block) and any(
-            v.source.buffer is buffer for v in node.match_buffers
-        )
-        check(not viewed and node is not buffer.data, OPAQUE, scope, buffer=buffer.name)
 
 
 class _RegionUpdate(BlockRewriter):
@@ -236,7 +225,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
         check(not reads_too, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
     plan = _ReversePlan(state, block, producer, buffer)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
-    _check_no_opaque(scope, buffer)
+    check_no_opaque(scope, buffer)
 
     # Rewrite.
     plan.apply(scope)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
 from tensorir.expr import Call, GlobalVar, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
@@ -17,6 +19,9 @@ from tensorir.script.syntax import Tree, parse_expression, parse_module
 from tensorir.verify import verify_well_formed
 
 _PRIM_FUNC = ("prim_func",)
+_WITH_INVERSE = re.compile(
+    r"tvm\.tir\.IndexMap\.from_func\((?P<there>.*), inverse_index_map=(?P<back>.*)\)", re.DOTALL
+)
 _DIALECT: dict[str, Any] = {"T": T, "I": I, "tir": T, "tirx": T, "ir": I, "range": serial}
 
 
@@ -155,7 +160,16 @@ def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
 
 
 def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexMap:
-    """Return the index map that `lambda i, j: (j, i)` stands for; nothing is executed."""
+    """Return the index map that `lambda i, j: (j, i)` stands for; nothing is executed.
+
+    A map that carries its inverse reads
+    `tvm.tir.IndexMap.from_func(<lambda>, inverse_index_map=<lambda>)`.
+    """
+    carried = _WITH_INVERSE.fullmatch(text.strip())
+    if carried is not None:
+        there = parse_index_map(carried["there"], names)
+        back = parse_index_map(carried["back"], names)
+        return IndexMap(there.initial_indices, there.final_indices, back)
     tree = parse_expression(text)
     source = Source(text, "<index map>")
     evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
@@ -163,7 +177,15 @@ def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexM
         raise source.error("an index map is `lambda i, j: (..., ...)`", tree[1])
     function = evaluate(tree)
     parameters = [name for _, name in tree[2]]
-    indices = [Var(name, "int32") for name in parameters]
+    index_map = _evaluated(function, parameters, "int32")
+    if any(f.dtype is INT64 for f in index_map.final_indices):
+        # A constant of 64 bits says that the indices have as many.
+        return _evaluated(function, parameters, "int64")
+    return index_map
+
+
+def _evaluated(function: Any, parameters: list[str], dtype: str) -> IndexMap:
+    indices = [Var(name, dtype) for name in parameters]
     result = function(*indices)
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     return IndexMap(indices, [as_expr(p) for p in parts])

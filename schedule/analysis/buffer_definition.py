@@ -1,0 +1,85 @@
+"""Where a buffer is defined, and replacing it in everything that may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.errors import Problem, check, fail
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer
+from tensorir.stmt import Block
+
+SUBREGION = Problem(
+    "BufferIsSubregionError",
+    "{buffer} is a view that {1} defines by match_buffer, so its layout follows from another "
+    "buffer's",
+    "name the buffer that it is a view of",
+)
+UNKNOWN_DEFINITION = Problem(
+    "NonAllocatedBufferError",
+    "{buffer} is neither a parameter nor allocated by a block around {0}",
+)
+NO_SUCH_REGION = Problem(
+    "BufferIndexOutOfRangeError",
+    "the argument `buffer` is ({side!r}, {index}), but {0} has {count} {side} region(s)",
+    "count from 0",
+)
+
+
+def accessed_buffer(block: StmtSRef, side: str, index: int) -> Buffer:
+    """Return the buffer of the `index`-th region that a block reads or writes."""
+    regions = block.block.reads if side == "read" else block.block.writes
+    inside = 0 <= index < len(regions)
+    check(inside, NO_SUCH_REGION, block, side=side, index=index, count=len(regions))
+    return regions[index].buffer
+
+
+def defining_block(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> StmtSRef:
+    """Return the block in which a buffer lives: the one that allocates it, or the function's root.
+
+    Raises ScheduleError for a view of another buffer, and for one whose origin is unknown.
+    """
+    current = block
+    while True:
+        if current.is_block:
+            node = current.block
+            if buffer in node.alloc_buffers:
+                return current
+            viewed = any(view.buffer is buffer for view in node.match_buffers)
+            check(not viewed, SUBREGION, block, current, buffer=buffer.name)
+        if current.parent is None:
+            break
+        current = current.parent
+    if buffer not in state.func_of(block).buffer_map.values():
+        fail(UNKNOWN_DEFINITION, block, buffer=buffer.name)
+    return current
+
+
+def replace_buffer(
+    state: ScheduleState,
+    site: StmtSRef,
+    old: Buffer,
+    new: Buffer,
+    rewriter: BlockRewriter,
+    start: Block | None = None,
+    replaced: Mapping[Block, Block] | None = None,
+) -> None:
+    """Rewrite the block in which a buffer lives, and the signature if it is a parameter.
+
+    `start` is what is rewritten instead of the block as it is, `replaced` says which of the blocks
+    in it stand for ones of the program.
+    """
+    before = site.block
+    after = rewriter(start or before)
+    moved = {a: rewriter.reuse.get(b, b) for a, b in (replaced or {}).items()}
+    # What `start` adds to the program has no reference that could be kept.
+    known = {a: b for a, b in rewriter.reuse.items() if a in state.stmt2ref}
+    state.replace(site, after, {**known, **moved})
+    if old in before.alloc_buffers:
+        return
+    name = state.func_name_of(site)
+    func = state.func(name)
+    params = {var: new if buffer is old else buffer for var, buffer in func.buffer_map.items()}
+    state.replace_func(name, func.with_(buffer_map=params))

@@ -1,0 +1,131 @@
+"""What a change of indices does: its inverse, and the places that it leaves empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensorir.arith import Analyzer
+from tensorir.buffer import Range
+from tensorir.errors import IRValueError
+from tensorir.expr import NE, IntImm, PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.ops import FALSE, all_of, compare, const, is_const_int, logical_not, logical_or
+from tensorir.visit import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutMap:
+    """An index map on a box that sends no two points to one place.
+
+    `shape` are the extents of the box it maps into, which starts at 0; `inverse` gives the point
+    that is mapped to a place, and `padding` says, in terms of `inverse.initial_indices`, at which
+    places there is none.
+    """
+
+    index_map: IndexMap
+    shape: tuple[PrimExpr, ...]
+    inverse: IndexMap
+    padding: PrimExpr
+
+    @property
+    def has_padding(self) -> bool:
+        """Whether a place may hold nothing."""
+        return not is_const_int(self.padding, 0)
+
+
+def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
+    """Return what `index_map` does to the points of a box.
+
+    Raises IRValueError where it cannot be shown that the map loses nothing and maps into a box that
+    starts at 0.
+    """
+    shuffled = _shuffle(index_map, ranges)
+    if shuffled is not None:
+        return shuffled
+    mapped = _mapped_ranges(index_map, ranges)
+    inverse = index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
+    _check_inverse(index_map, inverse, ranges)
+    padding = _padding(index_map, inverse, ranges, mapped)
+    return LayoutMap(index_map, tuple(r.extent for r in mapped), inverse, padding)
+
+
+def mapped_shape(index_map: IndexMap, ranges: Sequence[Range]) -> tuple[PrimExpr, ...]:
+    """Return the extents of a box, starting at 0, into which `index_map` maps a box.
+
+    Raises IRValueError where results may be below 0, or never are 0.
+    """
+    return tuple(r.extent for r in _mapped_ranges(index_map, ranges))
+
+
+def _mapped_ranges(index_map: IndexMap, ranges: Sequence[Range]) -> list[Range]:
+    mapped = index_map.map_ranges(ranges)
+    analyzer = Analyzer()
+    for values in mapped:
+        if not analyzer.can_prove_equal(values.min, const(0, values.min.dtype)):
+            raise IRValueError(f"its results start at {values.min}, not at 0")
+    return mapped
+
+
+def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
+    """Return the answer for a permutation of indices, whatever their extents; None for others."""
+    order = index_map.final_indices
+    if len(order) != len(ranges) or set(order) != set(index_map.initial_indices):
+        return None
+    if not all(is_const_int(r.min, 0) for r in ranges):
+        return None
+    place = {v: k for k, v in enumerate(order)}
+    outputs = [Var(f"axis{k}", v.dtype) for k, v in enumerate(order)]
+    inverse = IndexMap(outputs, [outputs[place[v]] for v in index_map.initial_indices])
+    extents = dict(zip(index_map.initial_indices, (r.extent for r in ranges), strict=True))
+    shape = tuple(extents[v] for v in order if isinstance(v, Var))
+    return LayoutMap(index_map, shape, inverse, FALSE)
+
+
+def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range]) -> None:
+    """Raise unless the inverse leads back from where every point of the box is mapped."""
+    analyzer = Analyzer()
+    for var, values in zip(index_map.initial_indices, ranges, strict=True):
+        analyzer.bind(var, values)
+    back = inverse.map_indices(index_map.final_indices, analyzer)
+    for var, value in zip(index_map.initial_indices, back, strict=True):
+        if not analyzer.can_prove_equal(value, var):
+            raise IRValueError(
+                f"different values of {var.name} may be mapped to one place: the way back gives "
+                f"`{value}`"
+            )
+
+
+def _padding(
+    index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range], mapped: Sequence[Range]
+) -> PrimExpr:
+    """Return where the way back leads out of the box, or to a point that is mapped elsewhere."""
+    size = _size(ranges)
+    if size is not None and size == _size(mapped):
+        return FALSE
+    analyzer = Analyzer()
+    for var, values in zip(inverse.initial_indices, mapped, strict=True):
+        analyzer.bind(var, values)
+    padding: PrimExpr = FALSE
+    inside: list[PrimExpr] = []
+    for value, limits in zip(inverse.final_indices, ranges, strict=True):
+        end = limits.min + limits.extent
+        for outside in (value < limits.min, value >= end):
+            padding = logical_or(padding, analyzer.simplify(outside))
+        inside += [value >= limits.min, value < end]
+    there = dict(zip(index_map.initial_indices, inverse.final_indices, strict=True))
+    for place, final in zip(inverse.initial_indices, index_map.final_indices, strict=True):
+        elsewhere = compare(NE, substitute(final, there), place)
+        with analyzer.constraint_scope(all_of(inside)):
+            if analyzer.can_prove(logical_not(elsewhere)):
+                continue
+        padding = logical_or(padding, analyzer.simplify(elsewhere))
+    return padding
+
+
+def _size(ranges: Sequence[Range]) -> int | None:
+    """Return the number of points of a box, None if it is not constant."""
+    extents = [r.extent for r in ranges]
+    known = [n.value for n in extents if isinstance(n, IntImm)]
+    return math.prod(known) if len(known) == len(extents) else None

@@ -1,0 +1,43 @@
+"""Where the physical dimensions of a buffer begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
+from schedule.analysis.rebuild import RedirectBuffers
+from schedule.errors import Problem, check
+from schedule.instruction import BlockArg, BufferArg, primitive
+from schedule.state import ScheduleState
+
+WRONG_SEPARATORS = Problem(
+    "InvalidAxisSeparatorError",
+    "{separators} are no ascending positions among the {ndim} dimension(s) of {buffer}",
+    "a separator at position k stands in front of dimension k",
+)
+
+
+@primitive("SetAxisSeparator")
+def set_axis_separator(
+    state: ScheduleState,
+    block: BlockArg,
+    buffer: BufferArg,
+    axis_separators: Sequence[int] | None,
+) -> None:
+    """Say in front of which dimensions of a buffer a new physical dimension begins.
+
+    Dimensions between two separators are flattened together when the program is lowered; None or
+    an empty list makes the buffer flat.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
+    NonAllocatedBufferError, InvalidAxisSeparatorError.
+    """
+    old = accessed_buffer(block, *buffer)
+    site = defining_block(state, block, old)
+    separators = [int(k) for k in axis_separators or ()]
+    ndim = len(old.shape)
+    valid = all(0 <= k <= ndim for k in separators) and all(a < b for a, b in pairwise(separators))
+    check(valid, WRONG_SEPARATORS, block, separators=separators, ndim=ndim, buffer=old.name)
+    new = old.with_(axis_separators=separators)
+    replace_buffer(state, site, old, new, RedirectBuffers({old: new}, None))

@@ -1,0 +1,211 @@
+"""Filling the places that a new layout of a buffer adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from schedule.analysis.layout_map import LayoutMap
+from schedule.primitives.loop_problems import is_plain
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.access import get_block_read_write_region
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, Range
+from tensorir.expr import EQ, BufferLoad, IterVar, PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.ops import (
+    TRUE,
+    compare,
+    const,
+    if_then_else,
+    intrinsic,
+    is_const_int,
+    logical_not,
+    logical_or,
+)
+from tensorir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    SeqStmt,
+    Stmt,
+    sequence,
+)
+from tensorir.visit import substitute, walk
+
+
+class LayoutPadding:
+    """How the padding of a buffer gets its value.
+
+    One of three ways, as the program allows: where nothing writes the buffer, it is assumed to hold
+    the value already; a block that fills the buffer in order goes over the new shape instead; else
+    a block after the last writer fills the padding.
+    """
+
+    def __init__(
+        self,
+        state: ScheduleState,
+        site: StmtSRef,
+        old: Buffer,
+        new: Buffer,
+        layout: LayoutMap,
+        value: IndexMap,
+    ) -> None:
+        self._state = state
+        self._site = site
+        self._old = old
+        self._new = new
+        self._layout = layout
+        self._value = value
+        self._analyzer = Analyzer()
+        self.replaced: dict[Block, Block] = {}
+        """The block that was made to go over the new shape."""
+
+    def applied(self) -> Block:
+        """Return the block in which the buffer lives, with the padding filled.
+
+        Other accesses still go to the old buffer.
+        """
+        block = self._site.block
+        parts = list(block.body.seq) if isinstance(block.body, SeqStmt) else [block.body]
+        writing = [k for k, part in enumerate(parts) if self._writers(part)]
+        if not writing:
+            return block.with_(body=sequence([self._assumption(), *parts]))
+        filled = self._filling_in_order(parts)
+        if filled is not None:
+            parts[writing[0]] = filled
+        else:
+            parts.insert(writing[-1] + 1, self._filling_afterwards())
+        return block.with_(body=sequence(parts))
+
+    def _writers(self, stmt: Stmt) -> list[Block]:
+        return [
+            node
+            for node in walk(stmt)
+            if isinstance(node, Block) and any(r.buffer is self._old for r in node.writes)
+        ]
+
+    def _is_padding(self, places: Sequence[PrimExpr]) -> PrimExpr:
+        values = dict(zip(self._layout.inverse.initial_indices, places, strict=True))
+        return self._analyzer.simplify(substitute(self._layout.padding, values))
+
+    def _padded(self, places: Sequence[PrimExpr]) -> PrimExpr:
+        return self._value.map_indices(places, self._analyzer)[0]
+
+    # ------------------------------------------------------------------------------ the three ways
+
+    def _assumption(self) -> Stmt:
+        def body(places: Sequence[PrimExpr]) -> Stmt:
+            holds = compare(EQ, BufferLoad(self._new, places), self._padded(places))
+            condition = logical_or(logical_not(self._is_padding(places)), holds)
+            return Evaluate(intrinsic("assume", condition))
+
+        return self._nest(f"buffer_{self._old.name}_assumptions", body)
+
+    def _filling_afterwards(self) -> Stmt:
+        def body(places: Sequence[PrimExpr]) -> Stmt:
+            return BufferStore(self._new, self._padded(places), places)
+
+        return self._nest(f"buffer_{self._old.name}_padding", body, only_padding=True)
+
+    def _filling_in_order(self, parts: Sequence[Stmt]) -> Stmt | None:
+        """Return a writer's nest that goes over the new shape; None if it is not of that kind."""
+        block = self._writer_in_order(parts)
+        if block is None:
+            return None
+        axes = [axis.var for axis in block.iter_vars]
+        store = block.body
+        assert isinstance(store, BufferStore)
+
+        def body(places: Sequence[PrimExpr]) -> Stmt:
+            back = self._layout.inverse.map_indices(places, self._analyzer)
+            values = dict(zip(axes, back, strict=True))
+            padded, stored = self._padded(places), substitute(store.value, values)
+            chosen = if_then_else(self._is_padding(places), padded, stored)
+            return BufferStore(self._new, chosen, places)
+
+        return self._nest(block.name_hint, body, origin=block)
+
+    def _writer_in_order(self, parts: Sequence[Stmt]) -> Block | None:
+        """Return the only writer, if it stores element by element in the order of the buffer."""
+        old = self._old
+        if sum(len(self._writers(part)) for part in parts) != 1:
+            return None
+        children = self._state.child_blocks(self._site)
+        sref = next((c for c in children if any(r.buffer is old for r in c.block.writes)), None)
+        if sref is None or not isinstance(sref.block.body, BufferStore):
+            return None
+        block, realize, store = sref.block, sref.block_realize, sref.block.body
+        loops = [loop.loop for loop in loops_above(sref)]
+        bodies: list[Stmt] = [*loops, realize]
+        nested = bodies[0] in parts and all(
+            loop.body is inner for loop, inner in zip(loops, bodies[1:], strict=True)
+        )
+        serial = all(
+            lp.kind is ForKind.SERIAL and is_plain(lp) and is_const_int(lp.min, 0) for lp in loops
+        )
+        in_order = (
+            len(loops) == len(block.iter_vars) == len(store.indices)
+            and all(v is lp.loop_var for v, lp in zip(realize.iter_values, loops, strict=True))
+            and all(i is a.var for i, a in zip(store.indices, block.iter_vars, strict=True))
+            and all(
+                self._analyzer.can_prove_equal(lp.extent, n)
+                for lp, n in zip(loops, old.shape, strict=True)
+            )
+        )
+        simple = (
+            is_const_int(realize.predicate, 1)
+            and block.init is None
+            and all(axis.iter_type == IterVar.DATA_PAR for axis in block.iter_vars)
+            and not _loads(store.value, old)
+            and not any(_loads(final, old) for final in self._value.final_indices)
+        )
+        return block if nested and serial and in_order and simple else None
+
+    # ------------------------------------------------------------------------------------ building
+
+    def _nest(
+        self,
+        name: str,
+        body: Callable[[Sequence[PrimExpr]], Stmt],
+        *,
+        only_padding: bool = False,
+        origin: Block | None = None,
+    ) -> Stmt:
+        """Return loops over the new shape around a block with the given body.
+
+        `origin` is the block that this one takes the place of.
+        """
+        shape = self._new.shape
+        loop_vars = [Var(f"axis{k}", n.dtype) for k, n in enumerate(shape)]
+        axes = [
+            IterVar(Range(n), Var(f"v_axis{k}", n.dtype), IterVar.DATA_PAR)
+            for k, n in enumerate(shape)
+        ]
+        for loop_var, axis, n in zip(loop_vars, axes, shape, strict=True):
+            self._analyzer.bind(loop_var, Range(n))
+            self._analyzer.bind(axis.var, Range(n))
+        places = [axis.var for axis in axes]
+        stmt = body(places)
+        annotations = None if origin is None else origin.annotations
+        block = Block(axes, (), (), name, stmt, annotations=annotations)
+        reads, writes = get_block_read_write_region(block, {self._new.data: self._new})
+        if origin is not None:
+            back = self._layout.inverse.map_indices(places, self._analyzer)
+            values = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
+            reads = [substitute(region, values) for region in origin.reads]
+        block = block.with_(reads=reads, writes=writes)
+        if origin is not None:
+            self.replaced[origin] = block
+        predicate = self._is_padding(loop_vars) if only_padding else TRUE
+        nest: Stmt = BlockRealize(loop_vars, predicate, block)
+        for loop_var, n in zip(reversed(loop_vars), reversed(shape), strict=True):
+            nest = For(loop_var, const(0, loop_var.dtype), n, ForKind.SERIAL, nest)
+        return nest
+
+
+def _loads(value: PrimExpr, buffer: Buffer) -> bool:
+    return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(value))

@@ -1,0 +1,133 @@
+"""Giving a block and the loops around it another index space."""
+
+from __future__ import annotations
+
+from schedule.analysis.bindings import is_trivial_binding
+from schedule.analysis.layout_map import analyze_layout
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, IndexMapAttr, primitive
+from schedule.primitives.loop_problems import check_starts_at_zero
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import Range
+from tensorir.errors import IRValueError
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.index_map import IndexMap
+from tensorir.ops import const, is_const_int
+from tensorir.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.visit import collect_vars, substitute
+
+NOT_TRIVIAL = Problem(
+    "NotTrivialBindingError",
+    "the axes of {0} are not variables of outer loops, each bound to the loop at its position",
+    "transform the block before its loops are split, fused or reordered",
+)
+NOT_ALONE = Problem(
+    "NotSingleChildBlockError",
+    "{1} is not the only block below its outermost loop {0}",
+    "move the other blocks out first",
+)
+WRONG_ARITY = Problem(
+    "IndexMapNotApplicableToBlockIterError",
+    "the index map takes {given} indices, but {0} has {count} axes",
+)
+MIXED = Problem(
+    "OpaqueNewIterTypeError",
+    "the new axis `{index}` of {0} would mix axes of different kinds",
+    "an axis may be made of data-parallel axes only, or of reduction axes only",
+)
+NOT_BIJECTIVE = Problem(
+    "NotBijectiveAffineIndexMapError",
+    "the index map {index_map} is no bijective affine map of the axes of {0}: {reason}",
+)
+
+
+@primitive("TransformBlockLayout")
+def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: IndexMapAttr) -> None:
+    """Give a block the axes that an index map makes of its own, and loops over those.
+
+    Before: for i in range(4 * n): S(i)      # transform_block_layout(S, lambda i: (i // 4, i % 4))
+    After:  for ax0, ax1 in T.grid(n, 4): S(ax0 * 4 + ax1)
+
+    The new axes `v0`, `v1`, ... are bound to new serial loops `ax0`, `ax1`, ...; the handle of the
+    block stays valid, those of its loops expire.
+
+    Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
+    NotTrivialBindingError, IndexMapNotApplicableToBlockIterError, OpaqueNewIterTypeError,
+    NotBijectiveAffineIndexMapError.
+    """
+    # Preconditions.
+    old, realize = block.block, block.block_realize
+    loops = loops_above(block)
+    for loop in loops:
+        check_starts_at_zero(loop)
+    check(bool(loops) and is_trivial_binding(block), NOT_TRIVIAL, block)
+    check(state.child_blocks(loops[0]) == [block], NOT_ALONE, loops[0], block)
+    _check_perfect(loops, realize)
+    given, count = len(index_map.initial_indices), len(old.iter_vars)
+    check(given == count, WRONG_ARITY, block, given=given, count=count)
+    index_map = index_map.retyped([axis.var.dtype for axis in old.iter_vars])
+    kinds = [_kind(block, index, index_map) for index in index_map.final_indices]
+    try:
+        ranges = [Range(loop.loop.extent) for loop in loops]
+        layout = analyze_layout(index_map, ranges)
+    except IRValueError as error:
+        fail(NOT_BIJECTIVE, block, index_map=index_map, reason=error)
+    reason = f"there is nothing where {layout.padding}"
+    check(not layout.has_padding, NOT_BIJECTIVE, block, index_map=index_map, reason=reason)
+
+    # Rewrite.
+    analyzer = Analyzer()
+    shape = layout.shape
+    axes = [
+        IterVar(Range(n), Var(f"v{k}", n.dtype), kind)
+        for k, (n, kind) in enumerate(zip(shape, kinds, strict=True))
+    ]
+    loop_vars = [Var(f"ax{k}", n.dtype) for k, n in enumerate(shape)]
+    for var, n in zip([*(a.var for a in axes), *loop_vars], [*shape, *shape], strict=True):
+        analyzer.bind(var, Range(n))
+    back = layout.inverse.map_indices([axis.var for axis in axes], analyzer)
+    values = {a.var: value for a, value in zip(old.iter_vars, back, strict=True)}
+    rewriter = _Reindexed(values, analyzer)
+    new = rewriter(old).with_(iter_vars=axes)
+    outside = layout.inverse.map_indices(loop_vars, analyzer)
+    replaced = {loop.loop.loop_var: v for loop, v in zip(loops, outside, strict=True)}
+    predicate = analyzer.simplify(substitute(realize.predicate, replaced))
+    nest: Stmt = BlockRealize(loop_vars, predicate, new)
+    for loop_var, n in zip(reversed(loop_vars), reversed(shape), strict=True):
+        nest = For(loop_var, const(0, loop_var.dtype), n, ForKind.SERIAL, nest)
+    state.replace(loops[0], nest, {**rewriter.reuse, old: new})
+
+
+def _check_perfect(loops: list[StmtSRef], realize: BlockRealize) -> None:
+    inner: Stmt = realize
+    for loop in reversed(loops):
+        check(loop.loop.body is inner, NOT_ALONE, loops[0], realize.block)
+        inner = loop.loop
+
+
+def _kind(block: StmtSRef, index: PrimExpr, index_map: IndexMap) -> int:
+    """Return the kind of a new axis; axes of one value may be mixed with any other."""
+    used = set(collect_vars(index))
+    kinds = {
+        axis.iter_type
+        for var, axis in zip(index_map.initial_indices, block.block.iter_vars, strict=True)
+        if var in used and axis.dom is not None and not is_const_int(axis.dom.extent, 1)
+    }
+    check(len(kinds) <= 1, MIXED, block, index=index)
+    return kinds.pop() if kinds else IterVar.DATA_PAR
+
+
+class _Reindexed(BlockRewriter):
+    """Replaces the axes of a block, and simplifies the expressions in which they occur."""
+
+    def __init__(self, values: dict[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__()
+        self._values = values
+        self._analyzer = analyzer
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        new = substitute(node, self._values)
+        return node if new is node else self._analyzer.simplify(new)

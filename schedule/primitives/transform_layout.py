@@ -1,0 +1,202 @@
+"""Storing a buffer in another layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
+from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
+from schedule.analysis.opaque_access import check_no_opaque
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
+from schedule.primitives.layout_padding import LayoutPadding
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.access import get_block_read_write_region
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.errors import IRValueError
+from tensorir.expr import BufferLoad, Call, PrimExpr
+from tensorir.index_map import IndexMap
+from tensorir.intrin import Effect, Op
+from tensorir.ops import cast
+from tensorir.stmt import Block, BufferStore, For, Stmt
+from tensorir.visit import walk
+
+WRONG_ARITY = Problem(
+    "IndexMapArityError",
+    "the index map takes {given} indices, but {buffer} has {ndim} dimension(s)",
+)
+NOT_INJECTIVE = Problem(
+    "TransformationNotInjectiveError",
+    "the index map {index_map} cannot be a layout of {buffer}: {reason}",
+    "give a map of quotients and remainders, or one with its inverse",
+)
+ADDS_PADDING = Problem(
+    "TransformationIntroducesPaddingError",
+    "the index map {index_map} introduces padding to {buffer}: nothing is mapped to the places "
+    "where {padding}",
+    "say what these hold with pad_value, or that nothing relies on them with "
+    "assume_injective_transform",
+)
+PAD_FORM = Problem(
+    "TransformationPaddingIndexMapError",
+    "the padding of {buffer} is to be one value for {ndim} new indices, but `{value}` is not",
+)
+PAD_TYPE = Problem(
+    "TransformationPaddingTypeError",
+    "{buffer} holds {expected}, but the padding is {given}",
+    "give the value in the type of the buffer",
+)
+PAD_EXPRESSION = Problem(
+    "TransformationPaddingExpressionError",
+    "the padding of {buffer} uses {what}",
+    "it may be made of constants, the new indices and elements of the buffer itself",
+)
+
+
+@primitive("TransformLayout")
+def transform_layout(
+    state: ScheduleState,
+    block: BlockArg,
+    buffer: BufferArg,
+    index_map: IndexMapArg,
+    pad_value: PadValueAttr = None,
+    *,
+    assume_injective_transform: bool = False,
+) -> None:
+    """Store a buffer that a block touches in another layout.
+
+    Before: B[i] = A[i]                      # transform_layout(B, lambda i: (i // 4, i % 4))
+    After:  B[i // 4, i % 4] = A[i]
+
+    Every access is rewritten; a parameter changes its shape, so callers must pass it in the new
+    layout. Where `IndexMap.AXIS_SEPARATOR` stands in the map, a physical dimension begins
+    (`set_axis_separator`). A map under which the new shape has places that hold no element needs
+    `pad_value` for these: a number, or a function of the new indices. The padding of a buffer that
+    nothing writes is assumed to hold it; otherwise it is stored, by the block that fills the buffer
+    in order, or by a block of its own after the last writer.
+
+    `assume_injective_transform` takes the caller's word that no two elements get one place and that
+    the padding does not matter.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
+    NonAllocatedBufferError, IndexMapArityError, OpaqueAccessError,
+    TransformationPaddingIndexMapError, TransformationPaddingTypeError,
+    TransformationPaddingExpressionError, TransformationNotInjectiveError,
+    TransformationIntroducesPaddingError.
+    """
+    # Preconditions.
+    old = accessed_buffer(block, *buffer)
+    site = defining_block(state, block, old)
+    ndim = len(old.shape)
+    given = len(index_map.initial_indices)
+    check(given == ndim, WRONG_ARITY, block, given=given, ndim=ndim, buffer=old.name)
+    check_no_opaque(site, old)
+    index_map = index_map.retyped([n.dtype for n in old.shape])
+    if pad_value is not None:
+        _check_padding_value(block, old, index_map, pad_value)
+    layout: LayoutMap | None = None
+    try:
+        if assume_injective_transform and pad_value is None:
+            shape = mapped_shape(index_map, [Range(n) for n in old.shape])
+        else:
+            layout = analyze_layout(index_map, [Range(n) for n in old.shape])
+            shape = layout.shape
+    except IRValueError as error:
+        fail(NOT_INJECTIVE, block, index_map=index_map, buffer=old.name, reason=error)
+    pads = layout is not None and layout.has_padding
+    if layout is not None and pads:
+        values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
+        check(pad_value is not None, ADDS_PADDING, block, **values)
+
+    # Rewrite.
+    new = old.with_(shape=shape, strides=(), axis_separators=())
+    before = site.block
+    replaced: dict[Block, Block] = {}
+    if layout is not None and pads:
+        value = pad_value.retyped([n.dtype for n in shape])
+        # Other indices are computed in another type; the element is what it was.
+        element = cast(old.dtype, value.final_indices[0])
+        value = IndexMap(value.initial_indices, [element])
+        padding = LayoutPadding(state, site, old, new, layout, value)
+        before = padding.applied()
+        replaced = padding.replaced
+    rewriter = _Relayout(old, new, index_map)
+    replace_buffer(state, site, old, new, rewriter, before, replaced)
+
+
+def _check_padding_value(
+    block: StmtSRef, buffer: Buffer, index_map: IndexMap, value: IndexMap
+) -> None:
+    ndim = len(index_map.final_indices)
+    one = len(value.final_indices) == 1 and len(value.initial_indices) == ndim
+    check(one, PAD_FORM, block, buffer=buffer.name, ndim=ndim, value=value)
+    (element,) = value.final_indices
+    same = element.dtype is buffer.dtype
+    types = {"expected": buffer.dtype, "given": element.dtype}
+    check(same, PAD_TYPE, block, buffer=buffer.name, **types)
+    for node in walk(element):
+        if isinstance(node, BufferLoad):
+            own = node.buffer is buffer
+            check(own, PAD_EXPRESSION, block, buffer=buffer.name, what=f"`{node}`")
+        elif isinstance(node, Call):
+            quiet = isinstance(node.op, Op) and node.op.effect in (Effect.PURE, Effect.READ)
+            check(quiet, PAD_EXPRESSION, block, buffer=buffer.name, what=f"the call `{node}`")
+
+
+class _Relayout(BlockRewriter):
+    """Sends the accesses of a buffer to where its elements are in the new layout."""
+
+    def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
+        super().__init__()
+        self._old = old
+        self._new = new
+        self._index_map = index_map
+        self._analyzer = Analyzer()
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self._new if buffer is self._old else buffer
+
+    def _mapped(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        return self._index_map.map_indices(indices, self._analyzer)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        if node.buffer is not self._old:
+            return self.generic(node)
+        return BufferLoad(self._new, self._mapped(self.each(node.indices)))
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        if node.buffer is not self._old:
+            return self.generic(node)
+        return BufferStore(self._new, self(node.value), self._mapped(self.each(node.indices)))
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        # The block that declares it puts the region that its body touches in its place.
+        return node if node.buffer is self._old else self.generic(node)
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        self._analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), True)
+        return self.generic(node)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        for axis in node.iter_vars:
+            if axis.dom is not None:
+                self._analyzer.bind(axis.var, axis.dom, True)
+        new: Block = self.generic(node)
+        if any(r.buffer is self._old for r in (*node.reads, *node.writes)):
+            reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
+            new = new.with_(
+                reads=self._declared(new.reads, reads), writes=self._declared(new.writes, writes)
+            )
+        if new is not node:
+            self.reuse[node] = new
+        return new
+
+    def _declared(
+        self, regions: Sequence[BufferRegion], found: Sequence[BufferRegion]
+    ) -> list[BufferRegion]:
+        touched = next((r for r in found if r.buffer is self._new), None)
+        own = touched or BufferRegion.full_region(self._new)
+        return [own if region.buffer is self._old else region for region in regions]

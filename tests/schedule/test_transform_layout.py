@@ -1,0 +1,378 @@
+"""Storing a buffer in another layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from schedule import Schedule
+from tensorir import assert_structural_equal, parse
+from tensorir.index_map import IndexMap
+from tensorir.interp import interpret
+from tests.schedule.transformation import apply, refused, scheduled
+
+STAGES = """\
+@T.prim_func
+def main(A: T.Buffer((16, 6)), C: T.Buffer((16, 6))):
+    B = T.alloc_buffer((16, 6))
+    for i, j in T.grid(16, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(16, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+
+TILED = """\
+@T.prim_func
+def main(A: T.Buffer((16, 6)), C: T.Buffer((16, 6))):
+    B = T.alloc_buffer((4, 6, 4))
+    for i, j in T.grid(16, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi // 4, vj, vi % 4] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(16, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1)
+"""
+
+COPY = """\
+@T.prim_func
+def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.alloc_buffer((14,), "int32")
+    for i in range(14):
+        with T.block("B"):
+            vi = T.axis.spatial(14, i)
+            B[vi] = A[vi]
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi] + 1
+"""
+
+SUM = """\
+@T.prim_func
+def main(A: T.Buffer((14, 3)), B: T.Buffer((14,))):
+    for i, k in T.grid(14, 3):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+
+
+def tile(i):
+    return (i // 4, i % 4)
+
+
+def transform(block, buffer, index_map, **options):
+    return lambda sch: sch.transform_layout(block, buffer, index_map, **options)
+
+
+@pytest.mark.parametrize("buffer", [("write", 0), 1, "B"])
+def test_intermediate_buffer(buffer):
+    sch = apply(STAGES, transform("B", buffer, lambda i, j: (i // 4, j, i % 4)), TILED)
+    assert sch.trace.as_python()[-1] == (
+        'sch.transform_layout(block=b0, buffer=("write", 0), '
+        "index_map=lambda i, j: (i // 4, j, i % 4,), pad_value=None, "
+        "assume_injective_transform=False)"
+    )
+
+
+def test_buffer_object_and_index_map_object():
+    func = parse(STAGES)
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    index_map = IndexMap.from_func(lambda i, j: (i // 4, j, i % 4), index_dtype="int32")
+    sch.transform_layout(block, sch.get(block).reads[0].buffer, index_map)
+    assert_structural_equal(sch.mod["main"], parse(TILED))
+
+
+def test_handles_survive():
+    sch = Schedule(parse(STAGES))
+    block = sch.get_block("B")
+    loops = sch.get_loops(block)
+    sch.transform_layout(block, ("write", 0), lambda i, j: (j, i))
+    assert sch.get(block).name_hint == "B"
+    sch.split(loops[0], [4, 4])
+
+
+def test_indices_are_simplified_in_their_loops():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi * 4 + vj] = A[vi * 4 + vj]
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi]
+"""
+    sch = apply(before, transform("B", "B", tile))
+    assert "B[vi, vj] = A[vi * 4 + vj]" in sch.mod.script()
+
+
+def test_parameter_changes_its_shape():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 16)), C: T.Buffer((16, 6))):
+    B = T.alloc_buffer((16, 6))
+    for i, j in T.grid(16, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * T.float32(2)
+    for i, j in T.grid(16, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+    sch = scheduled(STAGES, transform("B", "A", lambda i, j: (j, i)), after)
+    a = np.random.default_rng(0).random((16, 6), "float32")
+    c = np.zeros((16, 6), "float32")
+    interpret(sch.mod, np.ascontiguousarray(a.T), c)
+    np.testing.assert_allclose(c, a * 2 + 1)
+
+
+def test_symbolic_shapes_can_be_permuted():
+    before = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n, 4))
+    C = T.match_buffer(c, (n, 4))
+    B = T.alloc_buffer((n, 4))
+    for i, j in T.grid(n, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for i, j in T.grid(n, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj]
+"""
+    sch = scheduled(before, transform("B", "B", lambda i, j: (j, i)))
+    assert "T.alloc_buffer((4, n))" in sch.mod.script()
+
+
+def test_64_bit_shapes():
+    before = STAGES.replace("T.Buffer((16, 6))", "T.Buffer((T.int64(16), T.int64(6)))")
+    before = before.replace("T.alloc_buffer((16, 6))", "T.alloc_buffer((T.int64(16), T.int64(6)))")
+    before = before.replace("T.grid(16, 6)", "T.grid(T.int64(16), T.int64(6))")
+    apply(before, transform("B", "B", lambda i, j: (i // 4, j, i % 4)))
+
+
+def test_padding_of_64_bit_shapes():
+    before = COPY.replace("14", "T.int64(14)")
+    for value in (7, lambda i, j: 5):
+        apply(before, transform("B", "B", tile, pad_value=value))
+
+
+@pytest.mark.parametrize(
+    "index_map",
+    [
+        lambda i, j: (15 - i, j),
+        lambda i, j: (i * 6 + j,),
+        lambda i, j: ((i * 6 + j) // 4, (i * 6 + j) % 4),
+        lambda i, j: (j // 3, i // 4, j % 3, i % 4),
+        lambda *k: (k[1], k[0]),
+        IndexMap.from_func(
+            lambda i, j: ((i + 3) % 16, j),
+            inverse_index_map=lambda a, b: ((a + 13) % 16, b),
+            index_dtype="int32",
+        ),
+    ],
+)
+def test_bijective_maps_keep_the_result(index_map):
+    apply(STAGES, transform("B", "B", index_map))
+
+
+def test_axis_separators_make_a_second_instruction():
+    def call(sch):
+        sep = IndexMap.AXIS_SEPARATOR
+        sch.transform_layout("B", "B", lambda i, j: (i // 4, j, sep, i % 4))
+
+    sch = apply(STAGES, call)
+    assert [inst.kind.name for inst in sch.trace.insts[-2:]] == [
+        "TransformLayout",
+        "SetAxisSeparator",
+    ]
+    assert sch.get(sch.get_block("B")).writes[0].buffer.axis_separators == (2,)
+
+
+# ------------------------------------------------------------------------------------------ padding
+
+
+def test_writer_in_order_goes_over_the_padding_too():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((14,), "int32"), C: T.Buffer((14,), "int32")):
+    B = T.alloc_buffer((4, 4), "int32")
+    for axis0, axis1 in T.grid(4, 4):
+        with T.block("B"):
+            v_axis0, v_axis1 = T.axis.remap("SS", [axis0, axis1])
+            T.reads(A[v_axis0 * 4 + v_axis1])
+            T.writes(B[v_axis0, v_axis1])
+            B[v_axis0, v_axis1] = T.if_then_else(14 <= v_axis0 * 4 + v_axis1, 7, A[v_axis0 * 4 + v_axis1])
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi // 4, vi % 4] + 1
+"""
+    apply(COPY, transform("B", "B", tile, pad_value=7), after)
+
+
+def test_block_handle_survives_the_new_loops():
+    sch = Schedule(parse(COPY))
+    block = sch.get_block("B")
+    sch.transform_layout(block, "B", tile, pad_value=7)
+    assert len(sch.get(block).iter_vars) == 2
+
+
+def test_padding_that_nothing_writes_is_assumed():
+    sch = scheduled(COPY, transform("B", "A", tile, pad_value=lambda i, j: i + j))
+    text = sch.mod.script()
+    assert 'with T.block("buffer_A_assumptions")' in text
+    assert (
+        "T.assume(not 14 <= v_axis0 * 4 + v_axis1 or A[v_axis0, v_axis1] == v_axis0 + v_axis1)"
+        in text
+    )
+    a = np.arange(16, dtype="int32").reshape(4, 4)
+    a[3, 2:] = [5, 6]
+    c = np.zeros(14, "int32")
+    interpret(sch.mod, a, c)
+    np.testing.assert_array_equal(c, np.arange(14) + 1)
+
+
+def test_padding_after_a_reduction():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((14, 3)), B: T.Buffer((4, 4))):
+    for i, k in T.grid(14, 3):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi // 4, vi % 4] = T.float32(0)
+            B[vi // 4, vi % 4] = B[vi // 4, vi % 4] + A[vi, vk]
+    for axis0, axis1 in T.grid(4, 4):
+        with T.block("buffer_B_padding"):
+            v_axis0, v_axis1 = T.axis.remap("SS", [axis0, axis1])
+            T.where(14 <= axis0 * 4 + axis1)
+            B[v_axis0, v_axis1] = T.float32(9)
+"""
+    sch = scheduled(SUM, transform("B", "B", tile, pad_value=9.0), after)
+    a = np.random.default_rng(0).random((14, 3), "float32")
+    b = np.zeros((4, 4), "float32")
+    interpret(sch.mod, a, b)
+    np.testing.assert_allclose(b.ravel(), [*a.sum(1), 9, 9], rtol=1e-6)
+
+
+def test_padding_on_the_left():
+    sch = scheduled(COPY, transform("C", "C", lambda i: ((i + 2) // 4, (i + 2) % 4), pad_value=3))
+    a, c = np.arange(14, dtype="int32"), np.zeros((4, 4), "int32")
+    interpret(sch.mod, a, c)
+    np.testing.assert_array_equal(c.ravel(), [3, 3, *(a + 1)])
+
+
+def test_padding_made_of_elements_of_the_buffer():
+    def call(sch):
+        block = sch.get_block("C")
+        buffer = sch.get(block).writes[0].buffer
+        sch.transform_layout(block, "C", tile, pad_value=lambda i, j: buffer[0])
+
+    sch = Schedule(parse(COPY), debug_mask="all")
+    call(sch)
+    a, c = np.arange(5, 19, dtype="int32"), np.zeros((4, 4), "int32")
+    interpret(sch.mod, a, c)
+    np.testing.assert_array_equal(c.ravel(), [*(a + 1), 6, 6])
+
+
+def test_assumed_injective_maps_need_no_padding_value():
+    sch = apply(COPY, transform("B", "B", tile, assume_injective_transform=True))
+    assert "T.alloc_buffer((4, 4)" in sch.mod.script()
+
+
+# ------------------------------------------------------------------------------------------ refused
+
+
+@pytest.mark.parametrize(
+    ("index_map", "options", "code"),
+    [
+        (lambda i: (i // 4, i % 4), {}, "TransformationIntroducesPaddingError"),
+        (lambda i: (i // 2,), {}, "TransformationNotInjectiveError"),
+        (lambda i: (i % 4,), {"pad_value": 0}, "TransformationNotInjectiveError"),
+        (lambda i: (i + 3,), {}, "TransformationNotInjectiveError"),
+        (
+            lambda i: (i + 3,),
+            {"assume_injective_transform": True},
+            "TransformationNotInjectiveError",
+        ),
+        (lambda i: (i * i,), {}, "TransformationNotInjectiveError"),
+        (lambda i, j: (i, j), {}, "IndexMapArityError"),
+        (tile, {"pad_value": 1.5}, "TransformationPaddingTypeError"),
+        (tile, {"pad_value": lambda i, j: (i, j)}, "TransformationPaddingIndexMapError"),
+        (
+            tile,
+            {"pad_value": IndexMap.from_func(lambda i: i, index_dtype="int32")},
+            "TransformationPaddingIndexMapError",
+        ),
+    ],
+)
+def test_refused_maps(index_map, options, code):
+    refused(COPY, transform("B", "B", index_map, **options), code)
+
+
+def test_padding_from_another_buffer_is_refused():
+    def call(sch):
+        block = sch.get_block("B")
+        other = sch.get(block).reads[0].buffer
+        sch.transform_layout(block, "B", tile, pad_value=lambda i, j: other[0])
+
+    refused(COPY, call, "TransformationPaddingExpressionError", "A[0]")
+
+
+def test_views_are_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:8])
+            T.writes(B[vi, 0:8])
+            V = T.match_buffer(A[vi, 0:8], (8,), offset_factor=1)
+            for j in range(8):
+                with T.block("inner"):
+                    vj = T.axis.spatial(8, j)
+                    B[vi, vj] = V[vj]
+"""
+    refused(before, transform("inner", "V", tile), "BufferIsSubregionError", "match_buffer")
+    refused(before, transform("outer", "A", lambda i, j: (j, i)), "OpaqueAccessError")
+
+
+def test_pointers_are_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[0:8])
+            T.writes(B[vi])
+            B[vi] = T.call_extern("float32", "f", A.data, vi)
+"""
+    refused(before, transform("B", "A", tile), "OpaqueAccessError")
+
+
+def test_index_that_no_region_has():
+    sch = Schedule(parse(COPY))
+    with pytest.raises(ValueError, match=r"1 write region"):
+        sch.transform_layout("B", ("write", 3), tile)
+    with pytest.raises(ValueError, match="followed by 1 write"):
+        sch.transform_layout("B", 2, tile)
+    assert not sch.trace.insts
