@@ -1,5 +1,16 @@
 """Postprocessors, which complete or reject a sampled schedule."""
 
+from search.postproc import presets
+from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc, PyPostproc
+from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
+from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 
-__all__ = ["Postproc", "PyPostproc"]
+__all__ = [
+    "DisallowDynamicLoop",
+    "Postproc",
+    "PyPostproc",
+    "RewriteParallelVectorizeUnroll",
+    "RewriteReductionBlock",
+    "presets",
+]

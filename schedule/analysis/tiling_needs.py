@@ -1,0 +1,88 @@
+"""Whether a block gains from multi-level tiling, or from a factored reduction."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from schedule.analysis.access_pattern import has_data_reuse
+from schedule.analysis.bindings import is_trivial_binding, loop_iter_type
+from schedule.analysis.block_kind import is_dominant, reduction_violation
+from schedule.analysis.dependency import dependencies
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.expr import IntImm, IterVar
+from tensorir.stmt import BlockRealize
+
+TILING_STRUCTURE: Final = "meta_schedule.tiling_structure"
+"""The annotation of a block that multi-level tiling has been applied to."""
+
+
+def has_been_tiled(block: StmtSRef) -> bool:
+    """Say whether multi-level tiling was applied to a block."""
+    return TILING_STRUCTURE in block.block.annotations
+
+
+def needs_multi_level_tiling(block: StmtSRef) -> bool:
+    """Say whether a block reduces, reads data again along a spatial axis, and was not tiled yet."""
+    node = block.block
+    return (
+        not has_been_tiled(block)
+        and len(node.writes) == 1
+        and bool(node.reads)
+        and any(axis.iter_type != IterVar.DATA_PAR for axis in node.iter_vars)
+        and is_trivial_binding(block)
+        and has_data_reuse(block)
+    )
+
+
+def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: int) -> bool:
+    """Say whether a reduction has too little spatial parallelism of its own.
+
+    For a block that would be tiled, this is so if its spatial loops have fewer iterations than the
+    reduction and at most `max_parallel_extent`; for another, if it reduces at all.
+    """
+    if not block.block.writes or has_been_tiled(block) or not is_trivial_binding(block):
+        return False
+    scope = dependencies(state, state.scope_root(block))
+    if reduction_violation(state, block, is_dominant(block, scope)) != 0:
+        return False
+    loops = loops_above(block)
+    kinds = [loop_iter_type(state, loop) for loop in loops]
+    if IterVar.COMM_REDUCE not in kinds or not _perfectly_nested(loops, block):
+        return False
+    lengths = cumulative_lengths(state, block)
+    if lengths is None:
+        return False
+    spatial, reduce = lengths
+    if needs_multi_level_tiling(block):
+        return not (spatial >= reduce or spatial > max_parallel_extent)
+    return reduce > 1
+
+
+def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int] | None:
+    """Return the iterations of the spatial and of the reduction loops around a block.
+
+    None if a loop is neither, or its extent is not constant.
+    """
+    spatial = reduce = 1
+    for loop in loops_above(block):
+        extent = loop.loop.extent
+        kind = loop_iter_type(state, loop)
+        if not isinstance(extent, IntImm):
+            return None
+        if kind == IterVar.DATA_PAR:
+            spatial *= extent.value
+        elif kind == IterVar.COMM_REDUCE:
+            reduce *= extent.value
+        else:
+            return None
+    return spatial, reduce
+
+
+def _perfectly_nested(loops: list[StmtSRef], block: StmtSRef) -> bool:
+    for outer, inner in itertools.pairwise(loops):
+        if outer.loop.body is not inner.loop:
+            return False
+    last = loops[-1].loop.body
+    return isinstance(last, BlockRealize) and last.block is block.block

@@ -1,0 +1,20 @@
+"""The mutators that suit a kind of target, with their probabilities."""
+
+from __future__ import annotations
+
+from search.mutator.mutate_compute_location import MutateComputeLocation
+from search.mutator.mutate_parallel import MutateParallel
+from search.mutator.mutate_tile_size import MutateTileSize
+from search.mutator.mutate_unroll import MutateUnroll
+from search.mutator.mutator import Mutator
+
+
+@Mutator.kinds.register("llvm", "vnni", "avx512", "asimd", "dotprod")
+def cpu_mutators() -> dict[Mutator, float]:
+    """Return the mutators for CPUs."""
+    return {
+        MutateTileSize(): 0.9,
+        MutateComputeLocation(): 0.05,
+        MutateUnroll(): 0.03,
+        MutateParallel(max_jobs_per_core=16): 0.02,
+    }

@@ -1,0 +1,161 @@
+"""Parallel and vector loops and unrolling, as the root block asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schedule import BlockRV, LoopRV, Schedule
+from schedule.analysis.bindings import loop_iter_type
+from schedule.analysis.block_kind import is_spatial
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from search.postproc.contiguity import max_fusible
+from search.postproc.postproc import Postproc
+from search.schedule_rule.parallelize_vectorize_unroll import (
+    PARALLEL,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+    VECTORIZE,
+)
+from tensorir.expr import IntImm, IterVar
+from tensorir.stmt import ForKind, SeqStmt
+
+_KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
+
+
+class RewriteParallelVectorizeUnroll(Postproc):
+    """Does what `ParallelizeVectorizeUnroll` has put down on the root block.
+
+    For each block under the root: the outer spatial loops are fused, as many as give the wanted
+    number of parallel iterations, and run in parallel; the inner ones that walk through memory
+    without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
+    on the outermost loop of a block that reduces. It never rejects.
+    """
+
+    def apply(self, sch: Schedule) -> bool:
+        """Rewrite every function whose root block asks for it."""
+        for name in sch.mod.functions:
+            root = sch.state.root(name)
+            wishes = {key: root.block.annotations[key] for key in _KEYS if _asks(root, key)}
+            if wishes:
+                block = sch.get_block(root.block.name_hint, name)
+                for key in wishes:
+                    sch.unannotate(block, key)
+                wish = _Wish(*(_number(wishes.get(key)) for key in _KEYS))
+                for child in sch.get_child_blocks(block):
+                    _rewrite(sch, child, wish)
+        return True
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What the root block asks for; -1 where it does not."""
+
+    parallel: int
+    vectorize: int
+    unroll_explicit: int
+    unroll_implicit: int
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """What is known of one of the loops around a block."""
+
+    sref: StmtSRef
+    kind: int
+    extent: int | None
+    marked: bool
+    single: bool
+    """Whether its body is one statement."""
+
+    @staticmethod
+    def of(state: ScheduleState, sref: StmtSRef) -> _Loop:
+        loop = sref.loop
+        extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
+        marked = loop.kind == ForKind.THREAD_BINDING or bool(loop.annotations)
+        single = not isinstance(loop.body, SeqStmt)
+        return _Loop(sref, loop_iter_type(state, sref), extent, marked, single)
+
+    @property
+    def is_spatial(self) -> bool:
+        return self.kind == IterVar.DATA_PAR
+
+
+def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
+    handles = sch.get_loops(block)
+    if not handles:
+        return
+    loops = [_Loop.of(sch.state, sch.get_sref(handle)) for handle in handles]
+    fusible = max_fusible(sch.get_sref(block), [loop.sref for loop in loops])
+    n_parallel = -1 if wish.parallel == -1 else _count_parallel(loops, wish.parallel)
+    n_vector = -1 if wish.vectorize == -1 else _count_vector(loops, wish.vectorize, fusible)
+    count = len(loops)
+    if n_parallel != -1 and n_vector != -1:
+        free = sum(1 for x in loops if not x.marked and x.is_spatial and x.single and x.extent)
+        if free == count and fusible == count:
+            n_parallel = n_vector = count
+        else:
+            n_parallel = min(n_parallel, count - n_vector)
+    outermost = _rewrite_loops(sch, handles, n_parallel, n_vector, wish.vectorize)
+    step = max(wish.unroll_explicit, wish.unroll_implicit)
+    if step > 0 and not is_spatial(sch.get_sref(block)):
+        sch.annotate(outermost, "pragma_auto_unroll_max_step", step)
+        sch.annotate(outermost, "pragma_unroll_explicit", int(wish.unroll_explicit > 0))
+
+
+def _rewrite_loops(
+    sch: Schedule, loops: list[LoopRV], n_parallel: int, n_vector: int, vector_length: int
+) -> LoopRV:
+    """Make the parallel and the vector loop; return what is now the outermost loop."""
+    outermost = loops[0]
+    if n_parallel == n_vector == len(loops):
+        outermost, inner = sch.split(sch.fuse(*loops), [None, vector_length])
+        sch.parallel(outermost)
+        sch.vectorize(inner)
+        return outermost
+    if n_parallel > 0:
+        outermost = sch.fuse(*loops[:n_parallel])
+        sch.parallel(outermost)
+    if n_vector > 0:
+        vector = sch.fuse(*loops[-n_vector:])
+        sch.vectorize(vector)
+        if n_vector == len(loops):
+            outermost = vector
+    return outermost
+
+
+def _count_parallel(loops: Sequence[_Loop], limit: int) -> int:
+    """Return how many outer loops to fuse; the one that exceeds the limit is included."""
+    count, product = 0, 1
+    for loop in loops:
+        if not loop.is_spatial or loop.marked or loop.extent is None:
+            break
+        count += 1
+        product *= loop.extent
+        if product > limit or not loop.single:
+            break
+    return -1 if product == 1 else count
+
+
+def _count_vector(loops: Sequence[_Loop], limit: int, fusible: int) -> int:
+    """Return how many inner loops to fuse; the one that exceeds the limit is left out."""
+    count, product = 0, 1
+    for loop in reversed(loops):
+        if not loop.is_spatial or count >= fusible:
+            break
+        if loop.marked or not loop.single or loop.extent is None:
+            break
+        product *= loop.extent
+        if product > limit:
+            break
+        count += 1
+    return -1 if product == 1 else count
+
+
+def _asks(root: StmtSRef, key: str) -> bool:
+    return key in root.block.annotations
+
+
+def _number(value: object) -> int:
+    return value.value if isinstance(value, IntImm) else -1

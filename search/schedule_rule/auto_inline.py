@@ -1,0 +1,129 @@
+"""Inlining of cheap element-wise blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule import BlockRV, Schedule, ScheduleError
+from schedule.analysis.access_pattern import access_pattern
+from schedule.analysis.block_kind import is_spatial
+from schedule.analysis.dependency import DepKind, dependencies
+from schedule.sref import StmtSRef
+from search.schedule_rule.inline_constant_scalars import try_inline
+from search.schedule_rule.schedule_rule import ScheduleRule
+from tensorir.expr import Call, Select
+from tensorir.intrin import Op
+from tensorir.node import Node
+from tensorir.ops import is_const_int
+from tensorir.stmt import BlockRealize, IfThenElse
+from tensorir.visit import walk
+
+
+class AutoInline(ScheduleRule):
+    """Inlines a block into its consumers, or into its producer.
+
+    A block is inlined where that is legal, it writes one buffer, it does not carry the annotation
+    `meta_schedule.inline_rule = "disable"`, and it is cheap to compute again: no operator of
+    `disallow_op`, no condition (`disallow_if_then_else`), and each read at most once per element
+    (`require_injective`) in the order of the written dimensions (`require_ordered`). In a function
+    of spatial blocks only, all are inlined. `inline_const_tensor` allows blocks that read nothing.
+    """
+
+    def __init__(
+        self,
+        into_producer: bool,
+        into_consumer: bool,
+        inline_const_tensor: bool,
+        disallow_if_then_else: bool,
+        require_injective: bool,
+        require_ordered: bool,
+        disallow_op: Sequence[str] | None = None,
+    ) -> None:
+        self.into_producer = into_producer
+        self.into_consumer = into_consumer
+        self.inline_const_tensor = inline_const_tensor
+        self.disallow_if_then_else = disallow_if_then_else
+        self.require_injective = require_injective
+        self.require_ordered = require_ordered
+        self.disallow_op = frozenset(name.removeprefix("tir.") for name in disallow_op or ())
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Inline the block if it should and can be."""
+        sref = sch.get_sref(block)
+        if sref.parent is None or len(sref.block.writes) != 1:
+            return [sch]
+        is_constant = self.inline_const_tensor and not sref.block.reads
+        if is_constant and _consumers(sch, sref) and try_inline(sch, block):
+            return [sch]
+        if not self._is_cheap(sch, sref):
+            return [sch]
+        if sref.block.annotations.get("meta_schedule.inline_rule") == "disable":
+            return [sch]
+        if self.into_consumer and _consumers(sch, sref) and try_inline(sch, block):
+            return [sch]
+        if self.into_producer and _has_plain_producer(sch, sref):
+            _try_reverse_inline(sch, block)
+        return [sch]
+
+    def _is_cheap(self, sch: Schedule, block: StmtSRef) -> bool:
+        if _is_spatial_function(sch, block):
+            return True
+        realize = block.block_realize
+        if self.disallow_op and _calls(realize, self.disallow_op):
+            return False
+        if self.disallow_if_then_else and _has_condition(realize):
+            return False
+        if not (self.require_injective or self.require_ordered):
+            return True
+        for read in block.block.reads:
+            pattern = access_pattern(read, block.block.writes[0])
+            if pattern is None:
+                return False
+            if self.require_injective and not pattern.injective:
+                return False
+            if self.require_ordered and not pattern.ordered:
+                return False
+        return True
+
+
+def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
+    edges = dependencies(sch.state, sch.state.scope_root(block)).out_of(block)
+    return [d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)]
+
+
+def _has_plain_producer(sch: Schedule, block: StmtSRef) -> bool:
+    edges = dependencies(sch.state, sch.state.scope_root(block)).into(block)
+    sources = {d.src for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)}
+    return len(sources) == 1 and not any(
+        "meta_schedule.auto_tensorize" in s.block.annotations for s in sources
+    )
+
+
+def _try_reverse_inline(sch: Schedule, block: BlockRV) -> None:
+    try:
+        sch.reverse_compute_inline(block)
+    except ScheduleError:
+        return
+
+
+def _is_spatial_function(sch: Schedule, block: StmtSRef) -> bool:
+    name = sch.state.func_name_of(block)
+    return all(is_spatial(other) for other in sch.state.blocks(name))
+
+
+def _has_condition(realize: BlockRealize) -> bool:
+    return any(_is_condition(node) for node in walk(realize))
+
+
+def _is_condition(node: Node) -> bool:
+    if isinstance(node, BlockRealize):
+        return not is_const_int(node.predicate, 1)
+    return isinstance(node, (IfThenElse, Select)) or _calls_one(node, frozenset({"if_then_else"}))
+
+
+def _calls(realize: BlockRealize, names: frozenset[str]) -> bool:
+    return any(_calls_one(node, names) for node in walk(realize))
+
+
+def _calls_one(node: Node, names: frozenset[str]) -> bool:
+    return isinstance(node, Call) and isinstance(node.op, Op) and node.op.short_name in names

@@ -1,0 +1,188 @@
+"""Multi-level tiling of reductions with data reuse."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from schedule import BlockRV, LoopRV, Schedule
+from schedule.analysis.access_pattern import is_elementwise_consumer
+from schedule.analysis.tiling_needs import TILING_STRUCTURE, needs_multi_level_tiling
+from schedule.sref import StmtSRef
+from search.errors import TuningError
+from search.schedule_rule.schedule_rule import ScheduleRule
+from tensorir.expr import IntImm, IterVar
+
+WRITE_CACHE_LEVEL = "meta_schedule.write_cache_level"
+"""Annotation of a block that fixes the levels of its write cache."""
+
+BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
+
+
+@dataclass(frozen=True)
+class ReuseType:
+    """Whether buffers are cached (`"no"`, `"may"`, `"must"`), at which tile levels, and where.
+
+    Level 1 is the end of the first group of loops, level 2 of the second, and so on.
+    """
+
+    req: Literal["no", "may", "must"]
+    levels: Sequence[int]
+    scope: str
+
+
+NO_REUSE = ReuseType("no", (), "")
+
+
+@dataclass(eq=False)
+class TilingState:
+    """A design in the making: the schedule, the tiled block, its loops by tile level."""
+
+    sch: Schedule
+    block: BlockRV
+    tiles: list[list[LoopRV]]
+
+    def copy(self) -> TilingState:
+        """Return an independent copy; handles are valid in both."""
+        return TilingState(self.sch.copy(), self.block, self.tiles)
+
+    def at(self, level: int) -> LoopRV:
+        """Return the loop at which a cache of a level is computed."""
+        return self.tiles[level - 1][-1]
+
+
+class MultiLevelTiling(ScheduleRule):
+    """Tiles a block by sampled factors and may cache what it writes or reads.
+
+    `structure` is a text such as `"SSRSRS"`: each letter is a group of loops, one from each spatial
+    (S) or reduction (R) loop, from outside to inside. `max_innermost_factor` bounds the innermost
+    tile, None does not. `reuse_write` and `reuse_read` say where results are written to a cache
+    that is copied out, and where operands are copied into one. The rule applies to blocks that
+    reduce and read data again along a spatial axis, and to those `filter_fn(sch, sref)` selects.
+
+    Zheng et al., Ansor (OSDI 2020), describes the structure.
+    """
+
+    def __init__(
+        self,
+        structure: str,
+        tile_binds: Sequence[str] | None = None,
+        max_innermost_factor: int | None = None,
+        vector_load_lens: Sequence[int] | None = None,
+        reuse_read: ReuseType | None = None,
+        reuse_write: ReuseType | None = None,
+        filter_fn: BlockFilter | None = None,
+    ) -> None:
+        if not structure or set(structure) - set("SR"):
+            raise TuningError(f"a tiling structure consists of the letters S and R: {structure!r}")
+        if tile_binds or vector_load_lens:
+            raise TuningError(
+                "tile_binds and vector_load_lens bind loops to GPU threads; leave them out on a CPU"
+            )
+        if reuse_read is not None and reuse_read.req == "may":
+            raise TuningError('reuse_read is "no" or "must"')
+        self.structure = structure
+        self.max_innermost_factor = max_innermost_factor
+        self.reuse_read = reuse_read or NO_REUSE
+        self.reuse_write = reuse_write or NO_REUSE
+        self.filter_fn = filter_fn
+        self.s_indices = [k for k, letter in enumerate(structure) if letter == "S"]
+        self.r_indices = [k for k, letter in enumerate(structure) if letter == "R"]
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the tiled designs of a block that gains from it."""
+        sref = sch.get_sref(block)
+        chosen = self.filter_fn is not None and self.filter_fn(sch, sref)
+        if not (chosen or needs_multi_level_tiling(sref)):
+            return [sch]
+        sch.annotate(block, TILING_STRUCTURE, self.structure)
+        states = [TilingState(sch, block, [])]
+        for step in self.steps():
+            states = [made for state in states for made in step(state)]
+        return [state.sch for state in states]
+
+    def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
+        """Return what makes the designs, each step one state into several."""
+        return [self.tile, self.add_write_reuse, self.add_read_reuse]
+
+    # --------------------------------------------------------------------------------------- tiles
+
+    def tile(self, state: TilingState) -> list[TilingState]:
+        """Split every loop by sampled factors and bring the parts into the order of the levels."""
+        sch = state.sch
+        loops = sch.get_loops(state.block)
+        axes = sch.get(state.block).iter_vars
+        tiles: list[list[LoopRV]] = [[] for _ in self.structure]
+        for loop, axis in zip(loops, axes, strict=True):
+            if axis.iter_type == IterVar.DATA_PAR:
+                slots = self.s_indices
+            elif axis.iter_type == IterVar.COMM_REDUCE:
+                slots = self.r_indices
+            else:
+                continue
+            for slot, part in zip(slots, self.split(sch, loop, len(slots)), strict=True):
+                tiles[slot].append(part)
+        sch.reorder(*itertools.chain.from_iterable(tiles))
+        state.tiles = tiles
+        return [state]
+
+    def split(self, sch: Schedule, loop: LoopRV, parts: int) -> list[LoopRV]:
+        """Return a loop in sampled parts, outermost first."""
+        if parts == 1:
+            return [loop]
+        limit = -1 if self.max_innermost_factor is None else self.max_innermost_factor
+        factors = sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=limit)
+        return sch.split(loop, factors)
+
+    # -------------------------------------------------------------------------------------- caches
+
+    def add_write_reuse(self, state: TilingState) -> list[TilingState]:
+        """Collect results in a cache, or compute an element-wise consumer where one would be."""
+        req, levels = self.reuse_write.req, list(self.reuse_write.levels)
+        asked = state.sch.get(state.block).annotations.get(WRITE_CACHE_LEVEL)
+        if asked is not None:
+            req, levels = "must", _integers(asked)
+            state.sch.unannotate(state.block, WRITE_CACHE_LEVEL)
+        if req == "no":
+            return [state]
+        if req == "must":
+            return self._cached(state, levels)
+        consumers = state.sch.get_consumers(state.block)
+        if len(consumers) == 1 and is_elementwise_consumer(state.sch.get_sref(consumers[0])):
+            return [*(_computed_at(state, consumers[0], level) for level in levels), state]
+        return [state.copy(), *self._cached(state, levels)]
+
+    def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
+        copy_out = state.sch.cache_write(state.block, 0, self.reuse_write.scope)
+        return [_computed_at(state, copy_out, level) for level in levels]
+
+    def add_read_reuse(self, state: TilingState) -> list[TilingState]:
+        """Copy each operand into a cache at every level that is asked for."""
+        if self.reuse_read.req == "no":
+            return [state]
+        designs = []
+        for level in self.reuse_read.levels:
+            design = state.copy()
+            sch, block = design.sch, design.block
+            node = sch.get(block)
+            for k, read in enumerate(node.reads):
+                if read.buffer is node.writes[0].buffer:
+                    continue
+                cache = sch.cache_read(block, k, self.reuse_read.scope, [block])
+                sch.compute_at(cache, design.at(level), preserve_unit_loops=True)
+                sch.fuse(*sch.get_loops(cache)[-len(read.buffer.shape) :])
+            designs.append(design)
+        return designs
+
+
+def _computed_at(state: TilingState, block: BlockRV, level: int) -> TilingState:
+    design = state.copy()
+    design.sch.reverse_compute_at(block, design.at(level), preserve_unit_loops=True)
+    return design
+
+
+def _integers(value: Any) -> list[int]:
+    items = value if isinstance(value, (tuple, list)) else [value]
+    return [item.value if isinstance(item, IntImm) else int(item) for item in items]

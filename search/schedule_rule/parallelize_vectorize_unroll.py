@@ -1,0 +1,63 @@
+"""Marking a function for parallel and vector loops and for unrolling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from schedule import BlockRV, Schedule
+from schedule.analysis.block_kind import is_spatial
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.target_cores import target_cores
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+PARALLEL: Final = "meta_schedule.parallel"
+VECTORIZE: Final = "meta_schedule.vectorize"
+UNROLL_EXPLICIT: Final = "meta_schedule.unroll_explicit"
+UNROLL_IMPLICIT: Final = "meta_schedule.unroll_implicit"
+
+
+class ParallelizeVectorizeUnroll(ScheduleRule):
+    """Annotates the root block with what `RewriteParallelVectorizeUnroll` then does.
+
+    Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
+    `max_vectorize_extent`; -1 means none. The unroll limit is sampled from `unroll_max_steps`,
+    unless all blocks are spatial; `unroll_explicit` says whether the program is unrolled or the
+    loops are only marked for the compiler.
+    """
+
+    def __init__(
+        self,
+        max_jobs_per_core: int = 16,
+        max_vectorize_extent: int = 16,
+        unroll_max_steps: Sequence[int] | None = None,
+        unroll_explicit: bool = True,
+    ) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self.max_vectorize_extent = max_vectorize_extent
+        self.unroll_max_steps = list(unroll_max_steps or ())
+        self.unroll_explicit = unroll_explicit
+        self._max_parallel_extent = -1
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        jobs = self.max_jobs_per_core
+        self._max_parallel_extent = -1 if jobs == -1 else target_cores(context) * jobs
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Annotate the block if it is the root."""
+        sref = sch.get_sref(block)
+        if sref.parent is not None:
+            return [sch]
+        if self._max_parallel_extent != -1:
+            sch.annotate(block, PARALLEL, self._max_parallel_extent)
+        if self.max_vectorize_extent != -1:
+            sch.annotate(block, VECTORIZE, self.max_vectorize_extent)
+        blocks = sch.state.blocks(sch.state.func_name_of(sref))
+        if self.unroll_max_steps and not all(is_spatial(other) for other in blocks):
+            count = len(self.unroll_max_steps)
+            step = sch.sample_categorical(self.unroll_max_steps, [1.0 / count] * count)
+            key = UNROLL_EXPLICIT if self.unroll_explicit else UNROLL_IMPLICIT
+            sch.annotate(block, key, step)
+        return [sch]

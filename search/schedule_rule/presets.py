@@ -1,0 +1,53 @@
+"""The rules that suit a kind of target."""
+
+from __future__ import annotations
+
+from search.schedule_rule.add_rfactor import AddRFactor
+from search.schedule_rule.apply_custom_rule import ApplyCustomRule
+from search.schedule_rule.auto_inline import AutoInline
+from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
+from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
+from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
+from search.schedule_rule.random_compute_location import RandomComputeLocation
+from search.schedule_rule.schedule_rule import ScheduleRule
+
+
+@ScheduleRule.kinds.register("llvm", "avx512", "vnni")
+def x86_rules() -> list[ScheduleRule]:
+    """Return the rules for x86 and any CPU without rules of its own."""
+    return _cpu_rules(jobs=16, innermost=64, vector=64, unroll=[0, 16, 64, 512])
+
+
+@ScheduleRule.kinds.register("asimd", "dotprod")
+def arm_rules() -> list[ScheduleRule]:
+    """Return the rules for ARM, which has shorter vectors and smaller caches."""
+    return _cpu_rules(jobs=8, innermost=32, vector=32, unroll=[0, 8, 32, 256])
+
+
+def _cpu_rules(jobs: int, innermost: int, vector: int, unroll: list[int]) -> list[ScheduleRule]:
+    return [
+        ApplyCustomRule(),
+        InlineConstantScalars(),
+        AutoInline(
+            into_producer=False,
+            into_consumer=True,
+            inline_const_tensor=True,
+            disallow_if_then_else=True,
+            require_injective=True,
+            require_ordered=True,
+            disallow_op=["tir.exp"],
+        ),
+        AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
+        MultiLevelTiling(
+            structure="SSRSRS",
+            max_innermost_factor=innermost,
+            reuse_write=ReuseType("may", (1, 2), "global"),
+        ),
+        ParallelizeVectorizeUnroll(
+            max_jobs_per_core=jobs,
+            max_vectorize_extent=vector,
+            unroll_max_steps=unroll,
+            unroll_explicit=True,
+        ),
+        RandomComputeLocation(),
+    ]

@@ -1,0 +1,48 @@
+"""Where blocks that no other rule has placed are computed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from schedule import BlockRV, Schedule
+from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.tiling_needs import has_been_tiled
+from schedule.sref import StmtSRef, loops_above
+from search.schedule_rule.schedule_rule import ScheduleRule
+
+RANDOM_PRODUCER: Final = "meta_schedule.random_compute_producer"
+"""Annotation of a block whose producer is to be placed at random after it."""
+
+
+class RandomComputeLocation(ScheduleRule):
+    """Samples the loop at which a block is computed, among inlining it and leaving it alone."""
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Move the block, and its producer where the block asks for it."""
+        if not _is_free(sch, sch.get_sref(block)):
+            return [sch]
+        producer: BlockRV | None = None
+        if RANDOM_PRODUCER in sch.get(block).annotations:
+            (producer,) = sch.get_producers(block)
+            sch.unannotate(block, RANDOM_PRODUCER)
+        _move(sch, block)
+        if producer is not None:
+            _move(sch, producer)
+        return [sch]
+
+
+def _move(sch: Schedule, block: BlockRV) -> None:
+    location = sch.sample_compute_location(block)
+    sch.compute_at(block, location, preserve_unit_loops=True)
+
+
+def _is_free(sch: Schedule, block: StmtSRef) -> bool:
+    """Say whether a block has a loop nest at the root of its own, and a consumer."""
+    if block.parent is None or has_been_tiled(block):
+        return False
+    root = sch.state.scope_root(block)
+    loops = loops_above(block)
+    if root.parent is not None or not loops or len(sch.state.child_blocks(loops[0])) != 1:
+        return False
+    edges = dependencies(sch.state, root).out_of(block)
+    return any(d.kind in (DepKind.RAW, DepKind.WAW) for d in edges)

@@ -1,0 +1,62 @@
+"""The linear part of an index as it is written, without analysis.
+
+Far cheaper than the analyzer's normal form: for code that looks at thousands of indices and can do
+without those that simplification would make linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tensorir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+
+
+@dataclass(slots=True)
+class Coefficients:
+    """`sum(of[v] * v) + sum(factor * part) + constant`; the parts are not linear as written."""
+
+    of: dict[Var, int] = field(default_factory=dict)
+    constant: int = 0
+    parts: list[tuple[PrimExpr, int]] = field(default_factory=list)
+
+    def substituted(self, values: Mapping[Var, Coefficients]) -> Coefficients:
+        """Return the sum with variables replaced by sums; those inside `parts` stay."""
+        result = Coefficients({}, self.constant, list(self.parts))
+        of = result.of
+        for var, factor in self.of.items():
+            value = values.get(var)
+            if value is None:
+                of[var] = of.get(var, 0) + factor
+                continue
+            result.constant += factor * value.constant
+            result.parts.extend((part, factor * scale) for part, scale in value.parts)
+            for inner, scale in value.of.items():
+                of[inner] = of.get(inner, 0) + factor * scale
+        return result
+
+
+def coefficients(expr: PrimExpr) -> Coefficients:
+    """Read an integer expression."""
+    result = Coefficients()
+    _read(expr, 1, result)
+    return result
+
+
+def _read(expr: PrimExpr, factor: int, into: Coefficients) -> None:
+    if isinstance(expr, Var):
+        into.of[expr] = into.of.get(expr, 0) + factor
+    elif isinstance(expr, IntImm):
+        into.constant += factor * expr.value
+    elif isinstance(expr, Add):
+        _read(expr.a, factor, into)
+        _read(expr.b, factor, into)
+    elif isinstance(expr, Sub):
+        _read(expr.a, factor, into)
+        _read(expr.b, -factor, into)
+    elif isinstance(expr, Mul) and isinstance(expr.b, IntImm):
+        _read(expr.a, factor * expr.b.value, into)
+    elif isinstance(expr, Mul) and isinstance(expr.a, IntImm):
+        _read(expr.b, factor * expr.a.value, into)
+    else:
+        into.parts.append((expr, factor))
