@@ -2,5 +2,6 @@
 
 from search.cost_model.cost_model import CostModel, PyCostModel
 from search.cost_model.random_model import RandomModel
+from search.cost_model.xgb_model import XGBConfig, XGBModel
 
-__all__ = ["CostModel", "PyCostModel", "RandomModel"]
+__all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBConfig", "XGBModel"]

@@ -1,5 +1,6 @@
 """Feature extractors, which describe candidates by numbers."""
 
 from search.feature_extractor.feature_extractor import FeatureExtractor, PyFeatureExtractor
+from search.feature_extractor.per_store_feature import PerStoreFeature
 
-__all__ = ["FeatureExtractor", "PyFeatureExtractor"]
+__all__ = ["FeatureExtractor", "PerStoreFeature", "PyFeatureExtractor"]

@@ -44,7 +44,9 @@ def _with_init(sch: Schedule, name: str) -> list[StmtSRef]:
 
 def _is_over_threads(block: StmtSRef) -> bool:
     threads = [
-        loop.loop.loop_var for loop in loops_above(block) if loop.loop.kind == ForKind.THREAD_BINDING
+        loop.loop.loop_var
+        for loop in loops_above(block)
+        if loop.loop.kind == ForKind.THREAD_BINDING
     ]
     if not threads:
         return False

@@ -1,0 +1,196 @@
+"""What one store does to memory: per buffer, how much it touches and how soon again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, prod
+from typing import Final
+
+from search.feature_extractor.stored_program import (
+    Access,
+    Interval,
+    Loop,
+    Store,
+    StoredProgram,
+    index_interval,
+    loop_vars,
+)
+from tensorir.buffer import Buffer
+from tensorir.expr import Var
+
+READ, WRITE, READ_WRITE = range(3)
+LOOP_MULTIPLE_READ, SERIAL_MULTIPLE, NO_REUSE = range(3)
+
+Touched = dict[Loop, dict[Buffer, list[int]]]
+"""For each loop and buffer, how many elements each store in the loop touches in one iteration."""
+
+
+@dataclass(eq=False, slots=True)
+class BufferAccess:
+    """How a store accesses one buffer. Sizes are in bytes, distances in iterations and bytes."""
+
+    buffer: Buffer
+    kind: int
+    accesses: list[Access]
+    shape: list[int]
+    widths: list[int] = field(default_factory=list)
+    """The extents of the region that all iterations access."""
+    bytes: float = 0.0
+    unique_bytes: float = 1.0
+    lines: float = 1.0
+    unique_lines: float = 1.0
+    reuse: int = NO_REUSE
+    reuse_iterations: float = 0.0
+    reuse_bytes: float = 0.0
+    reuse_count: float = 0.0
+    stride: float = 0.0
+
+    @property
+    def item_bytes(self) -> int:
+        """The size of an element."""
+        return self.buffer.dtype.nbytes
+
+
+@dataclass(eq=False, slots=True)
+class MemoryBehaviour:
+    """What a store does to memory."""
+
+    buffers: list[BufferAccess]
+    touched_bytes: list[float]
+    """For each loop, innermost first: bytes touched in all its iterations together."""
+
+
+def memory_behaviour(
+    store: Store, program: StoredProgram, touched: Touched, cache_line: int
+) -> MemoryBehaviour:
+    """Describe a store; `touched` holds what the stores before it touched, and is added to."""
+    buffers = _collect(store, program)
+    loops = store.loops[::-1]
+    ranges: dict[Var, Interval] = {}
+    touched_bytes: list[float] = []
+    for loop in loops:
+        ranges[loop.var] = (0, loop.extent - 1)
+        under = touched.setdefault(loop, {})
+        total = 0.0
+        for access in buffers:
+            access.widths = _widths(access, ranges)
+            elements = prod(access.widths)
+            under.setdefault(access.buffer, []).append(elements)
+            total += elements * access.item_bytes
+        touched_bytes.append(total)
+    iterations = prod(loop.extent for loop in loops)
+    item_bytes = sum(access.item_bytes for access in buffers)
+    for access in buffers:
+        access.bytes = float(access.item_bytes * iterations)
+        if loops:
+            _measure(access, loops, iterations, cache_line)
+            _find_reuse(access, loops, touched, item_bytes)
+    return MemoryBehaviour(buffers, touched_bytes)
+
+
+def _collect(store: Store, program: StoredProgram) -> list[BufferAccess]:
+    """Return the buffers that a store accesses; loads of the stored buffer only mark it as read."""
+    written = store.access.buffer
+    first = BufferAccess(written, WRITE, [store.access], program.shapes[written])
+    found = {written: first}
+    for load in store.loads:
+        if load.buffer is written:
+            first.kind = READ_WRITE
+        elif load.buffer in found:
+            found[load.buffer].accesses.append(load)
+        else:
+            found[load.buffer] = BufferAccess(
+                load.buffer, READ, [load], program.shapes[load.buffer]
+            )
+    return list(found.values())
+
+
+def _widths(access: BufferAccess, ranges: dict[Var, Interval]) -> list[int]:
+    widths = []
+    for dim in range(len(access.shape)):
+        bounds = [index_interval(one, dim, ranges) for one in access.accesses]
+        low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        widths.append(max(0, high - low + 1))
+    return widths
+
+
+def _measure(access: BufferAccess, loops: list[Loop], iterations: int, cache_line: int) -> None:
+    """Fill in sizes and strides."""
+    item = access.item_bytes
+    least = 0
+    contiguous = 1
+    for place, loop in enumerate(loops):
+        least = _stride(access, loop.var)
+        if least != 0:
+            access.stride = float(least) if place == 0 else 0.0
+            break
+        contiguous *= loop.extent
+    access.unique_bytes = float(prod(access.widths) * item)
+    per_line = min(1.0, least * item / cache_line)
+    access.lines = max(1.0, iterations / contiguous * per_line)
+    continuous = _continuous_bytes(access)
+    access.unique_lines = max(1.0, access.unique_bytes / min(cache_line, continuous))
+
+
+def _continuous_bytes(access: BufferAccess) -> int:
+    for width, extent in zip(reversed(access.widths), reversed(access.shape), strict=True):
+        if width == extent:
+            return extent * access.item_bytes
+    return 1
+
+
+_IN_TERM_ALONE: Final = 2
+"""The coefficient of a variable inside a term that is not linear and stands alone."""
+
+
+def _stride(access: BufferAccess, var: Var) -> int:
+    """Return the least number of elements by which a step of `var` moves an access; 0 if none."""
+    strides = []
+    for one in access.accesses:
+        size = 1
+        for index, extent in zip(reversed(one.indices), reversed(access.shape), strict=True):
+            factor = index.of.get(var, 0)
+            for part, scale in index.parts:
+                if var in loop_vars(part, one.scope):
+                    alone = scale == 1 and len(index.parts) == 1 and not index.of
+                    factor = _IN_TERM_ALONE if alone else scale
+            if factor != 0:
+                strides.append(abs(factor) * size)
+                break
+            size *= extent
+    return min(strides, default=0)
+
+
+def _find_reuse(access: BufferAccess, loops: list[Loop], touched: Touched, item_bytes: int) -> None:
+    """Find the innermost loop that comes back to the same data."""
+    used = {
+        var
+        for one in access.accesses
+        for index in one.indices
+        for var in (
+            *(v for v, factor in index.of.items() if factor != 0),
+            *(v for part, _ in index.parts for v in loop_vars(part, one.scope)),
+        )
+    }
+    iterations = 1
+    for place, loop in enumerate(loops):
+        if loop.var not in used:
+            access.reuse = LOOP_MULTIPLE_READ
+            access.reuse_count = float(loop.extent)
+            access.reuse_iterations = float(iterations)
+            inner = None if place == 0 else touched[loops[place - 1]]
+            access.reuse_bytes = float(item_bytes if inner is None else _all_bytes(inner))
+            return
+        under = touched[loop]
+        stores = under[access.buffer]
+        if len(stores) >= 2:
+            access.reuse = SERIAL_MULTIPLE
+            access.reuse_count = float(len(stores) - 1)
+            access.reuse_iterations = min(stores, default=inf) / loop.extent
+            access.reuse_bytes = _all_bytes(under) / loop.extent
+            return
+        iterations *= loop.extent
+
+
+def _all_bytes(under: dict[Buffer, list[int]]) -> float:
+    return float(sum(sum(counts) * buffer.dtype.nbytes for buffer, counts in under.items()))

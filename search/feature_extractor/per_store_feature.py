@@ -1,0 +1,215 @@
+"""One row of numbers for each buffer that a program stores to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import log2, prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.feature_extractor.arithmetic_counts import arithmetic_counts
+from search.feature_extractor.buffer_accesses import (
+    BufferAccess,
+    MemoryBehaviour,
+    Touched,
+    memory_behaviour,
+)
+from search.feature_extractor.feature_extractor import FeatureExtractor
+from search.feature_extractor.stored_program import Loop, Store, StoredProgram, stored_program
+from tensorir.buffer import Buffer
+from tensorir.function import IRModule
+from tensorir.stmt import Block, ForKind
+from tensorir.visit import walk
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+    from search.measure_candidate import MeasureCandidate
+
+_PER_BUFFER: Final = 18
+_EMBEDDED: Final = (
+    ("softmax",),
+    ("max", "min"),
+    ("add",),
+    ("batch_matmul",),
+    ("matmul",),
+    ("depthwiseconv2d",),
+    ("conv2d_winograd",),
+    ("conv2d",),
+)
+
+
+@FeatureExtractor.kinds.register("per-store-feature")
+class PerStoreFeature(FeatureExtractor):
+    """The features of Ansor's cost model (Zheng et al., OSDI 2020), as MetaSchedule lays them out.
+
+    A row has 57 + 18 * `buffers_per_store` + `arith_intensity_curve_num_samples` + 7 columns, 164
+    by default; most are log2(|x| + 1) of a count:
+
+    * 0-15 arithmetic: seven sorts of operations on floats, seven on integers, logic, selections;
+    * 16-48 vectorised, unrolled and parallel loops: number, product of extents, innermost extent
+      and a one-hot of eight positions each;
+    * 49-56 GPU threads, constant on a CPU;
+    * then for each buffer (most cache lines first): kind of access, bytes and cache lines touched,
+      distinct ones, kind and distance of reuse, the sizes per reuse, stride;
+    * arithmetic intensity along the loop nest;
+    * size and place of the allocation;
+    * iterations, number of loops, limit of unrolling.
+
+    Stores of constants give no row, and of several stores to a buffer the last one counts. With
+    `extract_workload` eight flags by block names of the unscheduled program follow.
+    """
+
+    def __init__(
+        self,
+        buffers_per_store: int = 5,
+        arith_intensity_curve_num_samples: int = 10,
+        cache_line_bytes: int = 64,
+        extract_workload: bool = False,
+    ) -> None:
+        self.buffers_per_store = buffers_per_store
+        self.arith_intensity_curve_num_samples = arith_intensity_curve_num_samples
+        self.cache_line_bytes = cache_line_bytes
+        self.extract_workload = extract_workload
+
+    @property
+    def feature_vector_length(self) -> int:
+        """The number of columns."""
+        samples = self.arith_intensity_curve_num_samples
+        base = 57 + _PER_BUFFER * self.buffers_per_store + samples + 7
+        return base + len(_EMBEDDED) * self.extract_workload
+
+    def extract_from(
+        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        """Return an array [rows, columns] for each candidate; there may be no rows."""
+        suffix: list[float] = []
+        if self.extract_workload and context.mod is not None:
+            suffix = _workload_embedding(context.mod)
+        return [self.extract(candidate.measured_mod, suffix) for candidate in candidates]
+
+    def extract(self, mod: IRModule, suffix: Sequence[float] = ()) -> NDArray[np.float64]:
+        """Return the rows of a scheduled module, each followed by `suffix`."""
+        rows: dict[Buffer, list[float]] = {}
+        for func in mod.functions.values():
+            program = stored_program(func)
+            touched: Touched = {}
+            for store in program.stores:
+                memory = memory_behaviour(store, program, touched, self.cache_line_bytes)
+                rows[store.access.buffer] = [*self._row(store, program, memory), *suffix]
+        return np.array(list(rows.values()), np.float64).reshape(-1, self.feature_vector_length)
+
+    def _row(self, store: Store, program: StoredProgram, memory: MemoryBehaviour) -> list[float]:
+        loops = store.loops
+        iterations = prod(loop.extent for loop in loops)
+        counts = arithmetic_counts(store.value, store.access.scope)
+        float_operations = float(sum(counts[:7]))
+        unroll = next((loop.unroll_step for loop in reversed(loops) if loop.unroll_step > 0), 0)
+        return [
+            *(_slog(count * iterations) for count in counts),
+            *_loop_kind(loops, ForKind.VECTORIZED),
+            *_loop_kind(loops, ForKind.UNROLLED),
+            *_loop_kind(loops, ForKind.PARALLEL),
+            *(0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
+            *self._buffers(memory.buffers),
+            *_intensity_curve(
+                loops,
+                memory.touched_bytes,
+                float_operations,
+                self.arith_intensity_curve_num_samples,
+            ),
+            *_allocation(store, program, iterations),
+            _slog(iterations),
+            _slog(len(loops)),
+            _slog(unroll),
+        ]
+
+    def _buffers(self, buffers: list[BufferAccess]) -> list[float]:
+        ordered = sorted(buffers, key=lambda b: (-b.lines, -b.bytes, b.buffer.name))
+        features = [value for b in ordered[: self.buffers_per_store] for value in _buffer(b)]
+        return features + [0.0] * (_PER_BUFFER * self.buffers_per_store - len(features))
+
+
+def _slog(x: float) -> float:
+    return log2(abs(x) + 1)
+
+
+def _one_hot(place: int, size: int) -> list[float]:
+    return [1.0 if k == place else 0.0 for k in range(size)]
+
+
+def _loop_kind(loops: list[Loop], kind: ForKind) -> list[float]:
+    """Return number, product of extents and innermost extent of such loops, and where they are."""
+    extents = [loop.extent for loop in loops if loop.kind == kind]
+    if not extents:
+        return [0.0, 0.0, 0.0, *_one_hot(0, 8)]
+    return [_slog(len(extents)), _slog(prod(extents)), _slog(extents[-1]), *_one_hot(7, 8)]
+
+
+def _buffer(b: BufferAccess) -> list[float]:
+    count = b.reuse_count if b.reuse_count > 0 else 0.5
+    sizes = (b.bytes, b.unique_bytes, b.lines, b.unique_lines)
+    return [
+        *_one_hot(b.kind, 3),
+        *(_slog(size) for size in sizes),
+        *_one_hot(b.reuse, 3),
+        _slog(b.reuse_iterations),
+        _slog(b.reuse_bytes),
+        _slog(b.reuse_count),
+        *(_slog(size / count) for size in sizes),
+        _slog(b.stride),
+    ]
+
+
+def _intensity_curve(
+    loops: list[Loop], touched_bytes: list[float], operations: float, samples: int
+) -> list[float]:
+    """Return operations per byte where fractions of all operations are done, from inside."""
+    if not loops or operations <= 0:
+        return [0.0] * samples
+    compute: list[float] = []
+    for loop in reversed(loops):
+        operations *= loop.extent
+        compute.append(operations)
+    ratios = [c / max(m, 1.0) for c, m in zip(compute, touched_bytes, strict=True)]
+    curve = []
+    for k in range(samples):
+        target = (k + 1) / samples * compute[-1]
+        curve.append(_slog(_interpolated(compute, ratios, target)))
+    return curve
+
+
+def _interpolated(xs: list[float], ys: list[float], x: float) -> float:
+    if x <= xs[0] + 1e-4:
+        return ys[0]
+    for (x0, x1), (y0, y1) in zip(pairwise(xs), pairwise(ys), strict=True):
+        if x1 >= x - 1e-4:
+            return y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    return ys[-1]
+
+
+def _allocation(store: Store, program: StoredProgram, iterations: int) -> list[float]:
+    buffer = store.access.buffer
+    elements = prod(program.shapes[buffer])
+    outer = prod(loop.extent for loop in program.outer_loops.get(buffer, ()))
+    return [
+        _slog(elements * buffer.dtype.nbytes),
+        _slog(elements * outer),
+        _slog(outer),
+        _slog(iterations / outer),
+    ]
+
+
+def _workload_embedding(mod: IRModule) -> list[float]:
+    flags = [0.0] * len(_EMBEDDED)
+    for func in mod.functions.values():
+        for node in walk(func.body):
+            if isinstance(node, Block):
+                name = node.name_hint.lower()
+                for k, words in enumerate(_EMBEDDED):
+                    if any(word in name for word in words):
+                        flags[k] = 1.0
+                        break
+    return flags
