@@ -12,6 +12,7 @@ from typing import Final
 from codegen.lower.block_accumulators import block_accumulators
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
+from codegen.lower.drop_partial_strides import drop_partial_strides
 from codegen.lower.errors import LoweringError
 from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.hoist_conditions import hoist_conditions
@@ -38,6 +39,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
     (step.__name__, step)
     for step in (
         check_supported,
+        drop_partial_strides,
         lower_init,
         place_allocations,
         open_blocks,

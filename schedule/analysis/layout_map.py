@@ -45,10 +45,19 @@ def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
     if shuffled is not None:
         return shuffled
     mapped = _mapped_ranges(index_map, ranges)
-    inverse = index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
-    _check_inverse(index_map, inverse, ranges)
+    inverse = check_injective(index_map, ranges)
     padding = _padding(index_map, inverse, ranges, mapped)
     return LayoutMap(index_map, tuple(r.extent for r in mapped), inverse, padding)
+
+
+def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
+    """Return the way back of a map that sends no two points of a box to one place.
+
+    Raises IRValueError where that cannot be shown.
+    """
+    inverse = index_map.inverse_index_map or index_map.non_surjective_inverse(ranges)[0]
+    _check_inverse(index_map, inverse, ranges)
+    return inverse
 
 
 def mapped_shape(index_map: IndexMap, ranges: Sequence[Range]) -> tuple[PrimExpr, ...]:

@@ -19,11 +19,12 @@ OPAQUE = Problem(
 def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
     """Raise unless a loop or block touches `buffer` by loads and stores of single elements only."""
     assert place.stmt is not None
-    plain = not any(_is_opaque(node, buffer) for node in walk(place.stmt))
+    plain = not any(is_opaque(node, buffer) for node in walk(place.stmt))
     check(plain, OPAQUE, place, buffer=buffer.name)
 
 
-def _is_opaque(node: Node, buffer: Buffer) -> bool:
+def is_opaque(node: Node, buffer: Buffer) -> bool:
+    """Say whether a node touches `buffer` otherwise than by loading or storing an element."""
     if isinstance(node, Var):
         return node is buffer.data
     if isinstance(node, (BufferLoad, BufferStore)):

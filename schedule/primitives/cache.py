@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import RedirectBuffers
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import bound_region, path_domain, relax
@@ -28,8 +29,6 @@ from tensorir.stmt import (
     Block,
     BlockRealize,
     BufferStore,
-    For,
-    ForKind,
     SeqStmt,
     Stmt,
     sequence,
@@ -87,7 +86,7 @@ def cache_read(
     NotRegionCoverError, NotSingleWriteBlock.
     """
     # Preconditions.
-    buffer = _checked_buffer(block, read_buffer_index, storage_scope, "read")
+    buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope = require_scope(state, block)
     graph = dependencies(state, scope)
     for child in graph.children:
@@ -107,7 +106,7 @@ def cache_read(
     chosen = [r for r in readers if not wanted or r in wanted]
     stage = _Stage(state, scope, buffer, storage_scope)
     if writers:
-        consumers = _raw_consumers(graph, writers[0], buffer)
+        consumers = raw_consumers(graph, writers[0], buffer)
         stage.locate(writers[0], [c for c in consumers if not wanted or c in wanted])
         stage.use_region_of(writers[0])
     else:
@@ -135,7 +134,7 @@ def cache_write(
     NotSingleWriteBlock.
     """
     # Preconditions.
-    buffer = _checked_buffer(block, write_buffer_index, storage_scope, "write")
+    buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope = require_scope(state, block)
     graph = dependencies(state, scope)
     writers = graph.buffer_writers.get(buffer, [])
@@ -144,14 +143,15 @@ def cache_write(
     # Rewrite.
     wanted = list(consumer_blocks or ())
     stage = _Stage(state, scope, buffer, storage_scope)
-    rest = [c for c in _raw_consumers(graph, block, buffer) if c not in wanted]
+    rest = [c for c in raw_consumers(graph, block, buffer) if c not in wanted]
     stage.locate(block, rest)
     stage.use_region_of(block)
     stage.choose_shape([block, *wanted])
     return stage.insert(source=stage.cache, target=buffer, redirected=[block, *wanted])
 
 
-def _checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) -> Buffer:
+def checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) -> Buffer:
+    """Return the buffer of a block's region; raise for a scope or an index that does not exist."""
     valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
     check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
     regions = block.block.reads if side == "read" else block.block.writes
@@ -160,7 +160,8 @@ def _checked_buffer(block: StmtSRef, index: int, storage_scope: str, side: str) 
     return regions[index].buffer
 
 
-def _raw_consumers(graph: BlockScope, writer: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
+def raw_consumers(graph: BlockScope, writer: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
+    """Return the blocks that read from `buffer` what `writer` wrote, in program order."""
     edges = graph.out_of(writer)
     return [d.dst for d in edges if d.kind is DepKind.RAW and d.buffer is buffer]
 
@@ -180,11 +181,7 @@ class _Stage:
         self._at_start = False
         self._region: tuple[Range, ...] = tuple(Range(n) for n in buffer.shape)
         self._compact = False
-        name = f"{buffer.name}_{storage_scope or 'global'}"
-        pointer = PointerType(_element_type(buffer), storage_scope)
-        self.cache = buffer.with_(
-            name=name, data=Var(name, pointer), strides=(), elem_offset=const(0), buffer_type=""
-        )
+        self.cache = cache_buffer(buffer, storage_scope)
 
     def locate(self, writer: StmtSRef, consumers: list[StmtSRef]) -> None:
         """Place the copy before the first consumer, at the end of the scope if there is none."""
@@ -235,7 +232,7 @@ class _Stage:
         offsets = [r.min for r in self._region] if self._compact else []
         if any(not is_const_int(o, 0) for o in offsets):
             redirect = _RedirectWithOffset(self._buffer, self.cache, blocks, offsets)
-        insertion = _Insertion(self._location, self._before, self._at_start, copy)
+        insertion = Insertion(self._location, self._before, self._at_start, copy)
         old = self._scope.block
         body = redirect(insertion.into_scope(self._scope))
         new = old.with_(body=body, alloc_buffers=(*old.alloc_buffers, self.cache))
@@ -243,32 +240,54 @@ class _Stage:
         return self._state.get_sref(block)
 
     def _copy_nest(self, source: Buffer, target: Buffer) -> tuple[Stmt, Block]:
-        axes: list[IterVar] = []
-        bindings: list[PrimExpr] = []
-        loops: list[tuple[Var, PrimExpr]] = []
-        inner: list[PrimExpr] = []
-        outer: list[PrimExpr] = []
-        for k, (dim, extent) in enumerate(zip(self._region, self._buffer.shape, strict=True)):
-            loop_var = Var(f"ax{k}", extent.dtype)
-            loops.append((loop_var, dim.extent))
-            dom = Range(dim.extent) if self._compact else Range(extent)
-            axis = IterVar(dom, Var(f"v{k}", extent.dtype), IterVar.DATA_PAR)
-            axes.append(axis)
-            bindings.append(loop_var if self._compact else add(dim.min, loop_var))
-            inner.append(axis.var)
-            outer.append(add(dim.min, axis.var) if self._compact else axis.var)
-        reading, writing = (outer, inner) if source is self._buffer else (inner, outer)
-        block = Block(
-            axes,
-            [BufferRegion.from_point(source, reading)],
-            [BufferRegion.from_point(target, writing)],
-            self.cache.name,
-            BufferStore(target, BufferLoad(source, reading), writing),
-        )
-        nest: Stmt = BlockRealize(bindings, TRUE, block)
-        for loop_var, extent in reversed(loops):
-            nest = For(loop_var, const(0, loop_var.dtype), extent, ForKind.SERIAL, nest)
-        return nest, block
+        return copy_nest(source, target, self._buffer, self._region, compact=self._compact)
+
+
+def cache_buffer(buffer: Buffer, storage_scope: str) -> Buffer:
+    """Return a compact buffer `<buffer>_<scope>` of the same shape in another storage scope."""
+    name = f"{buffer.name}_{storage_scope or 'global'}"
+    pointer = PointerType(_element_type(buffer), storage_scope)
+    return buffer.with_(
+        name=name, data=Var(name, pointer), strides=(), elem_offset=const(0), buffer_type=""
+    )
+
+
+def copy_nest(
+    source: Buffer,
+    target: Buffer,
+    original: Buffer,
+    region: Sequence[Range],
+    *,
+    compact: bool = False,
+) -> tuple[Stmt, Block]:
+    """Return loops that copy a region of `original` to or from its cache, and the block in them.
+
+    A compact cache has the extents of the region, another one the shape of `original`.
+    """
+    cache = target if source is original else source
+    axes: list[IterVar] = []
+    bindings: list[PrimExpr] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    inner: list[PrimExpr] = []
+    outer: list[PrimExpr] = []
+    for k, (dim, extent) in enumerate(zip(region, original.shape, strict=True)):
+        loop_var = Var(f"ax{k}", extent.dtype)
+        loops.append((loop_var, dim.extent))
+        dom = Range(dim.extent) if compact else Range(extent)
+        axis = IterVar(dom, Var(f"v{k}", extent.dtype), IterVar.DATA_PAR)
+        axes.append(axis)
+        bindings.append(loop_var if compact else add(dim.min, loop_var))
+        inner.append(axis.var)
+        outer.append(add(dim.min, axis.var) if compact else axis.var)
+    reading, writing = (outer, inner) if source is original else (inner, outer)
+    block = Block(
+        axes,
+        [BufferRegion.from_point(source, reading)],
+        [BufferRegion.from_point(target, writing)],
+        cache.name,
+        BufferStore(target, BufferLoad(source, reading), writing),
+    )
+    return nest_of_loops(loops, BlockRealize(bindings, TRUE, block)), block
 
 
 def _element_type(buffer: Buffer) -> PrimType:
@@ -315,7 +334,7 @@ class _RedirectWithOffset(RedirectBuffers):
         return BufferRegion(new.buffer, ranges)
 
 
-class _Insertion:
+class Insertion:
     """A statement to be put into the body of a loop or of the scope block."""
 
     def __init__(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from schedule.analysis.layout_map import LayoutMap
+from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.staging_safety import loads
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
@@ -16,7 +18,6 @@ from tensorir.index_map import IndexMap
 from tensorir.ops import (
     TRUE,
     compare,
-    const,
     if_then_else,
     intrinsic,
     is_const_int,
@@ -28,7 +29,6 @@ from tensorir.stmt import (
     BlockRealize,
     BufferStore,
     Evaluate,
-    For,
     ForKind,
     SeqStmt,
     Stmt,
@@ -160,8 +160,8 @@ class LayoutPadding:
             is_const_int(realize.predicate, 1)
             and block.init is None
             and all(axis.iter_type == IterVar.DATA_PAR for axis in block.iter_vars)
-            and not _loads(store.value, old)
-            and not any(_loads(final, old) for final in self._value.final_indices)
+            and not loads(store.value, old)
+            and not any(loads(final, old) for final in self._value.final_indices)
         )
         return block if nested and serial and in_order and simple else None
 
@@ -201,11 +201,5 @@ class LayoutPadding:
         if origin is not None:
             self.replaced[origin] = block
         predicate = self._is_padding(loop_vars) if only_padding else TRUE
-        nest: Stmt = BlockRealize(loop_vars, predicate, block)
-        for loop_var, n in zip(reversed(loop_vars), reversed(shape), strict=True):
-            nest = For(loop_var, const(0, loop_var.dtype), n, ForKind.SERIAL, nest)
-        return nest
-
-
-def _loads(value: PrimExpr, buffer: Buffer) -> bool:
-    return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(value))
+        inside = BlockRealize(loop_vars, predicate, block)
+        return nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)

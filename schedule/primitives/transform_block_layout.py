@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.layout_map import analyze_layout
+from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
@@ -15,8 +16,8 @@ from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.index_map import IndexMap
-from tensorir.ops import const, is_const_int
-from tensorir.stmt import BlockRealize, For, ForKind, Stmt
+from tensorir.ops import is_const_int
+from tensorir.stmt import BlockRealize, Stmt
 from tensorir.visit import collect_vars, substitute
 
 NOT_TRIVIAL = Problem(
@@ -95,9 +96,8 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     outside = layout.inverse.map_indices(loop_vars, analyzer)
     replaced = {loop.loop.loop_var: v for loop, v in zip(loops, outside, strict=True)}
     predicate = analyzer.simplify(substitute(realize.predicate, replaced))
-    nest: Stmt = BlockRealize(loop_vars, predicate, new)
-    for loop_var, n in zip(reversed(loop_vars), reversed(shape), strict=True):
-        nest = For(loop_var, const(0, loop_var.dtype), n, ForKind.SERIAL, nest)
+    inside = BlockRealize(loop_vars, predicate, new)
+    nest = nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)
     state.replace(loops[0], nest, {**rewriter.reuse, old: new})
 
 

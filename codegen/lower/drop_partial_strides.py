@@ -1,0 +1,24 @@
+"""Making buffers compact whose strides do not say where elements are."""
+
+from __future__ import annotations
+
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.function import PrimFunc
+from tensorir.visit import substitute_buffers, walk
+
+
+def drop_partial_strides(func: PrimFunc) -> PrimFunc:
+    """Take the strides away from allocated buffers that have fewer of them than dimensions.
+
+    The tables that `cache_index` allocates have a single stride whatever their rank, which is what
+    TVM declares; they are compact.
+    """
+    compact: dict[Buffer, Buffer] = {
+        buffer: buffer.with_(strides=())
+        for node in walk(func.body)
+        if isinstance(node, s.Block)
+        for buffer in node.alloc_buffers
+        if 0 < len(buffer.strides) < len(buffer.shape)
+    }
+    return func.with_body(substitute_buffers(func.body, compact))

@@ -1,0 +1,99 @@
+"""Whether a block may work on a copy of a buffer, which is filled before or written back after.
+
+A copy touches whole boxes without the conditions under which the block does, and starts out empty.
+Each question here is about one way in which that could show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.regions import path_domain, relax
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, Range
+from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.stmt import AttrStmt, Block, BufferStore, LetStmt, SeqStmt, Stmt
+from tensorir.visit import walk
+
+UNSAFE = Problem(
+    "UnsafeStageError",
+    "{0} cannot use a copy of {buffer}: {reason}",
+    "a schedule made with enable_check=False does not ask",
+)
+
+
+def axis_ranges(block: Block) -> dict[Var, Range]:
+    """Return the domains of a block's axes."""
+    return {axis.var: axis.dom for axis in block.iter_vars if axis.dom is not None}
+
+
+def check_inside(
+    state: ScheduleState,
+    block: StmtSRef,
+    buffer: Buffer,
+    region: Sequence[Range],
+    analyzer: Analyzer,
+) -> None:
+    """Raise unless a region, which will be copied without any condition, lies in the buffer."""
+    if not state.enable_check:
+        return
+    for dim, extent in zip(region, buffer.shape, strict=True):
+        inside = analyzer.can_prove(dim.min >= 0) and analyzer.can_prove(
+            dim.min + dim.extent <= extent
+        )
+        reason = f"the copy would touch {dim.min} to {dim.min + dim.extent - 1} of {extent}"
+        check(inside, UNSAFE, block, buffer=buffer.name, reason=reason)
+
+
+def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
+    """Raise if a block that writes a buffer relies on what the buffer held before."""
+    if not state.enable_check:
+        return
+    node = block.block
+    values = {"buffer": buffer.name}
+    if node.init is None:
+        reads = loads(node.body, buffer) or any(r.buffer is buffer for r in node.reads)
+        check(not reads, UNSAFE, block, **values, reason="it reads what the buffer held before")
+    if not state.child_blocks(block):
+        stores = stores_surely(node.init, buffer) or stores_surely(node.body, buffer)
+        check(stores, UNSAFE, block, **values, reason="it stores under a condition only")
+
+
+def check_runs_everywhere(
+    state: ScheduleState, block: StmtSRef, axes: Sequence[Var], buffer: Buffer
+) -> None:
+    """Raise unless the loops around a block surely give its axes every value of their domains."""
+    if not state.enable_check:
+        return
+    realize = block.block_realize
+    domains = axis_ranges(realize.block)
+    values = dict(zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True))
+    analyzer = Analyzer()
+    points = [Range.point(values[axis]) for axis in axes]
+    box = relax(points, path_domain(block, None), realize.predicate, analyzer, upper=False)
+    complete = box is not None and all(
+        analyzer.can_prove(dim.min_value <= domains[axis].min)
+        and analyzer.can_prove(domains[axis].min + domains[axis].extent - 1 <= dim.max_value)
+        for axis, dim in zip(axes, box, strict=True)
+    )
+    reason = "its loops may leave out elements, which would be written back all the same"
+    check(complete, UNSAFE, block, buffer=buffer.name, reason=reason)
+
+
+def loads(stmt: Stmt | PrimExpr, buffer: Buffer) -> bool:
+    """Say whether an element of `buffer` is loaded."""
+    return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(stmt))
+
+
+def stores_surely(stmt: Stmt | None, buffer: Buffer) -> bool:
+    """Say whether a statement stores to `buffer` whatever happens."""
+    if isinstance(stmt, BufferStore):
+        return stmt.buffer is buffer
+    if isinstance(stmt, SeqStmt):
+        return any(stores_surely(part, buffer) for part in stmt.seq)
+    if isinstance(stmt, (LetStmt, AttrStmt)):
+        return stores_surely(stmt.body, buffer)
+    return False

@@ -1,0 +1,264 @@
+"""Computing index expressions ahead, into tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schedule.analysis.block_kind import require_scope
+from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.staging_safety import axis_ranges
+from schedule.errors import Problem, check
+from schedule.instruction import BlockArg, NewBlocks, primitive
+from schedule.primitives.cache import INVALID_SCOPE, STORAGE_SCOPES
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Mod,
+    PrimExpr,
+    Ramp,
+    Var,
+)
+from tensorir.intrin import Effect, Op
+from tensorir.node import Node
+from tensorir.ops import TRUE, add
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt, sequence
+from tensorir.visit import children, collect_vars, substitute, walk
+
+NEGATIVE = Problem(
+    "NegativeThresholdError",
+    "cse_thresh is {threshold}, but it counts occurrences",
+    "0 takes every expression",
+)
+NO_PLACE = Problem(
+    "NotDirectChildError",
+    "{0} lies below a condition or a binding of the scope {1}, so there is no place before it",
+)
+
+
+@primitive("CacheIndex")
+def cache_index(
+    state: ScheduleState, block: BlockArg, storage_scope: str, cse_thresh: int = 0
+) -> NewBlocks:
+    """Compute the integer expressions of a block's stores ahead, and let the block look them up.
+
+    Before: for i, k: C[i] = A[i * 2 + k]
+    After:  for i, k: index_var_0[i, k] = i * 2 + k;  for i, k: C[i] = A[index_var_0[i, k]]
+
+    Taken are the largest expressions of the block's axes that occur at least `cse_thresh` times (0:
+    all); the results are the blocks that fill the tables, which stand before the block's loops.
+
+    As in TVM, the block does not declare that it reads the tables: leave the blocks that fill them
+    where they are.
+
+    Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
+    NotDirectChildError.
+    """
+    # Preconditions.
+    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
+    check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
+    check(cse_thresh >= 0, NEGATIVE, block, threshold=cse_thresh)
+    scope = require_scope(state, block)
+    outer = scope.block
+    parts = list(outer.body.seq) if isinstance(outer.body, SeqStmt) else [outer.body]
+    position = _position(block, scope, parts)
+    node = block.block
+    found = _Expressions(node).chosen(cse_thresh)
+    if not found:
+        return []
+
+    # Rewrite.
+    nests: list[Stmt] = []
+    tables: list[tuple[PrimExpr, BufferLoad]] = []
+    blocks: list[Block] = []
+    domains = axis_ranges(node)
+    for k, expr in enumerate(found):
+        axes = [axis for axis in collect_vars(expr) if axis in domains]
+        table, nest, filling = _table(
+            k, expr, {axis: domains[axis] for axis in axes}, storage_scope
+        )
+        nests.append(nest)
+        blocks.append(filling)
+        tables.append((expr, BufferLoad(table, axes)))
+    rewriter = _LookUp(node, tables)
+    parts[position] = rewriter(parts[position])
+    allocated = (*outer.alloc_buffers, *(load.buffer for _, load in tables))
+    body = sequence([*parts[:position], *nests, *parts[position:]])
+    state.replace(scope, outer.with_(body=body, alloc_buffers=allocated), rewriter.reuse)
+
+    # Result.
+    return [state.get_sref(filling) for filling in blocks]
+
+
+def _position(block: StmtSRef, scope: StmtSRef, parts: Sequence[Stmt]) -> int:
+    """Return which statement of its scope a block lies in."""
+    current = block
+    while current.parent is not None and current.parent is not scope:
+        current = current.parent
+    stmt = current.realize if current.is_block else current.stmt
+    places = [k for k, part in enumerate(parts) if part is stmt]
+    check(bool(places), NO_PLACE, block, scope)
+    return places[0]
+
+
+def _table(
+    number: int, expr: PrimExpr, domains: Mapping[Var, Range], storage_scope: str
+) -> tuple[Buffer, Stmt, Block]:
+    """Return a table of the values of an expression, the loops that fill it, and their block."""
+    shape = [dom.min + dom.extent for dom in domains.values()]
+    name = f"index_var_{number}"
+    # TVM declares one stride, whatever the rank.
+    table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
+    axes: list[IterVar] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    bindings: list[PrimExpr] = []
+    for k, (axis, dom) in enumerate(domains.items()):
+        axes.append(IterVar(dom, Var(f"v{k}", axis.dtype), IterVar.DATA_PAR))
+        loops.append((Var(f"ax{k}", axis.dtype), dom.extent))
+        bindings.append(add(dom.min, loops[-1][0]))
+    values = {old: new.var for old, new in zip(domains, axes, strict=True)}
+    places = [axis.var for axis in axes]
+    block = Block(
+        axes,
+        (),
+        [BufferRegion.from_point(table, places)],
+        f"index_{number}",
+        BufferStore(table, substitute(expr, values), places),
+    )
+    return table, nest_of_loops(loops, BlockRealize(bindings, TRUE, block)), block
+
+
+class _Expressions:
+    """The expressions in the stores of a block that can be computed ahead."""
+
+    def __init__(self, block: Block) -> None:
+        self._axes = {axis.var for axis in block.iter_vars}
+        self._stores = [
+            node
+            for part in (block.init, block.body)
+            if part is not None
+            for node in walk(part)
+            if isinstance(node, BufferStore)
+        ]
+        # What the body defines has no value ahead of it.
+        self._local = {var for node in walk(block) for var in _defined(node) if node is not block}
+
+    def chosen(self, threshold: int) -> list[PrimExpr]:
+        """Return the expressions that occur often enough, store by store, the largest first."""
+        result: list[PrimExpr] = []
+        for store in self._stores:
+            found: list[list[PrimExpr]] = []
+            for part in (store.value, *store.indices):
+                self._collect(part, found)
+            for same in sorted(self._frequent(found, threshold), key=lambda e: -_size(e)):
+                if not any(expr_deep_equal(same, known) for known in result):
+                    result.append(same)
+        return result
+
+    def _frequent(self, found: list[list[PrimExpr]], threshold: int) -> list[PrimExpr]:
+        """Return those with enough occurrences; the others give way to what they are made of."""
+        frequent: list[PrimExpr] = []
+        while found:
+            same = found.pop(0)
+            if len(same) >= threshold:
+                frequent.append(same[0])
+                continue
+            for occurrence in same:
+                for part in children(occurrence):
+                    self._collect(part, found)
+        return frequent
+
+    def _collect(self, node: Node, found: list[list[PrimExpr]]) -> None:
+        """Add the largest expressions in `node`, those that are equal together."""
+        if isinstance(node, PrimExpr) and self._is_eligible(node):
+            for same in found:
+                if expr_deep_equal(same[0], node):
+                    same.append(node)
+                    return
+            found.append([node])
+            return
+        for child in children(node):
+            self._collect(child, found)
+
+    def _is_eligible(self, expr: PrimExpr) -> bool:
+        """Say whether an expression is worth a table and has the same value ahead of the block."""
+        integer = (expr.dtype.is_integral or expr.dtype.is_bool) and expr.dtype.lanes == 1
+        if not integer or not children(expr) or isinstance(expr, (Ramp, Broadcast)):
+            return False
+        uses_axis = False
+        for node in walk(expr):
+            if isinstance(node, Var):
+                if node in self._local:
+                    return False
+                uses_axis = uses_axis or node in self._axes
+            elif not _is_harmless(node):
+                return False
+        return uses_axis
+
+
+def _is_harmless(node: Node) -> bool:
+    """Say whether a node may be evaluated where the block would not, and gives the same there."""
+    if isinstance(node, (BufferLoad, Let)):
+        return False
+    if isinstance(node, (Div, Mod, FloorDiv, FloorMod)):
+        return isinstance(node.b, IntImm) and node.b.value != 0
+    if isinstance(node, Call):
+        return isinstance(node.op, Op) and node.op.effect is Effect.PURE
+    return True
+
+
+def _defined(node: Node) -> list[Var]:
+    if isinstance(node, For):
+        return [node.loop_var]
+    if isinstance(node, (LetStmt, Let)):
+        return [node.var]
+    if isinstance(node, Block):
+        return [axis.var for axis in node.iter_vars]
+    return []
+
+
+def _size(expr: PrimExpr) -> int:
+    return sum(1 for _ in walk(expr))
+
+
+class _LookUp(BlockRewriter):
+    """Replaces expressions in the stores of a block by loads from tables."""
+
+    def __init__(self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]]) -> None:
+        super().__init__()
+        self._block = block
+        self._tables = tables
+        self._inside = False
+        self._in_store = False
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        if node is not self._block:
+            return super().rewrite_Block(node)
+        self._inside = True
+        new = super().rewrite_Block(node)
+        self._inside = False
+        return new
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        self._in_store = self._inside
+        new = self.generic(node)
+        self._in_store = False
+        return new
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        if self._in_store:
+            for expr, load in self._tables:
+                if node.dtype is expr.dtype and expr_deep_equal(node, expr):
+                    return load
+        return self.generic(node)

@@ -1,0 +1,170 @@
+"""Computing index expressions ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tensorir import parse
+from tensorir.interp import interpret, random_arguments
+from tests.schedule.transformation import apply, refused
+
+GATHER = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            C[vi, vk] = A[vi * 5 + vk] * A[vi * 5 + vk] + A[vk + 1]
+"""
+
+TABLES = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
+    index_var_0 = T.alloc_buffer((7, 5), "int32", strides=(1,))
+    index_var_1 = T.alloc_buffer((5,), "int32", strides=(1,))
+    for ax0, ax1 in T.grid(7, 5):
+        with T.block("index_0"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            T.reads()
+            T.writes(index_var_0[v0, v1])
+            index_var_0[v0, v1] = v0 * 5 + v1
+    for ax0 in range(5):
+        with T.block("index_1"):
+            v0 = T.axis.spatial(5, ax0)
+            T.reads()
+            T.writes(index_var_1[v0])
+            index_var_1[v0] = v0 + 1
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            T.reads(A[T.min(vi * 5 + vk, vk + 1):T.max(vi * 5 + vk, vk + 1) + 1])
+            T.writes(C[vi, vk])
+            C[vi, vk] = A[index_var_0[vi, vk]] * A[index_var_0[vi, vk]] + A[index_var_1[vk]]
+"""
+
+SHARED = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((7, 5))):
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            C[vi, vk] = A[(vi * 2 + vk) // 3] + A[(vi * 2 + vk) % 3]
+"""
+
+
+def cache(block, threshold=0, scope="global"):
+    return lambda sch: sch.cache_index(block, scope, threshold)
+
+
+def tables(sch):
+    """Return what the tables hold, as text."""
+    return [
+        str(sch.get(block).body.value)
+        for block in sch.get_child_blocks(sch.get_block("root"))
+        if sch.get(block).name_hint.startswith("index_")
+    ]
+
+
+def test_tables_stand_before_the_loops():
+    sch = Schedule(parse(GATHER))
+    before = sch.get(sch.get_block("C")).reads
+    sch = apply(GATHER, cache("C"))
+    assert sch.trace.as_python()[-1] == (
+        'b1, b2 = sch.cache_index(block=b0, storage_scope="global", cse_thresh=0)'
+    )
+    text = sch.mod.script()
+    body = TABLES.split("\n    for ", 1)[1].split("            T.reads(A")[0]
+    assert "for " + body.strip() in "\n".join(line[4:] for line in text.splitlines())
+    assert len(sch.get(sch.get_block("C")).reads) == len(before)
+
+
+def test_threshold_counts_occurrences():
+    assert tables(apply(GATHER, cache("C", 2))) == ["v0 * 5 + v1"]
+    assert tables(apply(GATHER, cache("C", 1))) == ["v0 * 5 + v1", "v0 + 1"]
+
+
+def test_rare_expressions_give_way_to_their_common_parts():
+    assert tables(apply(SHARED, cache("C", 2))) == ["v0 * 2 + v1"]
+
+
+def test_nothing_to_compute_changes_nothing():
+    sch = Schedule(parse(GATHER))
+    before = sch.mod["main"]
+    assert sch.cache_index("C", "global", 9) == []
+    assert sch.mod["main"] is before
+    assert sch.trace.as_python()[-1].startswith("sch.cache_index(")
+
+
+def test_conditions_and_several_axes_kinds():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((11,)), C: T.Buffer((7,))):
+    for i, k in T.grid(7, 5):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + T.if_then_else(2 <= vi + vk and vi + vk < 9, A[vi + vk - 2], T.float32(0))
+"""
+    sch = apply(before, cache("C", scope="local"))
+    assert len(tables(sch)) == 2
+    assert 'scope="local"' in sch.mod.script()
+
+
+def test_stored_place_is_looked_up_too():
+    before = GATHER.replace("C[vi, vk] =", "C[6 - vi, vk] =")
+    assert "6 - v0" in tables(apply(before, cache("C")))
+
+
+def test_what_the_body_defines_is_left_alone():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            T.reads(A[vi * 5:vi * 5 + 5])
+            T.writes(C[vi])
+            C[vi] = T.float32(0)
+            for j in range(5):
+                C[vi] = C[vi] + A[vi * 5 + j]
+"""
+    assert tables(apply(before, cache("C"))) == ["v0 * 5"]
+
+
+def test_divisions_that_may_trap_are_left_alone():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = T.if_then_else(0 < vi, A[T.max(6 // vi, 0)], T.float32(0))
+"""
+    assert tables(apply(before, cache("C"))) == ["0 < v0"]
+
+
+def test_tables_compile():
+    func = parse(GATHER)
+    sch = Schedule(func)
+    sch.cache_index("C", "global")
+    expected = random_arguments(func)
+    actual = [a.copy() for a in expected]
+    interpret(func, *expected)
+    codegen.build(sch.mod, target="llvm")["main"](*actual)
+    np.testing.assert_allclose(actual[1], expected[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (cache("C", -1), "NegativeThresholdError"),
+        (cache("C", 0, "nowhere"), "InvalidStorageScopeError"),
+        (cache("root"), "RootBlockError"),
+    ],
+)
+def test_refused_calls(call, code):
+    refused(GATHER, call, code)
