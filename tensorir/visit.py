@@ -107,8 +107,17 @@ def walk(node: Node) -> Iterator[Node]:
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
     """Say whether a variable (or one that satisfies the predicate) occurs in `node`."""
-    test = wanted.__eq__ if isinstance(wanted, Var) else wanted
-    return any(isinstance(n, Var) and bool(test(n)) for n in walk(node))
+    if not isinstance(wanted, Var):
+        return any(isinstance(part, Var) and bool(wanted(part)) for part in walk(node))
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current is wanted:
+            return True
+        kind = type(current)
+        if kind is not e.IntImm and kind is not e.Var:
+            stack.extend(_CHILDREN[kind](current))
+    return False
 
 
 def collect_vars(node: Node) -> list[Var]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, iter_map_simplify
+from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.visit import Rewriter, substitute, uses_var
+from tensorir.visit import Rewriter, collect_vars, substitute
 
 
 def loop_range(loop: For) -> Range:
@@ -36,9 +37,15 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
         return not realize.iter_values
     if not loops:
         return True
+    domain = loop_domain(loops)
+    plain = is_const_int(realize.predicate, 1) and mixed_radix(
+        realize.iter_values, domain, keep_unit=True
+    )
+    if plain:
+        return True
     result = detect_iter_map(
         realize.iter_values,
-        loop_domain(loops),
+        domain,
         realize.predicate,
         IterMapLevel.SURJECTIVE,
         simplify_trivial_iterators=False,
@@ -67,19 +74,35 @@ def loop_iter_type(state: ScheduleState, loop: StmtSRef) -> int:
 
     Data-parallel (also if nothing uses it), reduce, or opaque for a mixture.
     """
-    var = loop.loop.loop_var
-    spatial = reduce = other = False
-    for child in state.child_blocks(loop):
-        realize = child.block_realize
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            if not uses_var(value, var):
-                continue
-            spatial |= axis.iter_type == IterVar.DATA_PAR
-            reduce |= axis.iter_type == IterVar.COMM_REDUCE
-            other |= axis.iter_type not in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
-    if other or (spatial and reduce):
-        return IterVar.OPAQUE
-    return IterVar.COMM_REDUCE if reduce else IterVar.DATA_PAR
+    return loop_iter_types(state, [loop])[0]
+
+
+def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int]:
+    """Return the kind of axis that each of several loops drives; see `loop_iter_type`."""
+    kinds_by_block: dict[StmtSRef, dict[Var, set[int]]] = {}
+    result = []
+    for loop in loops:
+        var = loop.loop.loop_var
+        kinds: set[int] = set()
+        for child in state.child_blocks(loop):
+            by_var = kinds_by_block.get(child)
+            if by_var is None:
+                by_var = kinds_by_block[child] = _kinds_by_var(child.block_realize)
+            kinds |= by_var.get(var, frozenset())
+        if kinds <= {IterVar.DATA_PAR}:
+            result.append(IterVar.DATA_PAR)
+        else:
+            result.append(IterVar.COMM_REDUCE if kinds == {IterVar.COMM_REDUCE} else IterVar.OPAQUE)
+    return result
+
+
+def _kinds_by_var(realize: BlockRealize) -> dict[Var, set[int]]:
+    """Return the kinds of the axes whose bindings each variable occurs in."""
+    kinds: dict[Var, set[int]] = {}
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        for var in collect_vars(value):
+            kinds.setdefault(var, set()).add(axis.iter_type)
+    return kinds
 
 
 class BindingSimplifier(Rewriter):

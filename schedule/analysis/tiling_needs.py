@@ -6,7 +6,7 @@ import itertools
 from typing import Final
 
 from schedule.analysis.access_pattern import has_data_reuse
-from schedule.analysis.bindings import is_trivial_binding, loop_iter_type
+from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
 from schedule.analysis.dependency import dependencies
 from schedule.sref import StmtSRef, loops_above
@@ -48,7 +48,7 @@ def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: in
     if reduction_violation(state, block, is_dominant(block, scope)) != 0:
         return False
     loops = loops_above(block)
-    kinds = [loop_iter_type(state, loop) for loop in loops]
+    kinds = loop_iter_types(state, loops)
     if IterVar.COMM_REDUCE not in kinds or not _perfectly_nested(loops, block):
         return False
     lengths = cumulative_lengths(state, block)
@@ -66,9 +66,9 @@ def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int]
     None if a loop is neither, or its extent is not constant.
     """
     spatial = reduce = 1
-    for loop in loops_above(block):
+    loops = loops_above(block)
+    for loop, kind in zip(loops, loop_iter_types(state, loops), strict=True):
         extent = loop.loop.extent
-        kind = loop_iter_type(state, loop)
         if not isinstance(extent, IntImm):
             return None
         if kind == IterVar.DATA_PAR:

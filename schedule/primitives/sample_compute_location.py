@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schedule.analysis.bindings import loop_iter_type
+from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
@@ -68,7 +68,7 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
         return found
     loops = loops_above(consumers[0])
     reachable = loops[: loops.index(boundary) + 1]
-    kinds_of = [loop_iter_type(state, loop) for loop in reachable]
+    kinds_of = loop_iter_types(state, reachable)
     spatial = [k for k, kind in enumerate(kinds_of) if kind == IterVar.DATA_PAR]
     last_spatial = max(spatial, default=-1)
     met_other = False

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule import BlockRV, LoopRV, Schedule
-from schedule.analysis.bindings import loop_iter_type
+from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.sref import StmtSRef
-from schedule.state import ScheduleState
 from search.postproc.contiguity import max_fusible
 from search.postproc.postproc import Postproc
 from search.schedule_rule.parallelize_vectorize_unroll import (
@@ -70,12 +69,12 @@ class _Loop:
     """Whether its body is one statement."""
 
     @staticmethod
-    def of(state: ScheduleState, sref: StmtSRef) -> _Loop:
+    def of(sref: StmtSRef, kind: int) -> _Loop:
         loop = sref.loop
         extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
         marked = loop.kind == ForKind.THREAD_BINDING or bool(loop.annotations)
         single = not isinstance(loop.body, SeqStmt)
-        return _Loop(sref, loop_iter_type(state, sref), extent, marked, single)
+        return _Loop(sref, kind, extent, marked, single)
 
     @property
     def is_spatial(self) -> bool:
@@ -86,8 +85,10 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     handles = sch.get_loops(block)
     if not handles:
         return
-    loops = [_Loop.of(sch.state, sch.get_sref(handle)) for handle in handles]
-    fusible = max_fusible(sch.get_sref(block), [loop.sref for loop in loops])
+    srefs = [sch.get_sref(handle) for handle in handles]
+    kinds = loop_iter_types(sch.state, srefs)
+    loops = [_Loop.of(sref, kind) for sref, kind in zip(srefs, kinds, strict=True)]
+    fusible = max_fusible(sch.get_sref(block), srefs)
     n_parallel = -1 if wish.parallel == -1 else _count_parallel(loops, wish.parallel)
     n_vector = -1 if wish.vectorize == -1 else _count_vector(loops, wish.vectorize, fusible)
     count = len(loops)

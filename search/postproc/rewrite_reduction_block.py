@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule import BlockRV, Schedule
-from schedule.analysis.bindings import loop_iter_type
+from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.postproc.postproc import Postproc
 from tensorir.expr import IterVar
@@ -59,10 +59,8 @@ def _is_over_threads(block: StmtSRef) -> bool:
 
 def _depth(sch: Schedule, block: StmtSRef) -> int | None:
     """Return the place of the first loop that is not spatial, None without one."""
-    for depth, loop in enumerate(loops_above(block)):
-        if loop_iter_type(sch.state, loop) != IterVar.DATA_PAR:
-            return depth
-    return None
+    kinds = loop_iter_types(sch.state, loops_above(block))
+    return next((k for k, kind in enumerate(kinds) if kind != IterVar.DATA_PAR), None)
 
 
 def _move_annotations(sch: Schedule, block: BlockRV, init: BlockRV) -> None:

@@ -17,6 +17,7 @@ from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, IterWriter
 from tensorir.arith.linear import ZERO, Linear
+from tensorir.arith.mixed_radix import mixed_radix, written
 from tensorir.buffer import Range
 from tensorir.dtype import INT32
 from tensorir.expr import IntImm, PrimExpr, Var
@@ -98,6 +99,14 @@ def iter_map_simplify(
     """
     if all(type(i) in _TRIVIAL for i in indices) and not simplify_trivial_iterators:
         return tuple(indices)
+    trivial = is_const_int(predicate, 1)
+    if trivial and check_level is not IterMapLevel.BIJECTIVE:
+        plain = mixed_radix(indices, input_iters, keep_unit=not simplify_trivial_iterators)
+        if plain is not None:
+            return tuple(
+                i if type(i) is Var else written(digits, i.dtype)
+                for digits, i in zip(plain, indices, strict=True)
+            )
     analyzer = analyzer or Analyzer()
     options: dict[str, Any] = {
         "check_level": check_level,
@@ -105,7 +114,6 @@ def iter_map_simplify(
         "analyzer": analyzer,
     }
     result = detect_iter_map(indices, input_iters, predicate, **options)
-    trivial = is_const_int(predicate, 1)
     if not result.indices and not trivial and check_level is not IterMapLevel.BIJECTIVE:
         result = detect_iter_map(indices, input_iters, TRUE, **options)
     if not result.indices:

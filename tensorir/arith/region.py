@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorir.arith.analyzer import Analyzer
+from tensorir.arith.coefficients import coefficients
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.iter_map import IterMapLevel, detect_iter_map
+from tensorir.arith.linear import Linear, Term
+from tensorir.arith.mixed_radix import radix_span
 from tensorir.buffer import Range
 from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, add, const
+from tensorir.ops import TRUE, add, const, is_const_int
 
 Box = tuple[IntervalSet, ...]
 
@@ -31,6 +34,10 @@ def estimate_region_strict_bound(
         if not isinstance(dim.extent, IntImm):
             return None
         extents.append(dim.extent.value)
+    if is_const_int(predicate, 1):
+        plain = _plain_box(region, var_dom, extents, analyzer)
+        if plain is not None:
+            return plain
     result = detect_iter_map(
         [dim.min for dim in region], var_dom, predicate, IterMapLevel.SURJECTIVE, True, analyzer
     )
@@ -50,6 +57,42 @@ def estimate_region_strict_bound(
             low = (split.extent - 1) * scale if scale < 0 else 0
         first = add(base, const(low, dtype))
         box.append(IntervalSet(first, add(base, const(low + count - 1, dtype))))
+    return tuple(box)
+
+
+def _plain_box(
+    region: Sequence[Range],
+    var_dom: Mapping[Var, Range],
+    extents: Sequence[int],
+    analyzer: Analyzer,
+) -> Box | None:
+    """Return the box where every index is plainly a base and a count through loops, else None."""
+    seen: set[Var] = set()
+    box = []
+    for dim, extent in zip(region, extents, strict=True):
+        total = coefficients(dim.min)
+        if total.parts:
+            return None
+        base: dict[Term, int] = {}
+        inner: list[tuple[int, int]] = []
+        for var, scale in total.of.items():
+            values = var_dom.get(var)
+            if values is None:
+                if scale != 0:
+                    base[var] = scale
+                continue
+            low, count = values.min, values.extent
+            if var in seen or type(count) is not IntImm or not is_const_int(low, 0):
+                return None
+            seen.add(var)
+            inner.append((scale, count.value))
+        span = radix_span(inner)
+        if span is None or (span[1] > 1 and extent < span[0]):
+            return None
+        dtype = dim.min.dtype
+        width = (span[1] - 1) * span[0] + extent
+        first = analyzer.linearizer.write(Linear(base, total.constant), dtype)
+        box.append(IntervalSet(first, add(first, const(width - 1, dtype))))
     return tuple(box)
 
 
