@@ -255,6 +255,40 @@ def _as_element(value: PrimExpr, dtype: DataType) -> PrimExpr:
     return value
 
 
+def _accept_buffer_side(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        call.refuse(path, "'read' or 'write'", value)
+    return value
+
+
+def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if isinstance(value, IndexMap):
+        return value
+    if not callable(value):
+        call.refuse(path, "a function of the block's axes that gives a list of ranges", value)
+    block = call.block_sref().block
+    axes = [Var(axis.var.name, axis.var.dtype) for axis in block.iter_vars]
+    ranges = value(*axes)
+    if not isinstance(ranges, (list, tuple)):
+        call.refuse(f"{path}(...)", "a list of ranges", ranges)
+    ends: list[Any] = []
+    for k, part in enumerate(ranges):
+        if isinstance(part, (list, tuple)) and len(part) == 2:
+            ends += part
+        elif isinstance(part, (PrimExpr, int)):
+            ends += [part, part + 1]
+        else:
+            call.refuse(f"{path}(...)[{k}]", "an expression or a pair (begin, end)", part)
+    regions = block.reads if call.accepted["buf_type"] == "read" else block.writes
+    index = call.accepted["buffer_index"]
+    if 0 <= index < len(regions) and len(regions[index].region) != len(ranges):
+        raise ValueError(
+            f"Schedule.{call.method}: `{path}` gives {len(ranges)} range(s), but "
+            f"{regions[index].buffer.name} has {len(regions[index].region)} dimension(s)"
+        )
+    return IndexMap(axes, ends)
+
+
 def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
     if _matches(param.annotation, value):
         return tuple(value) if isinstance(value, list) else value
@@ -295,6 +329,8 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
     "buffer": _accept_buffer,
     "index_map": _accept_index_map,
     "pad_value": _accept_pad_value,
+    "ranges": _accept_ranges,
+    "buffer_side": _accept_buffer_side,
     "plain": _accept_plain,
 }
 
@@ -302,7 +338,7 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 def resolve(schedule: Schedule, param: Parameter, value: Any) -> Any:
     """Return what the primitive's function gets for a recorded argument."""
     kind = param.operand.kind
-    if kind in ("plain", "buffer", "buffer_index", "ints"):
+    if kind in ("plain", "buffer", "buffer_side", "buffer_index", "ints"):
         return value
     return _resolve(schedule, value)
 

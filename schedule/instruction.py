@@ -35,8 +35,9 @@ class Operand:
     """How one parameter of a primitive is stored in an instruction.
 
     `kind`: `block`, `loop`, `block_or_loop`, `expr` (a number, sampled or not), `annotation`,
-    `ints`, `index_map`, `pad_value` (a number, or an index map that gives one), `buffer` (an index
-    and whether it counts reads or writes), `buffer_index`, `block_list_or_loop` or `plain`.
+    `ints`, `index_map`, `pad_value` (a number, or an index map that gives one), `ranges` (an index
+    map that gives begins and ends), `buffer` (an index and whether it counts reads or writes),
+    `buffer_side` (`read` or `write`), `buffer_index`, `block_list_or_loop` or `plain`.
     """
 
     kind: str
@@ -67,6 +68,8 @@ IntsInput: TypeAlias = Annotated[Sequence[int], Operand("ints")]
 IndexMapArg: TypeAlias = Annotated[Any, Operand("index_map")]
 IndexMapAttr: TypeAlias = Annotated[Any, Operand("index_map", role="attr")]
 PadValueAttr: TypeAlias = Annotated[Any, Operand("pad_value", role="attr")]
+BufferSideAttr: TypeAlias = Annotated[str, Operand("buffer_side", role="attr")]
+RangesAttr: TypeAlias = Annotated[Any, Operand("ranges", role="attr")]
 BufferArg: TypeAlias = Annotated[tuple[str, int], Operand("buffer", role="attr")]
 ReadIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="read")]
 WriteIndex: TypeAlias = Annotated[int, Operand("buffer_index", role="attr", side="write")]
@@ -138,7 +141,8 @@ class InstructionKind:
     @staticmethod
     def get(name: str) -> InstructionKind:
         """Return the kind called `name`; AttributeError if none is registered."""
-        kind = InstructionKind._registry.get(_MODERN.get(name, name))
+        # Newer releases of TVM call blocks SBlocks in the names of instructions.
+        kind = InstructionKind._registry.get(name.replace("SBlock", "Block"))
         if kind is None:
             raise AttributeError(
                 f"AttributeError: there is no instruction kind {name!r}; "
@@ -170,6 +174,8 @@ class InstructionKind:
             target = inputs if operand.role == "input" else attrs
             if operand.kind == "buffer":
                 target.extend((value[1], 0 if value[0] == "read" else 1))
+            elif operand.kind == "buffer_side":
+                target.append(0 if value == "read" else 1)
             elif operand.spread:
                 target.extend(value)
             else:
@@ -195,6 +201,8 @@ class InstructionKind:
             elif operand.spread:
                 values.append(tuple(source))
                 source.clear()
+            elif source and operand.kind == "buffer_side":
+                values.append("write" if int(source.pop(0)) else "read")
             elif source:
                 values.append(source.pop(0))
             elif param.required:
@@ -245,9 +253,6 @@ class Instruction:
             if param.name == name:
                 return value
         raise KeyError(f"{self.kind.name} has no parameter {name!r}")
-
-
-_MODERN: Final = {"GetSBlock": "GetBlock"}
 
 
 def primitive(name: str, *, pure: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:

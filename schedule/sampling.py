@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from schedule.random_state import RandomState
@@ -42,6 +43,40 @@ def repair_tile(extent: int, decision: Sequence[int]) -> list[int]:
             tile[k] = left
         left //= tile[k]
     tile[0] = left
+    return tile
+
+
+def partitioned_tile(
+    rng: RandomState, extent: int, n: int, position: int, factor: int
+) -> list[int]:
+    """Return `n` factors of `extent` such that those from `position` on are a multiple of `factor`.
+
+    Draws are repeated until they are. `factor` must divide `extent`. Raises ValueError for an
+    extent or a number of parts below 1, or where no draw can succeed.
+    """
+    if factor > 1 and position >= n:
+        raise ValueError(f"no part is left after position {position} to be a multiple of {factor}")
+    while True:
+        tile = perfect_tile(rng, extent, n, -1)
+        if math.prod(tile[position:]) % factor == 0:
+            return tile
+
+
+def repair_partitioned_tile(
+    extent: int, decision: Sequence[int], position: int, factor: int
+) -> list[int]:
+    """Return factors of `extent` near a stored decision, with a multiple of `factor` inside.
+
+    A decision whose parts from `position` on are no such multiple gives way to one that has
+    `factor` at `position` and the rest in the first part.
+    """
+    if math.prod(int(part) for part in decision[position:]) % factor == 0:
+        tile = repair_tile(extent, decision)
+        if math.prod(tile[position:]) % factor == 0:
+            return tile
+    tile = [1] * len(decision)
+    tile[0] = extent // factor
+    tile[min(position, len(tile) - 1)] *= factor
     return tile
 
 

@@ -129,6 +129,10 @@ class Schedule(PrimitiveMethods):
         """Advance the random stream and return a seed for an independent one."""
         return self._rng.fork()
 
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """Find a block: `get_block` under the name that newer releases of TVM give it."""
+        return self.get_block(name, func_name)
+
     def show(self, **options: Any) -> None:
         """Show the program, then the trace."""
         self.mod.show(**options)

@@ -33,6 +33,8 @@ _ARGUMENT = {
     "ints": "Sequence[int]",
     "index_map": "IndexMap | Callable[..., Any] | None",
     "pad_value": "ExprRV | float | IndexMap | Callable[..., Any] | None",
+    "ranges": "IndexMap | Callable[..., Any]",
+    "buffer_side": "str",
     "buffer": "tuple[str, int] | int | str | Buffer",
     "buffer_index": "int | str | Buffer",
 }

@@ -175,7 +175,7 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
 def _typed(kind: str, annotation: Any, value: Any, known: Mapping[str, Any], where: str) -> Any:
     if kind == "plain" and annotation is bool:
         return bool(value)
-    if kind in ("index_map", "pad_value") and isinstance(value, str):
+    if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
         return parse_index_map(value, known)
     if isinstance(value, list):
         return tuple(tuple(v) if isinstance(v, list) else v for v in value)

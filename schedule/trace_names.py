@@ -42,6 +42,13 @@ class Names:
             return str(IndexMap(value.initial_indices, final, value.inverse_index_map))
         raise ValueError(f"{value!r} was not produced by an instruction of the trace")
 
+    def ranges(self, index_map: IndexMap) -> str:
+        """Return an index map to begins and ends as a function that gives a list of pairs."""
+        axes = ", ".join(var.name for var in index_map.initial_indices)
+        ends = [str(self._named(e)) for e in index_map.final_indices]
+        pairs = ", ".join(f"({b}, {e})" for b, e in zip(ends[::2], ends[1::2], strict=True))
+        return f"lambda {axes}: [{pairs}]"
+
     def _named(self, expr: PrimExpr) -> PrimExpr:
         own = [v for v in collect_vars(expr) if v in self._names]
         return substitute(expr, {v: Var(self._names[v], v.dtype) for v in own})

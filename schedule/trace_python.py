@@ -38,6 +38,8 @@ def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
     text = _value(value, names)
     if param.operand.kind == "buffer":
         text = f'("{value[0]}", {value[1]})'
+    elif param.operand.kind == "ranges":
+        text = names.ranges(value)
     return [text if param.operand.unnamed else f"{param.name}={text}"]
 
 

@@ -1,0 +1,127 @@
+"""Overriding what a block says that it touches."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from schedule.errors import Problem, check
+from schedule.instruction import (
+    BlockArg,
+    BufferSideAttr,
+    IntsInput,
+    Operand,
+    RangesAttr,
+    primitive,
+)
+from schedule.primitives.cache import INDEX_OUT_OF_RANGE
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.buffer import BufferRegion, Range
+from tensorir.expr import IntImm
+from tensorir.stmt import normalize_annotation
+from tensorir.visit import substitute
+
+BAD_SIDE = Problem(
+    "BufTypeError",
+    "a buffer is accessed by {side!r}, which is neither 'read' nor 'write'",
+)
+BAD_INDEX = Problem(
+    "InvalidIndexError",
+    "{indices} are no indices of the {count} {side} region(s) of {0}",
+    "count from 0",
+)
+BAD_RANGES = Problem(
+    "RegionRankError",
+    "the function of {given} axes gives {ends} begins and ends, but {0} has {axes} axes and "
+    "{buffer} has {ndim} dimension(s)",
+)
+
+_EXPLICIT = {"read": "explicit_read_region", "write": "explicit_write_region"}
+
+SideArg: TypeAlias = Annotated[str, Operand("annotation")]
+
+
+@primitive("UnsafeHideBufferAccess")
+def unsafe_hide_buffer_access(
+    state: ScheduleState, block: BlockArg, buf_type: SideArg, buf_index_array: IntsInput
+) -> None:
+    """Remove accesses from what a block declares, so that dependencies do not count them.
+
+    `buf_type` is `"read"` or `"write"`, the indices count these regions. Nothing checks that later
+    transformations may do without: that is up to the caller.
+
+    Raises ScheduleError: BufTypeError, InvalidIndexError.
+    """
+    node = block.block
+    check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
+    regions = node.reads if buf_type == "read" else node.writes
+    hidden = set(buf_index_array)
+    valid = all(0 <= k < len(regions) for k in hidden)
+    numbers = {"indices": list(buf_index_array), "count": len(regions), "side": buf_type}
+    check(valid, BAD_INDEX, block, **numbers)
+    kept = [region for k, region in enumerate(regions) if k not in hidden]
+    new = node.with_(reads=kept) if buf_type == "read" else node.with_(writes=kept)
+    state.replace(block, new)
+
+
+@primitive("AnnotateBufferAccess")
+def annotate_buffer_access(
+    state: ScheduleState,
+    block: BlockArg,
+    buffer_index: int,
+    buf_type: BufferSideAttr,
+    gen_new_ranges: RangesAttr,
+) -> None:
+    """Say which region of a buffer a block touches, where analysis finds too large a one.
+
+    Before: T.reads(A[0:n])           # annotate_buffer_access(b, 0, "read", lambda i: [(i, i + 2)])
+    After:  T.reads(A[i:i + 2])
+
+    `gen_new_ranges` takes the block's axes and gives a pair (begin, end), or one expression for a
+    single element, for each dimension of the buffer. (TVM asks for one for each axis, which makes a
+    region only where there are as many axes as dimensions.) The block is annotated with
+    `explicit_read_region` or `explicit_write_region`, so that lowering trusts the region; nothing
+    checks it.
+
+    Raises ValueError or TypeError for ranges of another form; ScheduleError: BufTypeError,
+    BufferIndexOutOfRangeError, RegionRankError.
+    """
+    # Preconditions.
+    node = block.block
+    check(buf_type in _EXPLICIT, BAD_SIDE, block, side=buf_type)
+    regions = list(node.reads if buf_type == "read" else node.writes)
+    inside = 0 <= buffer_index < len(regions)
+    count = {"count": len(regions), "side": buf_type}
+    check(inside, INDEX_OUT_OF_RANGE, block, index=buffer_index, **count)
+    buffer, ndim = regions[buffer_index].buffer, len(regions[buffer_index].region)
+    given, ends = len(gen_new_ranges.initial_indices), len(gen_new_ranges.final_indices)
+    fits = given == len(node.iter_vars) and ends == 2 * ndim
+    numbers = {"given": given, "ends": ends, "axes": len(node.iter_vars), "ndim": ndim}
+    check(fits, BAD_RANGES, block, buffer=buffer.name, **numbers)
+
+    # Rewrite.
+    index_map = gen_new_ranges.retyped([axis.var.dtype for axis in node.iter_vars])
+    axes = dict(zip(index_map.initial_indices, (a.var for a in node.iter_vars), strict=True))
+    final = [
+        substitute(end, axes).astype(buffer.shape[k // 2].dtype)
+        for k, end in enumerate(index_map.final_indices)
+    ]
+    analyzer = Analyzer()
+    ranges = [
+        Range.from_min_extent(begin, analyzer.simplify(end - begin))
+        for begin, end in zip(final[::2], final[1::2], strict=True)
+    ]
+    regions[buffer_index] = BufferRegion(buffer, ranges)
+    annotations = node.annotations.with_item(
+        _EXPLICIT[buf_type], normalize_annotation(_explicit(block, buf_type, buffer_index))
+    )
+    changed = {"reads" if buf_type == "read" else "writes": regions}
+    state.replace(block, node.with_(annotations=annotations, **changed))
+
+
+def _explicit(block: StmtSRef, side: str, index: int) -> list[int]:
+    """Return the indices of the regions that are given by hand, `index` among them."""
+    known = block.block.annotations.get(_EXPLICIT[side], ())
+    numbers = [int(k) for k in known if isinstance(k, IntImm)]
+    return numbers if index in numbers else [*numbers, index]
