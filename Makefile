@@ -2,27 +2,38 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# Single-threaded comparisons with NumPy; the project's own threads follow the target.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: test lint clean
+.PHONY: tune test lint bench notebooks clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,notebook]'
 	touch $@
+
+tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
+	$(BIN)/python -m benchmarks.tune_matmul
 
 test: $(VENV)/.installed  ## run the tests
 	$(BIN)/python -m pytest -q -n 2
 
-# codegen joins the checked packages with its first complete version.
-CHECKED := tensorir schedule search
+PACKAGES := tensorir schedule search
+CHECKED := $(PACKAGES) tests benchmarks
 
 lint: $(VENV)/.installed  ## style, types, layers
-	$(BIN)/ruff format --check $(CHECKED) tests
-	$(BIN)/ruff check $(CHECKED) tests
-	$(BIN)/mypy $(addprefix --package ,$(CHECKED))
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/mypy $(addprefix --package ,$(PACKAGES))
 	$(BIN)/lint-imports
 	$(BIN)/python -m schedule.stubs --check
 
+bench: $(VENV)/.installed  ## measure the budgets
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.budgets
+
+notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
+	$(BIN)/python -m benchmarks.execute_notebooks --check
+
 clean:  ## remove the environment and what tools left behind
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tune_tmp

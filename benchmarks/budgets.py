@@ -1,0 +1,255 @@
+"""Measure every budget of the project and print the table: `make bench`.
+
+Times are those of this machine at this moment. Ratios between things measured side by side hold
+better than times do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import codegen
+import search as ms
+import tensorir
+from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
+from schedule import Schedule
+from search.feature_extractor import PerStoreFeature
+from search.search_strategy.trace_application import TraceApplication
+
+ROOT = Path(__file__).parents[1]
+Row = tuple[str, str, str, bool]
+
+
+def median_ms(function: Callable[[], object], repeat: int = 31) -> float:
+    """Return the median time of a call in milliseconds, after one call that does not count."""
+    function()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def below(what: str, figure: float, budget: float, unit: str) -> Row:
+    return (what, f"< {budget:g} {unit}", f"{figure:.2f} {unit}", figure < budget)
+
+
+def at_least(what: str, figure: float, goal: float, unit: str) -> Row:
+    return (what, f">= {goal:g} {unit}", f"{figure:.2f} {unit}", figure >= goal)
+
+
+# -------------------------------------------------------------------------------------- the budgets
+
+
+def bench_import() -> list[Row]:
+    code = (
+        "import time; t = time.perf_counter(); import tensorir, schedule, codegen, search; "
+        "print(time.perf_counter() - t)"
+    )
+    times = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True
+            ).stdout
+        )
+        for _ in range(5)
+    ]
+    return [below("`import tensorir, schedule, codegen, search`", min(times), 0.4, "s")]
+
+
+def candidate() -> tuple[Schedule, TraceApplication]:
+    """Return an auto-scheduled matmul with a cache, and what replays its trace."""
+    context = ms.TuneContext(
+        MyModule,
+        target=TARGET,
+        space_generator="post-order-apply",
+        search_strategy="replay-trace",
+        rand_state=1,
+    )
+    space = context.generate_design_space()[1]
+    application = TraceApplication(context)
+    sch = application.apply(space.trace.simplified(True))
+    assert sch is not None
+    return sch, application
+
+
+def bench_script() -> list[Row]:
+    sch, _ = candidate()
+    text = sch.mod.script()
+    lines = len(text.splitlines())
+    per_line = median_ms(lambda: tensorir.parse(text).script()) / lines
+    return [below("parse + print a 40-line function", per_line * 40, 5, "ms")]
+
+
+def bench_replay() -> list[Row]:
+    sch, application = candidate()
+    replay = median_ms(lambda: application.apply(sch.trace))
+    features = PerStoreFeature()
+    extract = median_ms(lambda: features.extract(sch.mod))
+    count = len(sch.trace.insts)
+    return [
+        below(f"replay of an auto-scheduled matmul ({count} instructions)", replay, 5, "ms"),
+        below("features of one candidate", extract, 3, "ms"),
+    ]
+
+
+def bench_build() -> list[Row]:
+    sch, _ = candidate()
+    build = median_ms(lambda: codegen.compile_object(sch.mod, TARGET), repeat=11)
+    return [below("lowering + LLVM of one matmul candidate", build, 60, "ms")]
+
+
+def bench_hand_schedules() -> list[Row]:
+    plain = speed(MyModule).seconds
+    four, sixteen = (speed(hand_schedule(factor)).seconds for factor in (4, 16))
+    return [
+        at_least("matmul, hand schedule with factor 4, over plain", plain / four, 2, "x"),
+        at_least("matmul, hand schedule with factor 16, over plain", plain / sixteen, 5, "x"),
+    ]
+
+
+def numpy_seconds() -> float:
+    """Return the time of NumPy's matmul on one thread (the environment of this process says so)."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.random((N, N), np.float32) for _ in range(2))
+    c = np.empty((N, N), np.float32)
+    times = []
+    for _ in range(200):
+        start = time.perf_counter()
+        for _ in range(10):
+            np.matmul(a, b, out=c)
+        times.append((time.perf_counter() - start) / 10)
+    return min(times)
+
+
+def bench_tune() -> list[Row]:
+    plain = speed(MyModule).seconds
+    with tempfile.TemporaryDirectory() as folder, MemoryWatch() as memory:
+        start = time.monotonic()
+        best = ms.tune_tir(
+            mod=MyModule,
+            target=TARGET,
+            config=ms.TuneConfig(max_trials_global=64, num_trials_per_iter=64),
+            work_dir=folder,
+        )
+        took = time.monotonic() - start
+    assert best is not None
+    tuned = min(speed(best.mod).seconds for _ in range(3))
+    blas = numpy_seconds()
+    print(f"tuned {FLOP / tuned / 1e9:.1f} GFLOPS, NumPy {FLOP / blas / 1e9:.1f} GFLOPS")
+    return [
+        below("`tune_tir`, matmul, 64 trials", took, 25, "s"),
+        below("memory of a tuning run, all processes", memory.peak / 2**30, 1.5, "GiB"),
+        at_least("tuned matmul over plain", plain / tuned, 25, "x"),
+        at_least("tuned matmul over NumPy's BLAS, one thread", blas / tuned, 0.6, "x"),
+    ]
+
+
+def bench_exhaustion() -> list[Row]:
+    def five_ways(sch: Schedule) -> None:
+        block = sch.get_block("C", "main")
+        i, j, k = sch.get_loops(block)
+        j0, j1 = sch.split(j, factors=sch.sample_perfect_tile(j, n=2))
+        sch.reorder(i, j0, k, j1)
+
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic()
+        ms.tune_tir(
+            mod=MyModule,
+            target=TARGET,
+            config=ms.TuneConfig(max_trials_global=64, num_trials_per_iter=64),
+            work_dir=folder,
+            space=five_ways,
+        )
+        took = time.monotonic() - start
+    return [below("`tune_tir`, a space of 5 candidates", took, 10, "s")]
+
+
+class MemoryWatch:
+    """The most memory that this process and its children had at once, in bytes (Linux only)."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> MemoryWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            self.peak = max(self.peak, sum(_proportional_bytes(p) for p in _family(os.getpid())))
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    return [pid, *(member for child in children for member in _family(int(child)))]
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Return the memory of a process, with what it shares counted in parts."""
+    try:
+        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0
+    return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:"))
+
+
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    "import": bench_import,
+    "script": bench_script,
+    "replay": bench_replay,
+    "build": bench_build,
+    "hand": bench_hand_schedules,
+    "tune": bench_tune,
+    "exhaustion": bench_exhaustion,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", type=Path, help="also write the figures to a file")
+    options = parser.parse_args()
+    rows = [row for name in options.names or BENCHMARKS for row in BENCHMARKS[name]()]
+    print(table(rows))
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+def table(rows: list[Row]) -> str:
+    """Return rows as a Markdown table."""
+    lines = [("what", "budget", "measured", ""), ("---", "---", "---", "---")]
+    lines += [(what, budget, figure, "" if met else "missed") for what, budget, figure, met in rows]
+    widths = [max(len(line[k]) for line in lines) for k in range(4)]
+    return "\n".join(
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    )
+
+
+if __name__ == "__main__":
+    main()
