@@ -33,7 +33,7 @@ bench: $(VENV)/.installed  ## measure the budgets
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.budgets
 
 notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
-	$(BIN)/python -m benchmarks.execute_notebooks --check
+	$(BIN)/python notebooks/execute.py --check
 
 clean:  ## remove the environment and what tools left behind
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis tune_tmp

@@ -6,7 +6,9 @@ the text mentions are resolved in the user's own program.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable
 from types import FrameType
@@ -60,7 +62,7 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
 
 def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
     try:
-        lines, first_line = inspect.getsourcelines(thing)
+        lines, first_line, filename = _source_of(thing)
     except OSError as error:
         raise IRTypeError(
             f"the source text of {thing.__qualname__} cannot be found; define it in a file or a "
@@ -69,11 +71,32 @@ def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFun
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(text) - len(text.lstrip(" ")) - (len(dedented) - len(dedented.lstrip(" ")))
-    filename = inspect.getsourcefile(thing) or "<script>"
     source = Source(dedented, filename, first_line, indent)
     outer = {**names, "range": serial}
     statements = parse_module(dedented, filename)
     return read_definition(statements, source, outer, True, check_well_formed)
+
+
+def _source_of(thing: Any) -> tuple[list[str], int, str]:
+    """Return the lines of a function or class, the number of the first, and the file's name.
+
+    A class does not know its file where its module has none, as in a notebook; its functions do.
+    Raises OSError if there is no source.
+    """
+    if not inspect.isclass(thing):
+        return (*inspect.getsourcelines(thing), inspect.getsourcefile(thing) or "<script>")
+    codes = [member.__code__ for member in vars(thing).values() if inspect.isfunction(member)]
+    if not codes:
+        return (*inspect.getsourcelines(thing), inspect.getsourcefile(thing) or "<script>")
+    lines = linecache.getlines(codes[0].co_filename)
+    for node in ast.walk(ast.parse("".join(lines))):
+        if not isinstance(node, ast.ClassDef) or node.name != thing.__name__:
+            continue
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        last = node.end_lineno or first
+        if all(first <= code.co_firstlineno <= last for code in codes):
+            return lines[first - 1 : last], first, codes[0].co_filename
+    raise OSError(f"class {thing.__name__} is not in {codes[0].co_filename}")
 
 
 def _captured(func: Callable[..., Any], caller: FrameType | None) -> dict[str, Any]:
