@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
+from tensorir.expr import BufferLoad
+from tensorir.ops import is_const_int
 from tensorir.stmt import Block
 from tensorir.visit import walk
 
@@ -42,7 +45,11 @@ class BlockScope:
     each other all the same.
     """
 
-    def __init__(self, children: list[StmtSRef]) -> None:
+    def __init__(
+        self,
+        children: list[StmtSRef],
+        touched: Callable[[Block], tuple[list[Buffer], list[Buffer]]],
+    ) -> None:
         self.children = children
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
@@ -50,7 +57,7 @@ class BlockScope:
         readers: dict[Buffer, list[StmtSRef]] = {}
         writers = self.buffer_writers
         for child in children:
-            read, written = _touched(child.block)
+            read, written = touched(child.block)
             for buffer in read:
                 readers.setdefault(buffer, []).append(child)
                 self._link(writers.get(buffer, ()), child, DepKind.RAW, buffer)
@@ -80,20 +87,54 @@ class BlockScope:
         return [edge for child in self.children for edge in self._into.get(child, ())]
 
 
-def _touched(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+def dependencies(
+    state: ScheduleState, scope: StmtSRef, *, declared_only: bool = False
+) -> BlockScope:
+    """Return the dependency graph of a scope block, or of the blocks right below a loop.
+
+    It counts what blocks declare to touch and, unless `declared_only`, what two primitives leave
+    undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
+    `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
+    """
+    if declared_only:
+        return BlockScope(state.child_blocks(scope), _declared)
+    root = scope if scope.is_block else state.scope_root(scope)
+    tables = [b for b in root.block.alloc_buffers if is_table(b)]
+    if not tables:
+        return BlockScope(state.child_blocks(scope), _seen_through)
+    return BlockScope(state.child_blocks(scope), lambda block: _with_tables(block, tables))
+
+
+def is_table(buffer: Buffer) -> bool:
+    """Say whether a buffer has the mark of the tables that `cache_index` makes."""
+    return len(buffer.strides) == 1 and is_const_int(buffer.strides[0], 1)
+
+
+def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+    """Return what a block declares to read and write."""
+    read = dict.fromkeys(r.buffer for r in block.reads)
+    return list(read), list(dict.fromkeys(r.buffer for r in block.writes))
+
+
+def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     """Return what a block reads and writes.
 
     One without axes that declares neither, as `loop_partition` wraps around its pieces, is seen
     through: what the blocks in it touch counts.
     """
-    inner = [block]
-    if not (block.iter_vars or block.reads or block.writes):
-        inner = [node for node in walk(block.body) if type(node) is Block]
-    read = dict.fromkeys(r.buffer for b in inner for r in b.reads)
-    written = dict.fromkeys(r.buffer for b in inner for r in b.writes)
-    return list(read), list(written)
+    if block.iter_vars or block.reads or block.writes:
+        return _declared(block)
+    inner = [_declared(node) for node in walk(block.body) if type(node) is Block]
+    read = dict.fromkeys(buffer for reads, _ in inner for buffer in reads)
+    return list(read), list(dict.fromkeys(buffer for _, writes in inner for buffer in writes))
 
 
-def dependencies(state: ScheduleState, scope: StmtSRef) -> BlockScope:
-    """Return the dependency graph of a scope block, or of the blocks right below a loop."""
-    return BlockScope(state.child_blocks(scope))
+def _with_tables(block: Block, tables: list[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
+    """Return what a block reads and writes, with the tables that it looks up."""
+    read, written = _seen_through(block)
+    loaded = dict.fromkeys(
+        node.buffer
+        for node in walk(block)
+        if type(node) is BufferLoad and node.buffer in tables and node.buffer not in read
+    )
+    return [*read, *loaded], written

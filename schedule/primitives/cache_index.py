@@ -59,8 +59,8 @@ def cache_index(
     Taken are the largest expressions of the block's axes that occur at least `cse_thresh` times (0:
     all); the results are the blocks that fill the tables, which stand before the block's loops.
 
-    As in TVM, the block does not declare that it reads the tables: leave the blocks that fill them
-    where they are.
+    As in TVM, the block does not declare that it reads the tables. Other primitives know all the
+    same that it depends on the blocks that fill them.
 
     Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
     NotDirectChildError.
@@ -118,7 +118,7 @@ def _table(
     """Return a table of the values of an expression, the loops that fill it, and their block."""
     shape = [dom.min + dom.extent for dom in domains.values()]
     name = f"index_var_{number}"
-    # TVM declares one stride, whatever the rank.
+    # One stride, whatever the rank, is what TVM declares; it marks the buffer as a table.
     table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
     axes: list[IterVar] = []
     loops: list[tuple[Var, PrimExpr]] = []

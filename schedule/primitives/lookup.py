@@ -65,7 +65,7 @@ def get_producers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, _scope_of(block)).into(block)
+    edges = dependencies(state, _scope_of(block), declared_only=True).into(block)
     return _unique(d.src for d in edges if d.kind in (DepKind.RAW, DepKind.WAW))
 
 
@@ -75,7 +75,7 @@ def get_consumers(state: ScheduleState, block: BlockArg) -> NewBlocks:
 
     Raises ScheduleError (RootBlockError) for the root block.
     """
-    edges = dependencies(state, _scope_of(block)).out_of(block)
+    edges = dependencies(state, _scope_of(block), declared_only=True).out_of(block)
     return _unique(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW))
 
 

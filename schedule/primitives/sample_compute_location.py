@@ -56,7 +56,8 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
     if _succeeds(lambda: check_compute_inline(state, block)):
         found[INLINE_INDEX] = INLINE_MARK
     found[ROOT_INDEX] = ROOT_MARK
-    edges = dependencies(state, state.scope_root(block)).out_of(block)
+    scope = state.scope_root(block)
+    edges = dependencies(state, scope, declared_only=True).out_of(block)
     kinds = (DepKind.RAW, DepKind.WAW)
     consumers = list(dict.fromkeys(d.dst for d in edges if d.kind in kinds))
     if not consumers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
+from schedule.analysis.dependency import is_table
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -112,7 +113,9 @@ def transform_layout(
         check(pad_value is not None, ADDS_PADDING, block, **values)
 
     # Rewrite.
-    new = old.with_(shape=shape, strides=(), axis_separators=())
+    # The mark by which a table of `cache_index` is known stays.
+    strides = old.strides if is_table(old) else ()
+    new = old.with_(shape=shape, strides=strides, axis_separators=())
     before = site.block
     replaced: dict[Block, Block] = {}
     if layout is not None and pads:

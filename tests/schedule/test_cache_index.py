@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
-from schedule import Schedule
+from schedule import Schedule, ScheduleError
 from tensorir import parse
 from tensorir.interp import interpret, random_arguments
 from tests.schedule.transformation import apply, refused
@@ -168,3 +168,16 @@ def test_tables_compile():
 )
 def test_refused_calls(call, code):
     refused(GATHER, call, code)
+
+
+def test_tables_are_known_to_be_read():
+    def call(sch):
+        first, _ = sch.cache_index("C", "global")
+        sch.cache_write(first, 0, "global")
+        with pytest.raises(ScheduleError):
+            sch.reverse_compute_at(first, sch.get_loops(sch.get_block("C"))[1])
+
+    sch = apply(GATHER, call)
+    names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert names.index("index_var_0_global") < names.index("C")
+    assert sch.get_producers(sch.get_block("C")) == []
