@@ -50,8 +50,8 @@ class Speed:
 def speed(mod: IRModule) -> Speed:
     """Build and time a version of the matmul; AssertionError if its result is wrong."""
     rng = np.random.default_rng(0)
-    a, b = (rng.random((N, N), np.float32) for _ in range(2))
-    c = np.empty((N, N), np.float32)
+    a, b = (codegen.array(rng.random((N, N), np.float32)) for _ in range(2))
+    c = codegen.empty((N, N))
     library = codegen.build(mod, TARGET)
     library["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4)

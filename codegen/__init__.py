@@ -7,6 +7,7 @@
 LLVM loads on the first build, not on import.
 """
 
+from codegen.aligned import array, empty
 from codegen.compile import compile_object
 from codegen.errors import (
     AssertionFailedError,
@@ -35,9 +36,11 @@ __all__ = [
     "Target",
     "TargetError",
     "TimeEvaluator",
+    "array",
     "build",
     "compile_object",
     "cpu",
+    "empty",
     "load_module",
     "lower",
     "register_extern",

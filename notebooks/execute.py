@@ -32,7 +32,20 @@ def execute(path: Path, few_trials: bool) -> nbformat.NotebookNode:
         client.execute(env={**os.environ, "PYTHONPATH": str(HERE.parent)})
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
     return notebook
+
+
+def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Return outputs with consecutive texts of a stream in one."""
+    result: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and result and result[-1].get("name") == output.name:
+            result[-1].text += output.text
+        else:
+            result.append(output)
+    return result
 
 
 def main() -> None:

@@ -294,7 +294,7 @@ class Schedule(PrimitiveMethods):
                 outputs.append(None)
                 continue
             else:
-                rv = Var(f"v{len(table) - len(_MARKS) + 1}")
+                rv = Var(f"v{len(table) - len(_MARKS)}")
             table[rv] = value
             outputs.append(rv)
         return outputs

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen import empty
 from search.arg_info import ArgInfo, TensorInfo
 from search.errors import TuningError
 from tensorir.dtype import DataType
-
-_ALIGNMENT: Final = 64
 
 
 def random_arrays(infos: Sequence[ArgInfo], seed: int) -> list[NDArray[Any]]:
@@ -31,7 +30,7 @@ def random_arrays(infos: Sequence[ArgInfo], seed: int) -> list[NDArray[Any]]:
 
 
 def _filled(dtype: DataType, shape: Sequence[int], rng: np.random.Generator) -> NDArray[Any]:
-    array = _aligned(dtype.to_numpy(), shape)
+    array = empty(shape, dtype)
     if dtype.is_bool:
         array[...] = rng.integers(0, 2, shape, np.uint8)
     elif dtype == "bfloat16":
@@ -42,10 +41,3 @@ def _filled(dtype: DataType, shape: Sequence[int], rng: np.random.Generator) -> 
     else:
         array[...] = rng.integers(0, 8, shape, np.uint8)
     return array
-
-
-def _aligned(kind: np.dtype[Any], shape: Sequence[int]) -> NDArray[Any]:
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = np.empty(count * kind.itemsize + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + count * kind.itemsize].view(kind).reshape(tuple(shape))

@@ -35,6 +35,7 @@ _EXHAUSTED_AFTER: Final = 64
 With the fewest points that this search can have left, one of n, it misses it with probability
 (1 - 1/n)^64: 6e-7 for n = 5, 0.2 for n = 40, and mutation finds most of what random draws missed.
 """
+_UNSCORED: Final = -1.0
 
 
 @SearchStrategy.kinds.register("evolutionary")
@@ -43,12 +44,13 @@ class EvolutionarySearch(SearchStrategy):
 
     While the model knows nothing, batches are random samples of all design spaces, in batches of
     `first_batch` so that the model soon knows something. Then each batch comes from a population:
-    the best measured ones (a share of `init_measured_ratio`), the rest random;
-    `genetic_num_iters` generations follow, in which an individual, drawn in proportion to its
-    score, is mutated with probability `genetic_mutate_prob`, in up to `genetic_max_fail_count + 1`
-    attempts. Of all individuals seen, the best by score are measured, and a share `eps_greedy` of
-    random ones. A batch has at most `num_trials_per_iter` candidates, and at most a fifth of
-    all trials once the model is trained, so that it learns several times from its own choices.
+    the best measured ones (a share of `init_measured_ratio`), the most promising of the population
+    before, the rest random but at least `init_min_unmeasured` of them. `genetic_num_iters`
+    generations follow, in which an individual, drawn in proportion to its score, is mutated with
+    probability `genetic_mutate_prob`, in up to `genetic_max_fail_count + 1` attempts. Of all
+    individuals seen, the best by score are measured, and a share `eps_greedy` of random ones. A
+    batch has at most `num_trials_per_iter` candidates, and at most a fifth of all trials once the
+    model is trained, so that it learns several times from its own choices.
 
     A population is smaller than TVM's (512): a candidate costs milliseconds here, and a model of a
     hundred measurements does not rank thousands of candidates well.
@@ -231,6 +233,7 @@ class EvolutionarySearch(SearchStrategy):
         """Return the `wanted` best unmeasured individuals of all generations, best first."""
         assert self.context is not None
         seen = set(search.known)
+        promising: list[_Individual] = []
         heap: list[tuple[float, int, _Individual]] = []
         order = 0
         for generation in range(self.genetic_num_iters + 1):
@@ -239,6 +242,7 @@ class EvolutionarySearch(SearchStrategy):
                 if individual.key in seen:
                     continue
                 seen.add(individual.key)
+                promising.append(individual)
                 order += 1
                 entry = (individual.score, -order, individual)
                 if len(heap) < wanted:
@@ -250,16 +254,20 @@ class EvolutionarySearch(SearchStrategy):
             )
             if generation == self.genetic_num_iters:
                 break
-            self.context.progress.phase("evolving", generation + 1, self.genetic_num_iters)
+            self.context.progress.phase("evolving", generation, self.genetic_num_iters)
             with Profiler.timeit("EvoSearch/Evolve/Mutation"):
                 population = self._next_generation(search, population)
+        promising.sort(key=lambda individual: -individual.score)
+        search.promising = promising[: self.population_size // 2]
+        for individual in search.promising:
+            individual.score = _UNSCORED  # the model will have learned by the next time
         ranked = sorted(heap, reverse=True)
         self._log("Scores of the best %d candidates:\n%s", len(ranked), _scores(ranked))
         return [individual for _, _, individual in ranked]
 
     def _score(self, search: _Search, population: Sequence[_Individual]) -> None:
         assert self.context is not None
-        unscored = [individual for individual in population if individual.score < 0]
+        unscored = [individual for individual in population if individual.score == _UNSCORED]
         if not unscored:
             return
         with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
@@ -348,16 +356,18 @@ class _Search:
     sent: int = 0
     known: set[str] = field(default_factory=set)
     """Keys of the traces that were measured, or whose program was."""
+    promising: list[_Individual] = field(default_factory=list)
+    """The best of the last evolution that were not measured; the next one starts from them too."""
     replayed: dict[str, Schedule | None] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class _Individual:
-    """A candidate of a population; its score is negative until the model was asked."""
+    """A candidate of a population, with its score once the model was asked."""
 
     sch: Schedule
     key: str
-    score: float = -1.0
+    score: float = _UNSCORED
 
 
 class _MutatorChoice:
