@@ -153,15 +153,10 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
             return None
         if value in known:
             return known[value]
-        if value.lstrip().startswith(("lambda", "tvm.tir.IndexMap.from_func(")):
-            return parse_index_map(value, known)
+        if value.lstrip().startswith(("lambda", "tvm.tir.IndexMap.from_func(", "{")):
+            return _index_map(value, known, where)
         if value.isidentifier():
             raise ValueError(f"ValueError: {where}: random variable {value} is not defined")
-        if value.lstrip().startswith("{"):
-            raise TypeError(
-                f"TypeError: {where}: an index map saved as an object dump cannot be read; "
-                "write it as script text, such as 'lambda i, j: (j, i)'"
-            )
         return parse_expr(value, known)
     if isinstance(value, (int, float)):
         return value
@@ -172,11 +167,20 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
     raise TypeError(f"TypeError: {where}: an input cannot be {value!r}")
 
 
+def _index_map(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
+    if text.lstrip().startswith("{"):
+        raise TypeError(
+            f"TypeError: {where}: an index map saved as an object dump cannot be read; "
+            "write it as script text, such as 'lambda i, j: (j, i)'"
+        )
+    return parse_index_map(text, known)
+
+
 def _typed(kind: str, annotation: Any, value: Any, known: Mapping[str, Any], where: str) -> Any:
     if kind == "plain" and annotation is bool:
         return bool(value)
     if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
-        return parse_index_map(value, known)
+        return _index_map(value, known, where)
     if isinstance(value, list):
         return tuple(tuple(v) if isinstance(v, list) else v for v in value)
     if kind == "block" and value is not None and not isinstance(value, (BlockRV, tuple)):

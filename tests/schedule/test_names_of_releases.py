@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from schedule import InstructionKind, Schedule, Trace
 from tensorir import parse
 from tests.schedule.transformation import apply
@@ -50,3 +52,17 @@ def test_bind_is_recorded():
     sch = apply(TEXT, call)
     assert sch.trace.as_python()[-1] == 'sch.bind(loop=l2, thread_axis="threadIdx.x")'
     assert sch.trace.as_json()[0][-1] == ["Bind", ["l2"], ["threadIdx.x"], []]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["TransformLayout", ["b0", '{"root": 1}'], [0, 1, None, 0], []],
+        ["TransformLayout", ["b0", "lambda i, j: (j, i)"], [0, 1, '{"root": 1}', 0], []],
+        ["TransformBlockLayout", ["b0"], ['{"root": 1}'], []],
+    ],
+)
+def test_index_maps_dumped_as_objects_are_refused(row):
+    rows = [["GetBlock", [], ["B", "main"], ["b0"]], row]
+    with pytest.raises(TypeError, match="saved as an object dump"):
+        Trace.from_json([rows, []])
