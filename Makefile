@@ -19,8 +19,8 @@ tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 test: $(VENV)/.installed  ## run the tests
 	$(BIN)/python -m pytest -q -n 2
 
-PACKAGES := tensorir schedule search
-CHECKED := $(PACKAGES) tests benchmarks
+PACKAGES := tensorir schedule codegen search
+CHECKED := $(PACKAGES) tests benchmarks notebooks
 
 lint: $(VENV)/.installed  ## style, types, layers
 	$(BIN)/ruff format --check $(CHECKED)

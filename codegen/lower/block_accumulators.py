@@ -38,7 +38,8 @@ GOOD_RUN: Final = 16
 def block_accumulators(func: PrimFunc) -> PrimFunc:
     """Tile reductions anew whose accumulators are too many or too few for the registers.
 
-    Before: for k0 in 16: for i in 16: for k1 in 8: for j in 4: C[i, j] += A[i, k0, k1] * B[k0, k1, j]
+    Before: for k0 in 16: for i in 16: for k1 in 8: for j in 4:
+                C[i, j] += A[i, k0, k1] * B[k0, k1, j]
     After:  for io in 4: for k0 in 16: for k1 in 8:
                 for ii in T.unroll(4): for j in T.unroll(4): C[io * 4 + ii, j] += ...
 

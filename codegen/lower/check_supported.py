@@ -66,8 +66,8 @@ def _check_pointer(pointer: Var, func: PrimFunc) -> None:
     scope = kind.storage_scope if isinstance(kind, PointerType) else ""
     if scope and scope.split(".")[0] not in _MEMORY:
         raise LoweringError(
-            f"buffer {pointer.name} of {_name(func)} lives in scope {scope!r}, which a CPU does not "
-            f'have; use "global" or "local" (sch.set_scope changes it)'
+            f"buffer {pointer.name} of {_name(func)} lives in scope {scope!r}, which a CPU does "
+            f'not have; use "global" or "local" (sch.set_scope changes it)'
         )
 
 

@@ -37,7 +37,7 @@ class _Substitute(Rewriter):
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         new = self.generic(node)
         if type(new.condition) is not IntImm:
-            return new  # type: ignore[no-any-return]
+            return new
         taken = new.then_case if new.condition.value else new.else_case
         return s.sequence([taken])
 
@@ -76,8 +76,9 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 def _plus(index: PrimExpr, value: int) -> PrimExpr:
     """Return `index + value` with one constant at the end."""
-    if type(index) is e.Add and type(index.b) is IntImm:
-        index, value = index.a, index.b.value + value
-    elif type(index) is e.Sub and type(index.b) is IntImm:
-        index, value = index.a, value - index.b.value
-    return sub(index, -value) if value < 0 else add(index, value)
+    base = index
+    if isinstance(index, e.Add) and isinstance(index.b, IntImm):
+        base, value = index.a, index.b.value + value
+    elif isinstance(index, e.Sub) and isinstance(index.b, IntImm):
+        base, value = index.a, value - index.b.value
+    return sub(base, -value) if value < 0 else add(base, value)

@@ -9,7 +9,7 @@ from tensorir.expr import EQ, Add, And, BufferLoad, Call, IntImm, Mul, PrimExpr,
 from tensorir.function import PrimFunc
 from tensorir.intrin import Effect, Op
 from tensorir.ops import all_of, const
-from tensorir.visit import Rewriter, walk
+from tensorir.visit import Rewriter, uses_var, walk
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
@@ -63,7 +63,7 @@ class _HoistConditions(Rewriter):
     def _guarded(self, node: s.For, body: s.Stmt) -> s.Stmt:
         invariant: list[PrimExpr] = []
         if type(body) is s.IfThenElse and body.else_case is None:
-            invariant, varying = _divided(body.condition, lambda c: not _depends(c, node.loop_var))
+            invariant, varying = _divided(body.condition, lambda c: not uses_var(c, node.loop_var))
             if invariant:
                 body = s.IfThenElse(all_of(varying), body.then_case) if varying else body.then_case
         loop = node if body is node.body else node.with_(body=body)
@@ -94,7 +94,7 @@ def _divided(
     chosen: list[PrimExpr] = []
     others: list[PrimExpr] = []
     for part in conjuncts(condition):
-        # Later parts may rely on earlier ones, so a part moves only if it can be evaluated anywhere.
+        # Later parts may rely on earlier ones: only what can be evaluated anywhere moves.
         (chosen if is_pure(part) and test(part) else others).append(part)
     return chosen, others
 
@@ -113,10 +113,6 @@ def is_pure(condition: PrimExpr) -> bool:
     return True
 
 
-def _depends(condition: PrimExpr, var: Var) -> bool:
-    return any(part is var for part in walk(condition))
-
-
 def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
     """Split off what the body does first in the first iteration only."""
     if type(body) is not s.SeqStmt or type(body.seq[0]) is not s.IfThenElse:
@@ -129,7 +125,7 @@ def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:
     if branch.else_case is not None:
         return None
     at_first, others = _divided(branch.condition, lambda c: _is_first(c, loop))
-    if not at_first or any(_depends(c, loop.loop_var) for c in (*others, branch.then_case)):
+    if not at_first or any(uses_var(c, loop.loop_var) for c in (*others, branch.then_case)):
         return None
     prologue = s.IfThenElse(all_of(others), branch.then_case) if others else branch.then_case
     return prologue, s.sequence(body.seq[1:])

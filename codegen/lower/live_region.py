@@ -96,7 +96,7 @@ class LiveRegions:
         for child in children(node):
             if child is not body:
                 self.visit(child)
-        var = node.loop_var if type(node) is s.For else node.var  # type: ignore[attr-defined]
+        var = node.loop_var if isinstance(node, s.For) else node.var
         outer = self._depth.get(var)
         self._depth[var] = len(self._defined)
         self._defined.append(node)
@@ -203,11 +203,11 @@ class LiveRegions:
         low: PrimExpr | None = self._analyzer.integer(index)
         high = low
         for scope in reversed(self._defined[depth:]):
-            if type(scope) is s.For:
+            if isinstance(scope, s.For):
                 values = Range.from_min_extent(scope.min, scope.extent)
                 sets = {scope.loop_var: IntervalSet.from_range(values)}
             else:
-                sets = {scope.var: IntervalSet.everything()}  # type: ignore[attr-defined]
+                sets = {scope.var: IntervalSet.everything()}
             if low is not None:
                 low = eval_set(low, sets, self._analyzer).min_value
             if high is not None:

@@ -8,6 +8,7 @@ indices, which LLVM turns into one value (a phi node) for each element or vector
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -116,7 +117,7 @@ class _Accesses:
         places = sorted(self.distinct.values(), key=lambda p: p.first)
         if len({place.base for place in places}) > 1:
             return False
-        pairs = zip(places, places[1:], strict=False)
+        pairs = itertools.pairwise(places)
         return all(a.first + a.lanes <= b.first for a, b in pairs)
 
 

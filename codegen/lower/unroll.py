@@ -26,8 +26,8 @@ def unroll(func: PrimFunc) -> PrimFunc:
 
     Index constants are folded, and parts of expressions that are the same in several copies are one
     object. Loops, lets and allocations inside are new in every copy. A loop of unknown extent, one
-    that would give too many statements and one marked for the backend keep their kind: LLVM decides.
-    Annotations of loops have been used by now, and go.
+    that would give too many statements and one marked for the backend keep their kind: LLVM
+    decides. Annotations of loops have been used by now, and go.
     """
     return func.with_body(_Unroll()(func.body))
 
@@ -43,11 +43,12 @@ def _is_written_out(loop: s.For) -> bool:
 
 def _count(node: s.Stmt) -> int:
     """Return how many statements `node` has once its loops are written out."""
-    kind = type(node)
-    if kind is s.For:
-        inside = _count(node.body)  # type: ignore[attr-defined]
-        return inside * int(node.extent) if _is_written_out(node) else inside  # type: ignore
-    if kind is s.BufferStore or kind is s.Evaluate:
+    if isinstance(node, s.For):
+        inside = _count(node.body)
+        if _is_written_out(node) and isinstance(node.extent, IntImm):
+            return inside * node.extent.value
+        return inside
+    if isinstance(node, (s.BufferStore, s.Evaluate)):
         return 1
     return sum(_count(part) for part in children(node) if isinstance(part, s.Stmt))
 

@@ -68,12 +68,15 @@ class Widener:
     # --------------------------------------------------------------------------------------- rules
 
     def var(self, node: Var) -> PrimExpr:
+        """Return the ramp for the loop variable, others as they are."""
         return self._ramp if node is self._var else node
 
     def same(self, node: PrimExpr) -> PrimExpr:
+        """Return what does not depend on the loop variable."""
         return node
 
     def binary(self, node: e.BinaryOp) -> PrimExpr:
+        """Widen both operands."""
         a, b = self(node.a), self(node.b)
         if a is node.a and b is node.b:
             return node
@@ -87,22 +90,26 @@ class Widener:
         return type(node)(x, y)
 
     def not_(self, node: e.Not) -> PrimExpr:
+        """Widen the operand."""
         a = self(node.a)
         return node if a is node.a else e.Not(a)
 
     def cast(self, node: e.Cast) -> PrimExpr:
+        """Convert every lane."""
         value = self(node.value)
         if value is node.value:
             return node
         return cast(node.dtype.with_lanes(self._lanes), value)
 
     def select(self, node: e.Select) -> PrimExpr:
+        """Choose in every lane."""
         c, t, f = self(node.condition), self(node.true_value), self(node.false_value)
         if c is node.condition and t is node.true_value and f is node.false_value:
             return node
         return e.Select(c, self.to_vector(t), self.to_vector(f))
 
     def let(self, node: e.Let) -> PrimExpr:
+        """Keep a let whose value is the same in all lanes."""
         value = self(node.value)
         if value is not node.value:
             raise CannotWiden
@@ -110,6 +117,7 @@ class Widener:
         return node if body is node.body else e.Let(node.var, value, body)
 
     def load(self, node: BufferLoad) -> PrimExpr:
+        """Load all lanes, under the mask where there is one."""
         (index,) = node.indices
         wide = self(index)
         if node.predicate is not None or node.buffer.dtype.lanes > 1:
@@ -126,6 +134,7 @@ class Widener:
         return BufferLoad(node.buffer, (wide,), self._mask)
 
     def call(self, node: Call) -> PrimExpr:
+        """Widen the arguments of a call."""
         if node.op is _IF_THEN_ELSE:
             return self._choice(node)
         if not isinstance(node.op, Op) or node.op.effect not in (Effect.PURE, Effect.ANNOTATION):
@@ -160,6 +169,7 @@ class Widener:
         return e.Select(condition, yes, no)
 
     def vector(self, node: PrimExpr) -> PrimExpr:
+        """Refuse vectors of vectors."""
         raise CannotWiden
 
 

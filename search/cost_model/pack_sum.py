@@ -22,8 +22,8 @@ class PackedRows:
 
     def summed(self, outputs: NDArray[Any]) -> Floats:
         """Return the sum of row outputs for each candidate."""
-        sums: Floats = np.bincount(self.owner, weights=outputs, minlength=self.count)
-        return sums
+        sums = np.bincount(self.owner, weights=outputs, minlength=self.count)
+        return sums.astype(np.float64, copy=False)
 
     def spread(self, values: Floats) -> Floats:
         """Return the value of its candidate for each row."""

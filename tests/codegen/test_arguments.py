@@ -106,7 +106,7 @@ def test_outputs_must_be_writable(scale: codegen.Function) -> None:
 
 
 def test_misaligned_data(scale: codegen.Function) -> None:
-    a, b = arrays()
+    _, b = arrays()
     shifted = np.zeros(4 * 32 + 1, np.uint8)[1:].view(np.float32).reshape(4, 8)
     refuses(
         scale, (shifted, b, 2.0), ValueError, r"argument 1 \('A'\): .*not aligned to its 4-byte"

@@ -50,7 +50,7 @@ def samples(name: str, dtype: type[Any], count: int = 8192) -> Array:
     reach = RANGES.get(name, 8.0) * (8.0 if dtype is np.float64 and name in ("exp", "exp2") else 1)
     parts = [
         patterns,
-        np.array(SPECIAL + [1.0], np.float64).astype(dtype),
+        np.array([*SPECIAL, 1.0], np.float64).astype(dtype),
         rng.uniform(-reach, reach, count).astype(dtype),
         rng.uniform(-1, 1, count).astype(dtype),
         rng.uniform(0.6, 1.5, count).astype(dtype),
@@ -120,7 +120,7 @@ def test_power(dtype: type[Any], bound: float) -> None:
     bits = np.uint32 if dtype is np.float32 else np.uint64
     n = 8192
     patterns = rng.integers(0, np.iinfo(bits).max, (2, n), bits).view(dtype)
-    special = np.array(SPECIAL + [1.0], np.float64).astype(dtype)
+    special = np.array([*SPECIAL, 1.0], np.float64).astype(dtype)
     x = np.concatenate([
         patterns[0], rng.uniform(0, 3, n).astype(dtype), rng.uniform(0.9, 1.1, n).astype(dtype),
         -rng.uniform(0, 5, n).astype(dtype), np.repeat(special, len(special)),
@@ -206,7 +206,21 @@ def test_halves_are_computed_in_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "sin", "cos"]
+    "name",
+    [
+        "exp",
+        "exp2",
+        "exp10",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "tanh",
+        "sigmoid",
+        "erf",
+        "sin",
+        "cos",
+    ],
 )
 def test_vector_code_calls_no_scalar_function(name: str) -> None:
     source = f"""
