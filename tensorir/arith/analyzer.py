@@ -298,6 +298,8 @@ class _Simplifier(Rewriter):
             return node
         if kind in _INTEGER_NODES and _is_integer(node):
             return self._analyzer.integer(node)
+        if kind is e.Cast and _is_integer(node) and _is_integer(node.value):
+            return self._analyzer.integer(node)
         return super().__call__(node)
 
     def each(self, nodes: Any) -> Any:
@@ -383,8 +385,6 @@ class _Simplifier(Rewriter):
         return if_then_else(condition, t, f)
 
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
-        if _is_integer(node) and _is_integer(node.value):
-            return self._analyzer.integer(node)
         value = self(node.value)
         if isinstance(value, IntImm) and node.dtype.is_integral:
             return value.astype(node.dtype)

@@ -85,6 +85,14 @@ _USER_ERRORS: Final = (
 )
 
 
+class ScriptObject:
+    """An object of the dialect that says itself what its attributes are in a script."""
+
+    def script_attribute(self, name: str) -> Any:
+        """Return an attribute; AttributeError if there is none."""
+        raise NotImplementedError
+
+
 class Source:
     """The text that is being read, for error messages."""
 
@@ -191,6 +199,8 @@ class Evaluator:
         kind = type(owner)
         if kind is Namespace:
             return self.guarded(tree[1], getattr, owner, name)
+        if isinstance(owner, ScriptObject):
+            return self.guarded(tree[1], owner.script_attribute, name)
         allowed = _PUBLIC_FIELDS.get(kind)
         if allowed is None and isinstance(owner, PrimExpr):
             allowed = frozenset({"dtype", "name", "value", "astype", "var"})

@@ -13,7 +13,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
-from tensorir.script.evaluate import Evaluator, Scope, Source
+from tensorir.script.evaluate import Evaluator, Scope, ScriptObject, Source
 from tensorir.script.namespace import I, T, serial
 from tensorir.script.syntax import Tree, parse_expression, parse_module
 from tensorir.verify import verify_well_formed
@@ -97,15 +97,15 @@ def _options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any
     return options
 
 
-class _ModuleNames:
+class _ModuleNames(ScriptObject):
     """The module class inside its own body: its functions may be called before they are read."""
 
-    def __init__(self, name: str, signatures: dict[str, str]) -> None:
-        self._module_name = name
+    def __init__(self, signatures: dict[str, str]) -> None:
         self._signatures = signatures
 
-    def __getattr__(self, name: str) -> Any:
-        signatures = self.__dict__.get("_signatures", {})
+    def script_attribute(self, name: str) -> Any:
+        """Return what calls a function of the module."""
+        signatures = self._signatures
         if name not in signatures:
             raise AttributeError(f"Cannot find the function `{name}` in the current IRModule")
         return lambda *args: Call(
@@ -137,7 +137,7 @@ def _module(tree: Tree, evaluate: Evaluator) -> IRModule:
             functions[item[2][0][2]] = evaluate(item[3])
         elif item[0] not in ("pass", "expression_statement"):
             raise evaluate.fail(f"a {item[0]} is not supported in a module", item[1])
-    evaluate.scope.define(name, _ModuleNames(name, signatures))
+    evaluate.scope.define(name, _ModuleNames(signatures))
     for decorators, function in items:
         options = _options(decorators, evaluate)
         builder = FunctionBuilder(evaluate, private=options["private"])
