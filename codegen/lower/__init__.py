@@ -27,6 +27,7 @@ from codegen.lower.remove_blocks import remove_blocks
 from codegen.lower.simplify_control import simplify_control
 from codegen.lower.unroll import unroll
 from codegen.lower.vectorize import vectorize
+from codegen.lower.vectorize_innermost import vectorize_innermost
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
@@ -49,6 +50,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         flatten_buffers,
         simplify_control,
         hoist_conditions,
+        vectorize_innermost,
         vectorize,
         block_accumulators,
         mark_unrolled,

@@ -1,0 +1,118 @@
+"""Innermost loops that run as vectors though nobody said so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from codegen.lower.linear_terms import linear_terms
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.equal import structural_equal
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
+from tensorir.function import PrimFunc
+from tensorir.intrin import Effect, Op
+from tensorir.visit import Rewriter, uses_var, walk
+
+_SHORTEST: Final = 4
+_LONGEST: Final = 64
+"""Longer loops are left to LLVM, which also unrolls and interleaves them."""
+_CHOICES: Final = frozenset({"if_then_else", "likely"})
+
+
+def vectorize_innermost(func: PrimFunc) -> PrimFunc:
+    """Vectorise short innermost loops whose iterations are neighbours in memory.
+
+    Before: for k in 128: for j in 16: C[i * 16 + j] = C[i * 16 + j] + A[k] * B[k * 16 + j]
+    After:  for k in 128: for j in T.vectorized(16): ...
+
+    LLVM would not: once such a loop is unrolled its accumulators are so many scalars. A loop
+    qualifies if it has a constant extent that is a multiple of 4, contains only stores, each access
+    moves by one element or not at all, each store moves, and what is loaded from a stored buffer is
+    the very element that is stored. Parameters that may overlap disqualify.
+    """
+    noalias = func.attrs.get("tir.noalias")
+    may_overlap = not (isinstance(noalias, IntImm) and noalias.value)
+    parameters = {buffer.data for buffer in func.buffer_map.values()} if may_overlap else set()
+    return func.with_body(_Mark(parameters)(func.body))
+
+
+class _Mark(Rewriter):
+    def __init__(self, parameters: set[Var]) -> None:
+        self._parameters = parameters
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return node
+
+    def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        if _has_shape(node):
+            stores = _stores(node.body)
+            if stores and self._qualifies(stores, node.loop_var):
+                return node.with_(kind=s.ForKind.VECTORIZED)
+        return self.generic(node)
+
+    def _qualifies(self, stores: list[s.BufferStore], var: Var) -> bool:
+        written: dict[Buffer, PrimExpr] = {}
+        for store in stores:
+            if store.predicate is not None or not _steps(store.indices, var, (1,)):
+                return False
+            place = written.setdefault(store.buffer, store.indices[0])
+            if not structural_equal(place, store.indices[0]):
+                return False
+        memory = {buffer.data for buffer in written}
+        if len(memory) < len(written):
+            return False
+        for part in (part for store in stores for part in walk(store.value)):
+            if not isinstance(part, BufferLoad):
+                if not _is_plain(part, var):
+                    return False
+                continue
+            if part.predicate is not None or not _steps(part.indices, var, (0, 1)):
+                return False
+            stored = written.get(part.buffer)
+            if stored is None:
+                if part.buffer.data in memory:
+                    return False
+            elif not structural_equal(part.indices[0], stored):
+                return False
+        return not self._parameters or self._cannot_overlap(stores)
+
+    def _cannot_overlap(self, stores: list[s.BufferStore]) -> bool:
+        buffers = {store.buffer.data for store in stores}
+        for store in stores:
+            buffers |= {p.buffer.data for p in walk(store.value) if isinstance(p, BufferLoad)}
+        return len(buffers & self._parameters) <= 1
+
+
+def _has_shape(loop: s.For) -> bool:
+    return (
+        loop.kind is s.ForKind.SERIAL
+        and isinstance(loop.extent, IntImm)
+        and _SHORTEST <= loop.extent.value <= _LONGEST
+        and loop.extent.value % _SHORTEST == 0
+        and not loop.annotations
+    )
+
+
+def _stores(body: s.Stmt) -> list[s.BufferStore]:
+    """Return the stores of a body that has nothing else; nothing for any other body."""
+    parts = body.seq if isinstance(body, s.SeqStmt) else (body,)
+    stores = [part for part in parts if isinstance(part, s.BufferStore)]
+    return stores if len(stores) == len(parts) else []
+
+
+def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) -> bool:
+    """Say whether an access moves by one of the allowed numbers of elements with `var`."""
+    if len(indices) != 1 or indices[0].dtype.lanes != 1:
+        return False
+    return linear_terms(indices[0]).coefficient(var) in allowed
+
+
+def _is_plain(part: object, var: Var) -> bool:
+    """Say whether a part of a value has no effect and is no choice that differs between lanes."""
+    if isinstance(part, Select):
+        return not uses_var(part.condition, var)
+    if not isinstance(part, Call):
+        return True
+    if not isinstance(part.op, Op) or part.op.effect is not Effect.PURE:
+        return False
+    return part.op.short_name not in _CHOICES or not uses_var(part, var)
