@@ -14,9 +14,8 @@ from search.runner.check_results import Reference, difference
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.random_fill import random_arrays
 
-NO_RIVAL: Final = 4.0
-"""A candidate this many times slower than the best so far is not timed any longer."""
 _SLICES: Final = 8
+"""In how many parts the calls of one result are timed."""
 
 _references: dict[str, Reference] = {}
 _MAX_REFERENCES: Final = 4
@@ -54,8 +53,7 @@ def measure(
                 raise WrongResultError(wrong)
         else:
             first = call.time(1).seconds
-        limit = math.inf if best_seconds is None else NO_RIVAL * best_seconds
-        seconds += _times(call, config, first, limit)
+        seconds += _times(call, config, first, best_seconds or math.inf)
     return tuple(seconds)
 
 
@@ -90,12 +88,13 @@ def measure_with(
 
 
 def _times(
-    call: codegen.PreparedCall, config: EvaluatorConfig, first: float, limit: float
+    call: codegen.PreparedCall, config: EvaluatorConfig, first: float, best: float
 ) -> list[float]:
     """Return `repeat` times per call.
 
     The calls of one result are timed in slices and the median of the slices is the result, which a
-    pause of the machine does not reach. A candidate slower than `limit` seconds gets one slice.
+    pause of the machine does not reach. A candidate that is certainly slower than `best` seconds is
+    not timed any longer: after n slices, one whose fastest slice is 1 + 1/n times as slow.
     """
     results: list[float] = []
     wanted = config.min_repeat_ms * 1e-3
@@ -111,11 +110,14 @@ def _times(
             per_call = batch.seconds / batch.runs
             spent += max(batch.seconds, 1e-6)
             slices.append(per_call)
-            if per_call > limit:
-                return [per_call] * config.repeat
-        slices.sort()
-        results.append(slices[len(slices) // 2])
+            if min(slices) > best * (1 + 1 / len(slices)):
+                return [_median(slices)] * config.repeat
+        results.append(_median(slices))
     return results
+
+
+def _median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
 
 
 def _load(artifact_path: str) -> Module:

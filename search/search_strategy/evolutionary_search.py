@@ -61,7 +61,7 @@ class EvolutionarySearch(SearchStrategy):
     def __init__(
         self,
         *,
-        population_size: int = 128,
+        population_size: int = 64,
         init_measured_ratio: float = 0.25,
         init_min_unmeasured: int = 16,
         max_fail_count: int = 5,
