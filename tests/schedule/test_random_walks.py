@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+import codegen
 from schedule import Schedule, ScheduleError, Trace
 from tensorir import IRModule, assert_structural_equal, parse, verify_well_formed
 from tensorir.interp import interpret, random_arguments
@@ -164,6 +165,7 @@ def test_accepted_sequences_keep_the_result(name, seed):
     func = parse(PROGRAMS[name])
     expected = random_arguments(func, seed)
     actual = [a.copy() for a in expected]
+    compiled = [a.copy() for a in expected]
     interpret(func, *expected)
     rng = random.Random(f"{name}{seed}")
     sch = Schedule(func, seed=seed + 1, error_render_level="fast", debug_mask=1)
@@ -179,8 +181,10 @@ def test_accepted_sequences_keep_the_result(name, seed):
             sch.trace.truncate(max(length, 0))
     verify_well_formed(sch.mod)
     interpret(sch.mod, *actual)
-    for got, wanted in zip(actual, expected, strict=True):
+    codegen.build(sch.mod, "llvm -num-cores=2")["main"](*compiled)
+    for got, machine, wanted in zip(actual, compiled, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
+        np.testing.assert_allclose(machine, wanted, rtol=1e-5, atol=1e-5)  # it may fuse
     replayed = Schedule(IRModule({"main": func}))
     Trace.from_json(json.loads(json.dumps(sch.trace.as_json()))).apply_to_schedule(replayed, False)
     assert_structural_equal(replayed.mod, sch.mod)
