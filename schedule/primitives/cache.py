@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.loop_nest import nest_of_loops
@@ -12,7 +13,7 @@ from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
-from schedule.sref import StmtSRef, is_ancestor, lowest_common_ancestor
+from schedule.sref import StmtSRef, is_ancestor, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
@@ -24,7 +25,7 @@ from tensorir.expr import (
     PrimType,
     Var,
 )
-from tensorir.ops import TRUE, add, const, is_const_int, sub
+from tensorir.ops import TRUE, add, const, is_const_int, logical_and, sub
 from tensorir.stmt import (
     Block,
     BlockRealize,
@@ -240,7 +241,17 @@ class _Stage:
         return self._state.get_sref(block)
 
     def _copy_nest(self, source: Buffer, target: Buffer) -> tuple[Stmt, Block]:
-        return copy_nest(source, target, self._buffer, self._region, compact=self._compact)
+        place = self._location
+        around = loops_above(place) if place.is_block else [*loops_above(place), place]
+        for var, values in loop_domain(around).items():
+            self._analyzer.bind(var, values, allow_override=True)
+        guarded = [
+            not self._analyzer.can_prove(dim.min + dim.extent <= extent)
+            for dim, extent in zip(self._region, self._buffer.shape, strict=True)
+        ]
+        return copy_nest(
+            source, target, self._buffer, self._region, compact=self._compact, guarded=guarded
+        )
 
 
 def cache_buffer(buffer: Buffer, storage_scope: str) -> Buffer:
@@ -259,10 +270,12 @@ def copy_nest(
     region: Sequence[Range],
     *,
     compact: bool = False,
+    guarded: Sequence[bool] = (),
 ) -> tuple[Stmt, Block]:
     """Return loops that copy a region of `original` to or from its cache, and the block in them.
 
-    A compact cache has the extents of the region, another one the shape of `original`.
+    A compact cache has the extents of the region, another one the shape of `original`. In
+    dimensions that are `guarded` only what lies in the shape is copied.
     """
     cache = target if source is original else source
     axes: list[IterVar] = []
@@ -287,7 +300,13 @@ def copy_nest(
         cache.name,
         BufferStore(target, BufferLoad(source, reading), writing),
     )
-    return nest_of_loops(loops, BlockRealize(bindings, TRUE, block)), block
+    predicate: PrimExpr = TRUE
+    for dim, (loop_var, _), extent, guard in zip(
+        region, loops, original.shape, guarded, strict=False
+    ):
+        if guard:
+            predicate = logical_and(predicate, add(dim.min, loop_var) < extent)
+    return nest_of_loops(loops, BlockRealize(bindings, predicate, block)), block
 
 
 def _element_type(buffer: Buffer) -> PrimType:

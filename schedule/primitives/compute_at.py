@@ -18,12 +18,13 @@ from schedule.analysis.regions import bound_region, path_domain, relax_by_interv
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
 from schedule.primitives.inline import compute_inline, reverse_compute_inline
+from schedule.primitives.loop_kind import driven_axes
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef, is_ancestor, loops_above, scope_root
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
 
@@ -67,6 +68,12 @@ READS_AHEAD = Problem(
     "{0} cannot move under {1}, because there it would read more than its producers have written "
     "by then",
     "choose a loop further out, one iteration of which produces all that the block reads",
+)
+CONCURRENT = Problem(
+    "WrongBlockIterTypeError",
+    "{0} cannot move under {1}: that loop would drive its axis {axis}, which is not data-parallel, "
+    "and its iterations run at the same time",
+    "move the block first and make another loop parallel, or choose a loop further out",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -192,7 +199,19 @@ def plan_move(
     except IRValueError as error:
         fail(UNSOLVABLE, block, loop, reason=error)
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
+    if state.enable_check:
+        _check_concurrent(block, loop, nest)
     return Move(block, loop, position, nest)
+
+
+def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise if iterations that run at the same time would add to the same elements."""
+    for above in (*loops_above(loop), loop):
+        if above.loop.kind not in (ForKind.PARALLEL, ForKind.VECTORIZED):
+            continue
+        for _, axis in driven_axes(nest, above.loop.loop_var):
+            independent = axis.iter_type == IterVar.DATA_PAR
+            check(independent, CONCURRENT, block, above, axis=axis.var.name)
 
 
 def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:

@@ -85,13 +85,13 @@ def _check_independent(
         check_compact_dataflow(state, loop)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
-    for block, axis in _driven_axes(old.body, old.loop_var):
+    for block, axis in driven_axes(old.body, old.loop_var):
         if axis.iter_type not in allowed:
             words = "data-parallel or reduction" if allow_reduce else "data-parallel"
             fail(WRONG_AXIS, loop, block, kind=kind, allowed=words, axis=axis.var.name)
 
 
-def _driven_axes(body: Stmt, loop_var: Var) -> list[tuple[Block, IterVar]]:
+def driven_axes(body: Stmt, loop_var: Var) -> list[tuple[Block, IterVar]]:
     """Return the axes of all blocks below, at any depth, whose values follow `loop_var`."""
     found: list[tuple[Block, IterVar]] = []
     driven: set[Var] = {loop_var}
