@@ -67,7 +67,7 @@ class _Unroll(Rewriter):
             return _Copies(node)(node)
         body = self(node.body)
         if type(node.extent) is IntImm and node.extent.value == 1:
-            return _Copies(node, {node.loop_var: node.min})(body)
+            return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
         if body is node.body and not node.annotations:
             return node
         return s.For(node.loop_var, node.min, node.extent, node.kind, body)

@@ -245,8 +245,9 @@ class _Stage:
         around = loops_above(place) if place.is_block else [*loops_above(place), place]
         for var, values in loop_domain(around).items():
             self._analyzer.bind(var, values, allow_override=True)
+        prove = self._analyzer.can_prove
         guarded = [
-            not self._analyzer.can_prove(dim.min + dim.extent <= extent)
+            (not prove(dim.min >= 0), not prove(dim.min + dim.extent <= extent))
             for dim, extent in zip(self._region, self._buffer.shape, strict=True)
         ]
         return copy_nest(
@@ -270,12 +271,13 @@ def copy_nest(
     region: Sequence[Range],
     *,
     compact: bool = False,
-    guarded: Sequence[bool] = (),
+    guarded: Sequence[tuple[bool, bool]] = (),
 ) -> tuple[Stmt, Block]:
     """Return loops that copy a region of `original` to or from its cache, and the block in them.
 
-    A compact cache has the extents of the region, another one the shape of `original`. In
-    dimensions that are `guarded` only what lies in the shape is copied.
+    A compact cache has the extents of the region, another one the shape of `original`. Only
+    what lies in the shape is copied: `guarded` says for each dimension whether its low and its high
+    end need a test for that.
     """
     cache = target if source is original else source
     axes: list[IterVar] = []
@@ -301,11 +303,15 @@ def copy_nest(
         BufferStore(target, BufferLoad(source, reading), writing),
     )
     predicate: PrimExpr = TRUE
-    for dim, (loop_var, _), extent, guard in zip(
-        region, loops, original.shape, guarded, strict=False
+    tests = guarded or [(False, False)] * len(loops)
+    for dim, (loop_var, _), extent, (low, high) in zip(
+        region, loops, original.shape, tests, strict=True
     ):
-        if guard:
-            predicate = logical_and(predicate, add(dim.min, loop_var) < extent)
+        index = add(dim.min, loop_var)
+        if low:
+            predicate = logical_and(predicate, index >= 0)
+        if high:
+            predicate = logical_and(predicate, index < extent)
     return nest_of_loops(loops, BlockRealize(bindings, predicate, block)), block
 
 

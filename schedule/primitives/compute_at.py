@@ -13,6 +13,7 @@ from schedule.analysis.block_kind import (
 )
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
+from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
@@ -68,6 +69,11 @@ READS_AHEAD = Problem(
     "{0} cannot move under {1}, because there it would read more than its producers have written "
     "by then",
     "choose a loop further out, one iteration of which produces all that the block reads",
+)
+RUNS_FURTHER = Problem(
+    "NotRegionCoverError",
+    "{0} cannot move under {1}, because it runs further than {2} stores, and would not from there",
+    "leave it where it is, or move the producer with compute_at",
 )
 CONCURRENT = Problem(
     "WrongBlockIterTypeError",
@@ -191,6 +197,8 @@ def plan_move(
         names = ", ".join(b.block.name_hint for b in outside)
         fail(NOT_VISITED, block, loop, kind=kind, names=names)
     _check_order(graph, block, loop)
+    if not to_consumers:
+        _check_followed(block, loop, producers)
     analyzer = Analyzer()
     for var, values in loop_domain([*loops_above(loop), loop]).items():
         analyzer.bind(var, values)
@@ -202,6 +210,30 @@ def plan_move(
     if state.enable_check:
         _check_concurrent(block, loop, nest)
     return Move(block, loop, position, nest)
+
+
+def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
+    """Raise if the block runs further than its producers: it would not from their loops."""
+    node = block.block
+    for producer in producers:
+        written = {r.buffer: r for r in producer.block.writes}
+        for read in node.reads:
+            region = written.get(read.buffer)
+            if region is None:
+                continue
+            low = stays_within(
+                [r.min for r in read.region],
+                node.iter_vars,
+                [r.min for r in region.region],
+                producer.block.iter_vars,
+            )
+            high = stays_within(
+                [r.min + r.extent for r in read.region],
+                node.iter_vars,
+                [r.min + r.extent for r in region.region],
+                producer.block.iter_vars,
+            )
+            check(low and high, RUNS_FURTHER, block, loop, producer)
 
 
 def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:

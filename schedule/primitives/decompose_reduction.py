@@ -11,7 +11,7 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.expr import And, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, logical_and
+from tensorir.ops import TRUE, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
 from tensorir.visit import collect_vars, substitute, uses_var
 
@@ -25,6 +25,12 @@ TOO_LOW = Problem(
     "{0} is required to be not lower than every loop of a reduction axis, but {1}, which reduction "
     "axis {axis} of {2} is bound to, is higher than it",
     "give the outermost of the block's reduction loops, or one above it",
+)
+
+REPEATED = Problem(
+    "LoopPositionError",
+    "the init of {2} cannot move before {0}, because {1} runs the reduction several times",
+    "give a loop further in",
 )
 
 
@@ -47,6 +53,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     if state.enable_check:
         check_reduction(state, block, dependencies(state, state.scope_root(block)))
         _check_height(block, loops, position)
+        _check_not_repeated(block, loops[position:])
     old = block.block
     init = old.init
     assert init is not None
@@ -104,6 +111,14 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
                 block,
                 axis=axis.var.name,
             )
+
+
+def _check_not_repeated(block: StmtSRef, below: list[StmtSRef]) -> None:
+    """Raise if a loop runs the whole reduction several times: each time needs its init."""
+    used = {v for value in block.block_realize.iter_values for v in collect_vars(value)}
+    for sref in below:
+        repeats = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
+        check(not repeats, REPEATED, below[0], sref, block)
 
 
 def _at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:

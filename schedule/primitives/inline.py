@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from schedule.analysis.block_kind import (
     check_complete,
@@ -12,6 +12,7 @@ from schedule.analysis.block_kind import (
     require_scope,
 )
 from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
@@ -280,7 +281,10 @@ class _ReversePlan:
         if not result.indices:
             fail(BODY, self._block, reason=f"its loads are not affine: {result.errors[0]}")
         stored = self._producer_store.indices
-        self._check_covered(indices, stored, ranges)
+        producer = self._producer.block
+        if not stays_within(indices, node.iter_vars, stored, producer.iter_vars):
+            reason = f"it runs where {producer.name_hint!r} stores nothing"
+            fail(BODY, self._block, reason=reason)
         solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
         axes: dict[Var, PrimExpr] = {}
         for var, values in ranges.items():
@@ -291,25 +295,6 @@ class _ReversePlan:
             else:
                 fail(BODY, self._block, reason=f"axis {var.name} does not follow from what is read")
         return axes
-
-    def _check_covered(
-        self,
-        read: Sequence[PrimExpr],
-        stored: Sequence[PrimExpr],
-        ranges: Mapping[Var, Range],
-    ) -> None:
-        """Raise if the consumer has instances for which the producer stores nothing."""
-        consumer, producer = Analyzer(), Analyzer()
-        for var, values in ranges.items():
-            consumer.bind(var, values)
-        for axis in self._producer.block.iter_vars:
-            if axis.dom is not None:
-                producer.bind(axis.var, axis.dom)
-        for index, place in zip(read, stored, strict=True):
-            wanted, given = consumer.const_int_bound(index), producer.const_int_bound(place)
-            if wanted.min_value < given.min_value or wanted.max_value > given.max_value:
-                reason = f"it runs where {self._producer.block.name_hint!r} stores nothing"
-                fail(BODY, self._block, reason=reason)
 
     def apply(self, scope: StmtSRef) -> None:
         """Put the consumer's store into the producer, and drop the consumer and the buffer."""

@@ -58,3 +58,16 @@ def test_matmul(transform):
     lib = codegen.build(sch.mod, target="llvm -num-cores=1")
     lib["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_unrolled_loops_inside_a_loop_of_one_iteration():
+    sch = Schedule(parse(MATMUL))
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    one, _ = sch.split(i, [1, 32])
+    sch.annotate(one, "note", 1)
+    sch.unroll(sch.split(j, [None, 4])[1])
+    rng = np.random.default_rng(0)
+    a, b = rng.random((32, 48), "float32"), rng.random((48, 40), "float32")
+    c = np.zeros((32, 40), "float32")
+    codegen.build(sch.mod, target="llvm -num-cores=1")["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)

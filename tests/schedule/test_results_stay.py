@@ -83,3 +83,50 @@ def test_a_cache_inside_a_loop_does_not_copy_beyond_the_buffer() -> None:
     sch.cache_read(consumer, 0, "global")
     assert "T.where(i_0 * 4 + ax0 < 6)" in sch.mod.script()
     assert_same_result(func, sch)
+
+
+def test_a_consumer_that_runs_further_than_its_producer_does_not_follow_it() -> None:
+    sch = Schedule(program(PADDED))
+    block = sch.get_block("P")
+    copy = sch.cache_read(block, 0, "local")
+    with pytest.raises(ScheduleError, match="runs further than"):
+        sch.reverse_compute_at(block, sch.get_loops(copy)[0])
+
+
+REPEATED = """
+@T.prim_func
+def main(A: T.Buffer((5, 4), "float32"), D: T.Buffer((5, 6), "float32")):
+    C = T.alloc_buffer((5,))
+    for j in range(6):
+        for i, k in T.grid(5, 4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+        for i in range(5):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = C[vi]
+"""
+
+
+def test_the_init_of_a_repeated_reduction_stays_inside_the_loop_that_repeats_it() -> None:
+    func = program(REPEATED)
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    j, i, _ = sch.get_loops(block)
+    with pytest.raises(ScheduleError, match="runs the reduction several times"):
+        sch.decompose_reduction(block, j)
+    sch.decompose_reduction(block, i)
+    assert_same_result(func, sch)
+
+
+def test_a_cache_of_what_is_read_under_a_condition_stays_in_bounds() -> None:
+    func = program(PADDED)
+    sch = Schedule(func)
+    block = sch.get_block("P")
+    copy = sch.cache_read(block, 0, "global")
+    sch.compute_at(copy, sch.get_loops(block)[0])
+    sch.cache_write(copy, 0, "local")
+    assert_same_result(func, sch)
