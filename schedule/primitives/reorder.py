@@ -10,9 +10,10 @@ from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
-from tensorir.expr import IterVar
+from tensorir.expr import IterVar, Var
+from tensorir.ops import is_const_int
 from tensorir.stmt import Stmt
-from tensorir.visit import uses_var
+from tensorir.visit import collect_vars, uses_var
 
 REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
 NOT_A_CHAIN = Problem(
@@ -41,6 +42,12 @@ NOT_PARTIALLY_AFFINE = Problem(
 DEPENDENT = Problem(
     "DependentLoopError",
     "the range of {0} is dependent on the loop variable {var}, which would come to lie inside it",
+)
+
+REPEATS_STEPS = Problem(
+    "BlockPropertyError",
+    "{0} repeats the reduction of {2} as a whole; inside {1} it would repeat each of its steps",
+    "keep it outside of the loops of the reduction",
 )
 
 
@@ -73,6 +80,9 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
             var = inner.loop.loop_var
             depends = uses_var(sref.loop.min, var) or uses_var(sref.loop.extent, var)
             check(not depends, DEPENDENT, sref, var=var.name)
+    if state.enable_check:
+        for child in state.child_blocks(chain[-1]):
+            _check_not_repeated(child, chain, target)
 
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
@@ -81,6 +91,25 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
 
     # Result.
     state.replace(chain[0], body)
+
+
+def _check_not_repeated(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
+    """Raise if a loop that repeats a reduction would come to repeat each step of it."""
+    realize = block.block_realize
+    reduced: set[Var] = set()
+    used: set[Var] = set()
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        found = collect_vars(value)
+        used.update(found)
+        if axis.iter_type != IterVar.DATA_PAR:
+            reduced.update(found)
+    for k, repeating in enumerate(after):
+        if repeating.loop.loop_var in used or is_const_int(repeating.loop.extent, 1):
+            continue
+        place = before.index(repeating)
+        for outer in after[:k]:
+            crossed = outer.loop.loop_var in reduced and before.index(outer) > place
+            check(not crossed, REPEATS_STEPS, repeating, outer, block)
 
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:

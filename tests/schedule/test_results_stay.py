@@ -130,3 +130,24 @@ def test_a_cache_of_what_is_read_under_a_condition_stays_in_bounds() -> None:
     sch.compute_at(copy, sch.get_loops(block)[0])
     sch.cache_write(copy, 0, "local")
     assert_same_result(func, sch)
+
+
+def test_a_loop_that_repeats_a_reduction_does_not_move_inside_it() -> None:
+    nest = Schedule(
+        program(
+            """
+@T.prim_func
+def main(A: T.Buffer((5, 4), "float32"), C: T.Buffer((5,), "float32")):
+    for j, i, k in T.grid(6, 5, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+        )
+    )
+    j, i, k = nest.get_loops(nest.get_block("C"))
+    nest.reorder(i, j)
+    with pytest.raises(ScheduleError, match="would repeat each of its steps"):
+        nest.reorder(k, j)
