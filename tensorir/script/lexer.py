@@ -79,7 +79,7 @@ _PUNCTUATION: Final = {
 }
 _TOKEN: Final = re.compile(
     r"""(?P<space>[ \t\f]+|\\\r?\n)
-      | (?P<name>[^\W\d]\w*)
+      | (?P<name>[^\W\d]\w*(?P<dotted>(?:\.[^\W\d]\w*)+)?)
       | (?P<number>0[xX][\da-fA-F_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
       | (?P<string>(?:[rR])?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}
                    |\"(?:\\.|[^\\\"\n])*\"|'(?:\\.|[^\\'\n])*'))
@@ -153,7 +153,7 @@ def _tokens(text: str) -> Iterator[Token]:
             continue
         last_was_newline = False
         if kind == "name":
-            kind = _WORDS.get(value, "NAME")
+            kind = "DOTTED" if found["dotted"] else _WORDS.get(value, "NAME")
             if kind == "NAME":
                 if value in _UNSUPPORTED:
                     raise _error(

@@ -231,11 +231,19 @@ class _Builder(Transformer[Token, Any]):
     def name(self, token: Token) -> Tree:
         return ("name", _span(token, token), str(token))
 
+    def dotted_name(self, token: Token) -> Tree:
+        first, _, rest = token.partition(".")
+        line, column = token.line or 0, token.column or 0
+        name = ("name", (line, column, line, column + len(first)), first)
+        return _attributes(name, rest, column + len(first) + 1)
+
     def number(self, token: Token) -> Tree:
-        return ("constant", _span(token, token), ast.literal_eval(str(token).replace("_", "")))
+        text = str(token)
+        value = int(text) if text.isdecimal() else ast.literal_eval(text.replace("_", ""))
+        return ("constant", _span(token, token), value)
 
     def string(self, *tokens: Token) -> Tree:
-        value = "".join(ast.literal_eval(str(token)) for token in tokens)
+        value = "".join([_string(str(token)) for token in tokens])
         return ("constant", _span(tokens[0], tokens[-1]), value)
 
     def constant(self, token: Token) -> Tree:
@@ -262,6 +270,9 @@ class _Builder(Transformer[Token, Any]):
     def attribute(self, value: Tree, name: Token) -> Tree:
         return ("attribute", _span(value, name), value, str(name))
 
+    def attributes(self, value: Tree, names: Token) -> Tree:
+        return _attributes(value, str(names), names.column or 0)
+
     def call(self, function: Tree, *arguments: Any) -> Tree:
         kept = [a for a in arguments if a is not None]
         return ("call", _span(function, kept[-1] if kept else function), function, kept)
@@ -285,6 +296,22 @@ class _Builder(Transformer[Token, Any]):
 
 setattr(_Builder, "else", _Builder.else_)
 setattr(_Builder, "elif", _Builder.elif_)
+
+
+def _attributes(owner: Tree, names: str, column: int) -> Tree:
+    """Return the tree of `owner.names`, where the names, with dots, begin at `column`."""
+    for name in names.split("."):
+        line, start = owner[1][2], owner[1][:2]
+        owner = ("attribute", (*start, line, column + len(name)), owner, name)
+        column += len(name) + 1
+    return owner
+
+
+def _string(text: str) -> str:
+    """Return the value of a string literal."""
+    if text[0] in "\"'" and "\\" not in text and text[:3] not in ('"""', "'''"):
+        return text[1:-1]
+    return str(ast.literal_eval(text))
 
 
 class _Climber:
@@ -320,6 +347,7 @@ _READABLE: Final = {
     "_INDENT": "an indented block",
     "_DEDENT": "the end of the block",
     "NAME": "a name",
+    "DOTTED": "a name with dots",
     "NUMBER": "a number",
     "STRING": "a string",
     "CONSTANT": "True, False or None",
@@ -339,7 +367,7 @@ _READABLE: Final = {
     "$END": "the end of the text",
 }
 _OPERAND_START: Final = frozenset(
-    {"NAME", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
+    {"NAME", "DOTTED", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
 )
 
 
@@ -351,7 +379,7 @@ def _diagnose(error: UnexpectedInput, text: str, filename: str) -> DiagnosticErr
         token = error.token
         expected = set(error.accepts or error.expected)
         got = _READABLE.get(token.type, repr(str(token)))
-        if token.type in ("NAME", "NUMBER", "STRING", "OPERATOR", "CONSTANT"):
+        if token.type in ("NAME", "DOTTED", "NUMBER", "STRING", "OPERATOR", "CONSTANT"):
             got = f"`{token}`"
         width = max(1, len(str(token).split("\n", 1)[0]))
         if token.type == "$END":
