@@ -92,6 +92,23 @@ _TOKEN: Final = re.compile(
 )
 
 
+class Lexeme(str):
+    """A token: its text, its kind and where it begins."""
+
+    __slots__ = ("column", "line", "type")
+    type: str
+    line: int
+    column: int
+
+    def __new__(cls, kind: str, text: str, line: int, column: int) -> Lexeme:
+        """Return the token `text` of a kind."""
+        token = str.__new__(cls, text)
+        token.type = kind
+        token.line = line
+        token.column = column
+        return token
+
+
 class ScriptLexer(Lexer):
     """Feeds the parser; brackets join lines, and indentation becomes tokens."""
 
@@ -100,10 +117,13 @@ class ScriptLexer(Lexer):
 
     def lex(self, text: Any) -> Iterator[Token]:  # type: ignore[override]
         """Yield the tokens of `text`; DiagnosticError where there is none."""
-        return _tokens(str(text))
+        for token in tokens(str(text)):
+            line, column = token.line, token.column
+            yield Token(token.type, str(token), 0, line, column, line, column + len(token))
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def tokens(text: str) -> Iterator[Lexeme]:
+    """Yield the tokens of a script; DiagnosticError where there is none."""
     match = _TOKEN.match
     position, end = 0, len(text)
     line, line_start = 1, 0
@@ -123,12 +143,12 @@ def _tokens(text: str) -> Iterator[Token]:
             if text[position] not in "#\r\n":
                 if width > indents[-1]:
                     indents.append(width)
-                    yield Token("_INDENT", "", position, line, 1)
+                    yield Lexeme("_INDENT", "", line, 1)
                 while width < indents[-1]:
                     indents.pop()
                     if width > indents[-1]:
                         raise _error(text, line, 1, width + 1, "inconsistent indentation")
-                    yield Token("_DEDENT", "", position, line, 1)
+                    yield Lexeme("_DEDENT", "", line, 1)
         found = match(text, position)
         if found is None:
             column = position - line_start + 1
@@ -145,7 +165,7 @@ def _tokens(text: str) -> Iterator[Token]:
             continue
         if kind == "newline":
             if depth == 0 and not last_was_newline:
-                yield Token("_NEWLINE", "\n", position, line, column)
+                yield Lexeme("_NEWLINE", "\n", line, column)
                 last_was_newline = True
             line += 1
             line_start = position
@@ -176,15 +196,15 @@ def _tokens(text: str) -> Iterator[Token]:
         else:
             assert kind is not None
             kind = kind.upper()
-        token = Token(kind, value, found.start(), line, column, line, column + len(value))
+        token = Lexeme(kind, value, line, column)
         if kind == "STRING" and "\n" in value:
             line += value.count("\n")
             line_start = found.start() + value.rindex("\n") + 1
         yield token
     if not last_was_newline:
-        yield Token("_NEWLINE", "\n", position, line, position - line_start + 1)
+        yield Lexeme("_NEWLINE", "\n", line, position - line_start + 1)
     while indents.pop() > 0:
-        yield Token("_DEDENT", "", position, line, 1)
+        yield Lexeme("_DEDENT", "", line, 1)
 
 
 def _error(text: str, line: int, column: int, end_column: int, message: str) -> DiagnosticError:

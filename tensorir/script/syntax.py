@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
+from lark import Lark, Transformer, UnexpectedInput, UnexpectedToken, v_args
 
 from tensorir.errors import DiagnosticError
-from tensorir.script.lexer import KEYWORDS, ScriptLexer
+from tensorir.script.lalr import TableParser, Unparsable
+from tensorir.script.lexer import KEYWORDS, Lexeme, ScriptLexer, tokens
 
 Place: TypeAlias = tuple[int, int, int, int]
 Tree: TypeAlias = tuple[Any, ...]
@@ -47,9 +48,13 @@ _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 def parse_module(text: str, filename: str = "<script>") -> list[Tree]:
     """Return the statements of a script; DiagnosticError with the place and what was expected."""
     try:
-        return _parser().parse(text)  # type: ignore[return-value]
-    except UnexpectedInput as error:
-        raise _diagnose(error, text, filename) from None
+        return _table_parser().parse(tokens(text))  # type: ignore[no-any-return]
+    except Unparsable:
+        try:
+            _parser(None).parse(text)
+        except UnexpectedInput as error:
+            raise _diagnose(error, text, filename) from None
+        raise
     except DiagnosticError as error:
         raise DiagnosticError(
             error.message,
@@ -78,13 +83,17 @@ def parse_expression(text: str, filename: str = "<expression>") -> Tree:
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Lark:
+def _table_parser() -> TableParser:
+    return TableParser(_parser(_Builder()))
+
+
+def _parser(transformer: _Builder | None) -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     return Lark(
         grammar,
         parser="lalr",
         lexer=ScriptLexer,
-        transformer=_Builder(),
+        transformer=transformer,
         maybe_placeholders=True,
         propagate_positions=False,
     )
@@ -95,14 +104,14 @@ def _span(first: Any, last: Any) -> Place:
 
 
 def _start(part: Any) -> tuple[int, int]:
-    if isinstance(part, Token):
-        return part.line or 0, part.column or 0
+    if isinstance(part, Lexeme):
+        return part.line, part.column
     return part[1][0], part[1][1]
 
 
 def _end(part: Any) -> tuple[int, int]:
-    if isinstance(part, Token):
-        return part.line or 0, (part.column or 0) + len(part)
+    if isinstance(part, Lexeme):
+        return part.line, part.column + len(part)
     return part[1][2], part[1][3]
 
 
@@ -110,7 +119,7 @@ NOWHERE: Final[Place] = (0, 0, 0, 0)
 
 
 @v_args(inline=True)
-class _Builder(Transformer[Token, Any]):
+class _Builder(Transformer[Any, Any]):
     """Builds tree nodes while the text is being parsed."""
 
     def start(self, *statements: Tree) -> list[Tree]:
@@ -151,7 +160,7 @@ class _Builder(Transformer[Token, Any]):
     def decorator(self, value: Tree) -> Tree:
         return value
 
-    def function(self, name: Token, parameters: Any, result: Any, body: Any) -> Tree:
+    def function(self, name: Lexeme, parameters: Any, result: Any, body: Any) -> Tree:
         return ("def", _span(name, name), str(name), parameters or [], result, body)
 
     def parameters(self, *items: Any) -> list[Any]:
@@ -159,12 +168,12 @@ class _Builder(Transformer[Token, Any]):
 
     def parameter(self, *parts: Any) -> Tree:
         star = ""
-        if isinstance(parts[0], Token) and parts[0].type in ("STAR", "POWER"):
+        if isinstance(parts[0], Lexeme) and parts[0].type in ("STAR", "POWER"):
             star, parts = str(parts[0]), parts[1:]
         name, annotation, default = parts
         return ("parameter", _span(name, name), star, str(name), annotation, default)
 
-    def class_body(self, name: Token, body: Any) -> Tree:
+    def class_body(self, name: Lexeme, body: Any) -> Tree:
         return ("class", _span(name, name), str(name), body)
 
     def expression_statement(self, value: Tree) -> Tree:
@@ -173,7 +182,7 @@ class _Builder(Transformer[Token, Any]):
     def assign(self, *sides: Tree) -> Tree:
         return ("assign", _span(sides[0], sides[-1]), sides[:-1], sides[-1])
 
-    def augmented(self, target: Tree, operator: Token, value: Tree) -> Tree:
+    def augmented(self, target: Tree, operator: Lexeme, value: Tree) -> Tree:
         return ("augmented", _span(target, value), target, str(operator)[:-1], value)
 
     def annotated(self, target: Tree, annotation: Tree, value: Any) -> Tree:
@@ -191,10 +200,10 @@ class _Builder(Transformer[Token, Any]):
     def import_line(self, *_: Any) -> Tree:
         return ("import", NOWHERE)
 
-    def dotted(self, *names: Token) -> list[str]:
+    def dotted(self, *names: Lexeme) -> list[str]:
         return [str(name) for name in names]
 
-    def import_name(self, name: Token, alias: Any) -> str:
+    def import_name(self, name: Lexeme, alias: Any) -> str:
         return str(alias or name)
 
     # ------------------------------------------------------------------------------ expressions
@@ -220,7 +229,7 @@ class _Builder(Transformer[Token, Any]):
     def names(self, *items: Any) -> list[Any]:
         return [item for item in items if isinstance(item, tuple)]
 
-    def name_item(self, *parts: Token) -> Any:
+    def name_item(self, *parts: Lexeme) -> Any:
         return (len(parts) == 2, str(parts[-1]))
 
     def operators(self, *items: Any) -> Tree:
@@ -228,25 +237,25 @@ class _Builder(Transformer[Token, Any]):
             return items[0]  # type: ignore[no-any-return]
         return _Climber(items).parse(0)
 
-    def name(self, token: Token) -> Tree:
+    def name(self, token: Lexeme) -> Tree:
         return ("name", _span(token, token), str(token))
 
-    def dotted_name(self, token: Token) -> Tree:
+    def dotted_name(self, token: Lexeme) -> Tree:
         first, _, rest = token.partition(".")
-        line, column = token.line or 0, token.column or 0
+        line, column = token.line, token.column
         name = ("name", (line, column, line, column + len(first)), first)
         return _attributes(name, rest, column + len(first) + 1)
 
-    def number(self, token: Token) -> Tree:
+    def number(self, token: Lexeme) -> Tree:
         text = str(token)
         value = int(text) if text.isdecimal() else ast.literal_eval(text.replace("_", ""))
         return ("constant", _span(token, token), value)
 
-    def string(self, *tokens: Token) -> Tree:
+    def string(self, *tokens: Lexeme) -> Tree:
         value = "".join([_string(str(token)) for token in tokens])
         return ("constant", _span(tokens[0], tokens[-1]), value)
 
-    def constant(self, token: Token) -> Tree:
+    def constant(self, token: Lexeme) -> Tree:
         return ("constant", _span(token, token), _CONSTANTS[str(token)])
 
     def parenthesized(self, value: Any) -> Tree:
@@ -267,11 +276,11 @@ class _Builder(Transformer[Token, Any]):
     def pair(self, key: Tree, value: Tree) -> tuple[Tree, Tree]:
         return (key, value)
 
-    def attribute(self, value: Tree, name: Token) -> Tree:
+    def attribute(self, value: Tree, name: Lexeme) -> Tree:
         return ("attribute", _span(value, name), value, str(name))
 
-    def attributes(self, value: Tree, names: Token) -> Tree:
-        return _attributes(value, str(names), names.column or 0)
+    def attributes(self, value: Tree, names: Lexeme) -> Tree:
+        return _attributes(value, str(names), names.column)
 
     def call(self, function: Tree, *arguments: Any) -> Tree:
         kept = [a for a in arguments if a is not None]
@@ -281,10 +290,10 @@ class _Builder(Transformer[Token, Any]):
         kept = [item for item in subscripts if item is not None]
         return ("index", _span(value, kept[-1]), value, kept, subscripts[-1] is not None)
 
-    def keyword(self, name: Token, value: Tree) -> Tree:
+    def keyword(self, name: Lexeme, value: Tree) -> Tree:
         return ("keyword", _span(name, value), str(name), value)
 
-    def unpacked(self, _: Token, value: Tree) -> Tree:
+    def unpacked(self, _: Lexeme, value: Tree) -> Tree:
         return ("unpacked", value[1], value)
 
     def slice(self, *parts: Any) -> Tree:
@@ -325,7 +334,7 @@ class _Climber:
         """Return the tree of what binds at least as tightly as `lowest`."""
         item = self._items[self._at]
         self._at += 1
-        if isinstance(item, Token):
+        if isinstance(item, Lexeme):
             operand = self.parse(_PREFIX[item])
             left: Tree = ("unary", _span(item, operand), str(item), operand)
         else:
