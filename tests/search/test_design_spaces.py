@@ -1,0 +1,61 @@
+"""The rules build the design spaces that are published, and the postprocessors finish them so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import search as ms
+from schedule import InstructionKind, Trace
+from search.search_strategy.trace_application import TraceApplication
+from tensorir import assert_structural_equal, parse, simplify
+from tensorir.function import IRModule, PrimFunc
+
+SPACES = Path(__file__).parents[3] / "shared" / "vectors" / "spaces.jsonl"
+
+
+def rows() -> list[Any]:
+    if not SPACES.exists():
+        return []
+    return [row for row in map(json.loads, SPACES.open(encoding="utf-8")) if row["ok"]]
+
+
+def module(text: str) -> IRModule:
+    parsed = parse(text)
+    return IRModule({"main": parsed}) if isinstance(parsed, PrimFunc) else parsed
+
+
+def context(mod: IRModule) -> ms.TuneContext:
+    task = ms.TuneContext(
+        mod,
+        target="llvm -num-cores=4",
+        space_generator="post-order-apply",
+        search_strategy="replay-trace",
+        rand_state=1,
+    )
+    task.mod = mod  # as it stands: without the attribute that a task gets
+    return task
+
+
+def uses_rfactor(row: Any) -> bool:
+    """Say whether a workload's design spaces have reductions that are factored."""
+    return row["workload"][:3] in ("NRM", "SFM")
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
+def test_published_spaces_and_programs(row: Any) -> None:
+    if uses_rfactor(row):
+        with pytest.raises(AttributeError):
+            InstructionKind.get("RFactor")
+        pytest.skip("no rule factors reductions yet")
+    task = context(module(row["before"]))
+    recorded = Trace.from_json(row["trace"])
+    wanted = recorded.simplified(True).as_json()[0]
+    spaces = [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
+    assert spaces.index(wanted) == row["space"]
+
+    finished = TraceApplication(task).apply(recorded)
+    assert finished is not None
+    assert finished.trace.as_json()[0] == row["trace"][0]
+    assert_structural_equal(simplify(finished.mod), simplify(module(row["after"])))
