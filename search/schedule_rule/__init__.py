@@ -1,6 +1,7 @@
 """Rules that turn a program into design spaces, block by block."""
 
 from search.schedule_rule import presets
+from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule, register_custom_rule
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
@@ -10,6 +11,7 @@ from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
 
 __all__ = [
+    "AddRFactor",
     "ApplyCustomRule",
     "AutoInline",
     "InlineConstantScalars",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
@@ -36,6 +37,7 @@ def _cpu_rules(jobs: int, innermost: int, vector: int, unroll: list[int]) -> lis
             require_ordered=True,
             disallow_op=["tir.exp"],
         ),
+        AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
         MultiLevelTiling(
             structure="SSRSRS",
             max_innermost_factor=innermost,

@@ -1,0 +1,309 @@
+"""Factoring a reduction: one loop of it becomes an axis of partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schedule.analysis.block_kind import check_reduction, require_scope
+from schedule.analysis.dependency import dependencies
+from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
+from schedule.errors import Problem, check
+from schedule.instruction import LoopArg, NewBlock, primitive
+from schedule.sref import StmtSRef, loops_above
+from schedule.state import ScheduleState
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.ops import TRUE, const, is_const_int
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
+from tensorir.visit import Rewriter, collect_vars, substitute
+
+NOT_ONE_CHILD = Problem(
+    "NonSingleChildBlockError", "{0} should have one block below it, but has {count}"
+)
+NOT_SERIAL = Problem(
+    "NotSerialLoopKindError",
+    "only a serial loop can be factored, but {0} is {kind}",
+    "factor it before it becomes parallel, vectorized or unrolled",
+)
+LOOPS = Problem("LoopPropertyError", "{0} cannot be factored over {1}: {reason}")
+AXIS_RANGE = Problem(
+    "FactorAxisOutOfRangeError",
+    "factor_axis {axis} is not in [{low}, {high}]: the result of {0} has {ndim} dimensions",
+)
+
+
+@primitive("RFactor")
+def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
+    """Compute partial results of a reduction for each iteration of `loop`, and reduce those.
+
+    Before: for i, ko, ki: C[i] = C[i] + A[i, ko * 4 + ki]        # rfactor(ki, 1)
+    After:  for i, ko, ki: C_rf[i, ki] = C_rf[i, ki] + A[i, ko * 4 + ki]
+            for i, ki:     C[i] = C[i] + C_rf[i, ki]
+
+    The partial results have a dimension more, in front of dimension `factor_axis` (negative counts
+    from the end). The block that computes them, `<name>_rf`, is returned; the handle of the
+    original block is that of the second reduction. The order of the sum changes, and with it the
+    rounding of floats (Suriana, Adams, Kamil: Parallel associative reductions in Halide, CGO 2017).
+
+    Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,
+    NotSerialLoopKindError, LoopPropertyError, RFactorNotApplicableError, NoMatchedReducerError,
+    FactorAxisOutOfRangeError.
+    """
+    # Preconditions.
+    children = state.child_blocks(loop)
+    check(len(children) == 1, NOT_ONE_CHILD, loop, count=len(children))
+    block = children[0]
+    scope = require_scope(state, block, pipeline=state.enable_check)
+    if state.enable_check:
+        check_reduction(state, block, dependencies(state, scope))
+    kind = loop.loop.kind
+    check(kind is ForKind.SERIAL, NOT_SERIAL, loop, kind=kind.name.lower())
+    loops = loops_above(block)
+    touched = _Touched(block)
+    if state.enable_check:
+        _check_loops(state, block, loop, loops, touched)
+    reduction = find_reduction(block)
+    ndim = len(reduction.buffers[0].shape)
+    inside = -(ndim + 1) <= factor_axis <= ndim
+    check(inside, AXIS_RANGE, block, axis=factor_axis, low=-(ndim + 1), high=ndim, ndim=ndim)
+    axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
+
+    # Rewrite.
+    partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
+    plan = _Plan(block, loop.loop, loops, reduction, partial, axis)
+    partial_nest, partial_block = plan.partial_nest()
+    final = plan.final_block()
+    dropped = {lp.loop.loop_var for lp in loops if lp is not loop} & touched.reduce
+    rebuilt = _Rebuild(block.block_realize, final, dropped)(loops[0].loop)
+    state.replace(loops[0], sequence([partial_nest, rebuilt]), {block.block: final.block})
+    root = scope.block
+    state.replace(scope, root.with_(alloc_buffers=(*root.alloc_buffers, *partial)))
+
+    # Result.
+    return state.get_sref(partial_block)
+
+
+class _Touched:
+    """The loop variables that the spatial and the reduction axes of a block are bound to."""
+
+    def __init__(self, block: StmtSRef) -> None:
+        realize = block.block_realize
+        self.spatial: set[Var] = set()
+        self.reduce: set[Var] = set()
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            is_reduce = axis.iter_type == IterVar.COMM_REDUCE
+            (self.reduce if is_reduce else self.spatial).update(collect_vars(value))
+
+
+def _check_loops(
+    state: ScheduleState,
+    block: StmtSRef,
+    loop: StmtSRef,
+    loops: Sequence[StmtSRef],
+    touched: _Touched,
+) -> None:
+    def require(condition: bool, reason: str) -> None:
+        check(condition, LOOPS, block, loop, reason=reason)
+
+    var = loop.loop.loop_var
+    require(var not in touched.spatial, "a data-parallel axis is bound to it")
+    require(var in touched.reduce, "no reduction axis is bound to it")
+    require(
+        state.child_blocks(loops[0])[0] is block,
+        "another block comes before it below its outermost loop",
+    )
+    below_reduction = False
+    for sref in loops:
+        name = sref.loop.loop_var
+        both = name in touched.spatial and name in touched.reduce
+        require(not both, f"loop {name.name} drives data-parallel and reduction axes")
+        if name in touched.reduce and not below_reduction:
+            below_reduction = True
+            require(
+                len(state.child_blocks(sref)) == 1,
+                f"its outermost reduction loop {name.name} has other blocks below it",
+            )
+        idle = name not in touched.spatial and name not in touched.reduce
+        repeats = below_reduction and idle and not is_const_int(sref.loop.extent, 1)
+        require(not repeats, f"loop {name.name} repeats each step of the reduction")
+
+
+def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
+    name = f"{buffer.name}_rf"
+    kind = buffer.data.type_annotation
+    assert isinstance(kind, PointerType)
+    assert isinstance(kind.element_type, PrimType)
+    shape = [*buffer.shape[:axis], extent, *buffer.shape[axis:]]
+    pointer = Var(name, PointerType(kind.element_type, kind.storage_scope))
+    return buffer.with_(
+        name=name,
+        data=pointer,
+        shape=tuple(shape),
+        strides=(),
+        elem_offset=const(0),
+        buffer_type="",
+    )
+
+
+class _Plan:
+    """The two blocks that a reduction block becomes."""
+
+    def __init__(
+        self,
+        block: StmtSRef,
+        loop: For,
+        loops: Sequence[StmtSRef],
+        reduction: Reduction,
+        partial: Sequence[Buffer],
+        axis: int,
+    ) -> None:
+        self._realize = block.block_realize
+        self._loop = loop
+        self._loops = [sref.loop for sref in loops]
+        self._reduction = reduction
+        self._partial = partial
+        self._axis = axis
+
+    def _new_axis(self, iter_type: int) -> IterVar:
+        extent = self._loop.extent
+        var = Var(f"v{self._loop.loop_var.name}", extent.dtype)
+        return IterVar(Range(extent), var, iter_type)
+
+    def _inserted(self, indices: Sequence[PrimExpr], index: PrimExpr) -> list[PrimExpr]:
+        return [*indices[: self._axis], index, *indices[self._axis :]]
+
+    # ------------------------------------------------------------------------- the partial results
+
+    def partial_nest(self) -> tuple[Stmt, Block]:
+        """Return the nest that computes partial results, under copies of all loops."""
+        copies = {lp.loop_var: lp.loop_var.with_name(lp.loop_var.name) for lp in self._loops}
+        realize, block = self._partial_block(copies)
+        nest: Stmt = realize
+        for lp in reversed(self._loops):
+            low, extent = (substitute(e, copies) for e in (lp.min, lp.extent))
+            nest = lp.with_(loop_var=copies[lp.loop_var], min=low, extent=extent, body=nest)
+        return nest, block
+
+    def _partial_block(self, copies: Mapping[Var, PrimExpr]) -> tuple[BlockRealize, Block]:
+        old = self._realize.block
+        first = self._new_axis(IterVar.DATA_PAR)
+        axes = [first]
+        bindings: list[PrimExpr] = [copies[self._loop.loop_var]]
+        by_loop: dict[Var, PrimExpr] = {self._loop.loop_var: first.var}
+        extents = {lp.loop_var: lp.extent for lp in self._loops}
+        values: dict[Var, PrimExpr] = {}
+        remains = False
+        for axis, value in zip(old.iter_vars, self._realize.iter_values, strict=True):
+            found = collect_vars(value)
+            is_reduce = axis.iter_type == IterVar.COMM_REDUCE
+            if not is_reduce or self._loop.loop_var not in found:
+                var = axis.var.with_name(axis.var.name)
+                axes.append(IterVar(axis.dom, var, axis.iter_type))
+                bindings.append(substitute(value, copies))
+                values[axis.var] = var
+                remains |= is_reduce
+                continue
+            for loop_var in found:
+                if loop_var in by_loop or loop_var not in extents:
+                    continue
+                var = Var(f"v{loop_var.name}", loop_var.dtype)
+                axes.append(IterVar(Range(extents[loop_var]), var, IterVar.COMM_REDUCE))
+                bindings.append(copies[loop_var])
+                by_loop[loop_var] = var
+                remains = True
+            values[axis.var] = substitute(value, by_loop)
+        block = Block(
+            axes,
+            self._reads(values),
+            self._partial_writes(values, first.var),
+            f"{old.name_hint}_rf",
+            *self._partial_body(values, first.var, remains),
+            annotations=old.annotations,
+        )
+        return BlockRealize(bindings, substitute(self._realize.predicate, copies), block), block
+
+    def _reads(self, values: Mapping[Var, PrimExpr]) -> list[BufferRegion]:
+        own = set(self._reduction.buffers)
+        reads = self._realize.block.reads
+        return [substitute(region, values) for region in reads if region.buffer not in own]
+
+    def _partial_writes(
+        self, values: Mapping[Var, PrimExpr], index: PrimExpr
+    ) -> list[BufferRegion]:
+        regions = {region.buffer: region for region in self._realize.block.writes}
+        writes = []
+        for buffer, partial in zip(self._reduction.buffers, self._partial, strict=True):
+            ranges = list(substitute(regions[buffer], values).region)
+            ranges.insert(self._axis, Range.point(index))
+            writes.append(BufferRegion(partial, ranges))
+        return writes
+
+    def _partial_body(
+        self, values: Mapping[Var, PrimExpr], index: PrimExpr, remains: bool
+    ) -> tuple[Stmt, Stmt | None]:
+        """Return body and init; where no reduction is left the body stores the values alone."""
+        reduction = self._reduction
+        indices = self._inserted([substitute(i, values) for i in reduction.indices], index)
+        new = [substitute(value, values) for value in reduction.values]
+        if not remains:
+            if len(new) == 1:
+                return BufferStore(self._partial[0], new[0], indices), None
+            return stores_through_lets(reduction.names, new, self._partial, indices), None
+        old = [BufferLoad(buffer, indices) for buffer in self._partial]
+        identity = reduction.reducer.identity([buffer.dtype for buffer in self._partial])
+        init = [
+            BufferStore(b, value, indices) for b, value in zip(self._partial, identity, strict=True)
+        ]
+        return reduction.update(old, new, self._partial, indices), sequence(init)
+
+    # -------------------------------------------------------------------------- reducing those
+
+    def final_block(self) -> BlockRealize:
+        """Return the block that reduces the partial results, under the name of the original."""
+        old = self._realize.block
+        first = self._new_axis(IterVar.COMM_REDUCE)
+        axes = [first]
+        bindings: list[PrimExpr] = [self._loop.loop_var]
+        values: dict[Var, PrimExpr] = {}
+        for axis, value in zip(old.iter_vars, self._realize.iter_values, strict=True):
+            if axis.iter_type != IterVar.COMM_REDUCE:
+                var = axis.var.with_name(axis.var.name)
+                axes.append(IterVar(axis.dom, var, axis.iter_type))
+                bindings.append(value)
+                values[axis.var] = var
+        reduction = self._reduction
+        indices = [substitute(i, values) for i in reduction.indices]
+        inner = self._inserted(indices, first.var)
+        own = [BufferLoad(buffer, indices) for buffer in reduction.buffers]
+        new = [BufferLoad(buffer, inner) for buffer in self._partial]
+        assert old.init is not None
+        block = Block(
+            axes,
+            [BufferRegion.from_point(buffer, inner) for buffer in self._partial],
+            [substitute(region, values) for region in old.writes],
+            old.name_hint,
+            reduction.update(own, new, reduction.buffers, indices),
+            substitute(old.init, values),
+            annotations=old.annotations,
+        )
+        return BlockRealize(bindings, TRUE, block)
+
+
+class _Rebuild(Rewriter):
+    """Puts the final block in the place of the original, without the other reduction loops."""
+
+    def __init__(self, old: BlockRealize, new: BlockRealize, dropped: set[Var]) -> None:
+        self._old = old
+        self._new = new
+        self._dropped = dropped
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        """Leave a dropped loop out."""
+        body = self(node.body)
+        if node.loop_var in self._dropped:
+            return body
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        """Replace the original block; leave others alone."""
+        return self._new if node.block is self._old.block else node

@@ -1,0 +1,69 @@
+"""Parallel reductions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule.analysis.bindings import loop_iter_type
+from schedule.analysis.tiling_needs import needs_rfactor
+from search.schedule_rule.random_compute_location import RANDOM_PRODUCER
+from search.schedule_rule.schedule_rule import ScheduleRule
+from search.target_cores import target_cores
+from tensorir.expr import IterVar
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+
+class AddRFactor(ScheduleRule):
+    """Factors a reduction that has too little spatial parallelism.
+
+    The reduction loops are fused and split in two by a sampled tile; one design has the outer part
+    factored out, one the inner part, one nothing. There is enough spatial parallelism above
+    `max_jobs_per_core` iterations a core (-1: never enough).
+    """
+
+    def __init__(
+        self, max_jobs_per_core: int = 16, max_innermost_factor: int | None = None
+    ) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self.max_innermost_factor = max_innermost_factor
+        self._max_parallel_extent = -1
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        jobs = self.max_jobs_per_core
+        self._max_parallel_extent = -1 if jobs == -1 else target_cores(context) * jobs
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the factored designs and the plain one."""
+        sref = sch.get_sref(block)
+        if sref.parent is None or not needs_rfactor(sch.state, sref, self._max_parallel_extent):
+            return [sch]
+        plain = sch.copy()
+        outer_and_inner, n_spatial = self._split_reduction(sch, block)
+        factored = []
+        for loop in outer_and_inner:
+            twin = sch.copy()
+            try:
+                new_block = twin.rfactor(loop, n_spatial)
+            except ScheduleError:
+                continue
+            twin.get_loops(new_block)
+            twin.annotate(block, RANDOM_PRODUCER, 1)
+            factored.append(twin)
+        return [*factored, plain]
+
+    def _split_reduction(self, sch: Schedule, block: BlockRV) -> tuple[list[LoopRV], int]:
+        """Fuse the reduction loops innermost and split them; return them and what is outside."""
+        loops = sch.get_loops(block)
+        kinds = [loop_iter_type(sch.state, sch.get_sref(loop)) for loop in loops]
+        pairs = list(zip(loops, kinds, strict=True))
+        spatial = [loop for loop, kind in pairs if kind == IterVar.DATA_PAR]
+        reduce = [loop for loop, kind in pairs if kind != IterVar.DATA_PAR]
+        if spatial + reduce != loops:
+            sch.reorder(*spatial, *reduce)
+        fused = sch.fuse(*reduce) if len(reduce) > 1 else reduce[0]
+        limit = -1 if self.max_innermost_factor is None else self.max_innermost_factor
+        factors = sch.sample_perfect_tile(fused, n=2, max_innermost_factor=limit)
+        return sch.split(fused, factors), len(spatial)

@@ -1,0 +1,148 @@
+"""rfactor: partial results first, then their reduction."""
+
+import json
+
+import numpy as np
+import pytest
+
+from schedule import Schedule, ScheduleError, Trace
+from tensorir import assert_structural_equal, parse
+from tensorir.function import IRModule, PrimFunc
+from tensorir.interp import interpret, random_arguments
+
+ROW_SUM = """
+@T.prim_func
+def main(A: T.Buffer((5, 12), "float32"), C: T.Buffer((5,), "float32")):
+    for i, k in T.grid(5, 12):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(C[vi])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+FACTORED = """
+@T.prim_func
+def main(A: T.Buffer((5, 12), "float32"), C: T.Buffer((5,), "float32")):
+    C_rf = T.alloc_buffer((5, 4))
+    for i, k_0, k_1 in T.grid(5, 3, 4):
+        with T.block("C_rf"):
+            vk_1, vi, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+            T.reads(A[vi, vk_0 * 4 + vk_1])
+            T.writes(C_rf[vi, vk_1])
+            with T.init():
+                C_rf[vi, vk_1] = T.float32(0)
+            C_rf[vi, vk_1] = C_rf[vi, vk_1] + A[vi, vk_0 * 4 + vk_1]
+    for i, k_1 in T.grid(5, 4):
+        with T.block("C"):
+            vk_1, vi = T.axis.remap("RS", [k_1, i])
+            T.reads(C_rf[vi, vk_1])
+            T.writes(C[vi])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + C_rf[vi, vk_1]
+"""
+ARGMAX = """
+@T.prim_func
+def main(A: T.Buffer((5, 12), "float32"), I: T.Buffer((5,), "int32"), V: T.Buffer((5,), "float32")):
+    for i, k in T.grid(5, 12):
+        with T.block("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(I[vi], V[vi])
+            with T.init():
+                I[vi] = -1
+                V[vi] = T.min_value("float32")
+            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
+            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            I[vi] = v_i
+            V[vi] = v_v
+"""
+
+
+def program(text: str) -> PrimFunc:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def assert_same_result(func: PrimFunc, sch: Schedule) -> None:
+    expected = random_arguments(func)
+    actual = [array.copy() for array in expected]
+    interpret(func, *expected)
+    interpret(sch.mod, *actual)
+    for got, wanted in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def factored(text: str, split: int, which: int, factor_axis: int) -> Schedule:
+    sch = Schedule(program(text))
+    (block,) = sch.get_child_blocks(sch.get_block("root"))
+    loops = sch.get_loops(block)
+    parts = sch.split(loops[-1], [None, split])
+    sch.rfactor(parts[which], factor_axis)
+    return sch
+
+
+def test_the_inner_part_of_a_sum() -> None:
+    sch = factored(ROW_SUM, 4, 1, 1)
+    assert_structural_equal(sch.mod["main"], program(FACTORED))
+    assert_same_result(program(ROW_SUM), sch)
+
+
+@pytest.mark.parametrize("split", [3, 4, 5, 12])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("factor_axis", [0, 1, -1, -2])
+def test_any_part_and_any_axis(split: int, which: int, factor_axis: int) -> None:
+    sch = factored(ROW_SUM, split, which, factor_axis)
+    assert_same_result(program(ROW_SUM), sch)
+    again = Schedule(IRModule({"main": program(ROW_SUM)}))
+    trace = Trace.from_json(json.loads(json.dumps(sch.trace.as_json())))
+    trace.apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, sch.mod)
+    assert any("sch.rfactor(loop=" in line for line in trace.as_python())
+
+
+def test_a_reduction_of_pairs() -> None:
+    assert_same_result(program(ARGMAX), factored(ARGMAX, 4, 1, 0))
+
+
+def test_the_handle_of_the_block_is_that_of_the_second_reduction() -> None:
+    sch = Schedule(program(ROW_SUM))
+    block = sch.get_block("C")
+    partial = sch.rfactor(sch.get_loops(block)[1], 0)
+    assert sch.get(block).name_hint == "C"
+    assert sch.get(partial).name_hint == "C_rf"
+    assert len(sch.get_loops(block)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, b, i, k: s.rfactor(i, 0), "a data-parallel axis is bound to it"),
+        (lambda s, b, i, k: s.rfactor(s.add_unit_loop(b), 0), "no reduction axis is bound to it"),
+        (lambda s, b, i, k: s.rfactor(k, 2), "factor_axis 2 is not in"),
+        (lambda s, b, i, k: s.rfactor(k, -3), "factor_axis -3 is not in"),
+        (lambda s, b, i, k: (s.unroll(k), s.rfactor(k, 0)), "only a serial loop can be factored"),
+        (
+            lambda s, b, i, k: (s.decompose_reduction(b, k), s.rfactor(k, 0)),
+            "reduction block",
+        ),
+    ],
+)
+def test_refused(change, message) -> None:
+    sch = Schedule(program(ROW_SUM))
+    block = sch.get_block("C")
+    i, k = sch.get_loops(block)
+    with pytest.raises(ScheduleError) as caught:
+        change(sch, block, i, k)
+    assert message in str(caught.value)
+    assert "C_rf" not in sch.mod.script()
+
+
+def test_an_unknown_combiner_is_refused() -> None:
+    text = ROW_SUM.replace("C[vi] + A[vi, vk]", "C[vi] - A[vi, vk]")
+    sch = Schedule(program(text))
+    with pytest.raises(ScheduleError, match="no known reducer"):
+        sch.rfactor(sch.get_loops(sch.get_block("C"))[1], 0)
