@@ -6,7 +6,7 @@ does not parse, lark itself is asked again, for its account of what was expected
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from lark import Lark
@@ -16,8 +16,8 @@ from tensorir.script.lexer import Lexeme
 
 _END: Final = "$END"
 
-_Reduction: TypeAlias = tuple[int, Callable[[list[Any]], Any], str]
-_Row: TypeAlias = dict[str, "int | _Reduction"]
+_Row: TypeAlias = dict[str, Any]
+"""By token or rule: the next state, or a reduction as (length, callback, rule)."""
 
 
 class Unparsable(Exception):  # noqa: N818  the caller makes the error
@@ -46,36 +46,32 @@ class TableParser:
         states = [self._start]
         values: list[Any] = []
         row = rows[self._start]
-        for token in tokens:
-            kind = token.type
+        for token in (*tokens, None):
+            kind = _END if token is None else token.type
             while True:
                 entry = row.get(kind)
                 if entry.__class__ is not tuple:
                     break
-                row = self._reduce(entry, states, values)
+                size, callback, name = entry
+                if size:
+                    parts = values[-size:]
+                    del states[-size:], values[-size:]
+                    values.append(callback(parts))
+                else:
+                    values.append(callback([]))
+                following = rows[states[-1]][name]
+                states.append(following)
+                row = rows[following]
+            if token is None:
+                break
             if entry is None:
                 raise Unparsable
             states.append(entry)
             values.append(token)
             row = rows[entry]
-        while states[-1] != self._end:
-            entry = row.get(_END)
-            if entry.__class__ is not tuple:
-                raise Unparsable
-            row = self._reduce(entry, states, values)
+        if states[-1] != self._end:
+            raise Unparsable
         return values[-1]
-
-    def _reduce(self, entry: Any, states: list[Any], values: list[Any]) -> _Row:
-        size, callback, name = entry
-        if size:
-            parts = values[-size:]
-            del states[-size:], values[-size:]
-        else:
-            parts = []
-        values.append(callback(parts))
-        following = self._rows[states[-1]][name]
-        states.append(following)
-        return self._rows[following]
 
 
 def _entry(action: tuple[Any, Any], callbacks: Any) -> Any:

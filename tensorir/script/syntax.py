@@ -6,11 +6,12 @@ A tree node is a tuple: its kind, its place `(line, column, end line, end column
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from lark import Lark, Transformer, UnexpectedInput, UnexpectedToken, v_args
+from lark import Lark, UnexpectedInput, UnexpectedToken
 
 from tensorir.errors import DiagnosticError
 from tensorir.script.lalr import TableParser, Unparsable
@@ -84,10 +85,10 @@ def parse_expression(text: str, filename: str = "<expression>") -> Tree:
 
 @lru_cache(maxsize=1)
 def _table_parser() -> TableParser:
-    return TableParser(_parser(_Builder()))
+    return TableParser(_parser(_Inline(_Builder())))
 
 
-def _parser(transformer: _Builder | None) -> Lark:
+def _parser(transformer: _Inline | None) -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     return Lark(
         grammar,
@@ -118,8 +119,18 @@ def _end(part: Any) -> tuple[int, int]:
 NOWHERE: Final[Place] = (0, 0, 0, 0)
 
 
-@v_args(inline=True)
-class _Builder(Transformer[Any, Any]):
+class _Inline:
+    """What lark calls for each rule: a method of the builder, with the parts as arguments."""
+
+    def __init__(self, builder: _Builder) -> None:
+        self._builder = builder
+
+    def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
+        method = getattr(self._builder, rule)
+        return lambda parts: method(*parts)
+
+
+class _Builder:
     """Builds tree nodes while the text is being parsed."""
 
     def start(self, *statements: Tree) -> list[Tree]:
