@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import mixed_radix
+from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
+from tensorir.arith.mixed_radix import mixed_radix, plainly_simplified
 from tensorir.buffer import Range
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
@@ -37,15 +37,13 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
         return not realize.iter_values
     if not loops:
         return True
-    domain = loop_domain(loops)
-    plain = is_const_int(realize.predicate, 1) and mixed_radix(
-        realize.iter_values, domain, keep_unit=True
-    )
-    if plain:
-        return True
+    if is_const_int(realize.predicate, 1):
+        nodes = {sref.loop.loop_var: sref.loop for sref in loops}
+        if mixed_radix(realize.iter_values, nodes, keep_unit=True) is not None:
+            return True
     result = detect_iter_map(
         realize.iter_values,
-        domain,
+        loop_domain(loops),
         realize.predicate,
         IterMapLevel.SURJECTIVE,
         simplify_trivial_iterators=False,
@@ -112,15 +110,14 @@ class BindingSimplifier(Rewriter):
     """
 
     def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
-        self._domain = loop_domain(outer)
+        self._loops = {sref.loop.loop_var: sref.loop for sref in outer}
         self._preserve_unit_iters = preserve_unit_iters
-        self._analyzer = Analyzer()
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite the body with the loop in scope."""
-        self._domain[node.loop_var] = loop_range(node)
+        self._loops[node.loop_var] = node
         body = self(node.body)
-        del self._domain[node.loop_var]
+        del self._loops[node.loop_var]
         if body is node.body:
             return node
         return For(
@@ -138,14 +135,17 @@ class BindingSimplifier(Rewriter):
         if not node.block.iter_vars:
             block = self(node.block)
             return node if block is node.block else BlockRealize((), node.predicate, block)
-        values = iter_map_simplify(
-            node.iter_values,
-            self._domain,
-            node.predicate,
-            IterMapLevel.SURJECTIVE,
-            self._analyzer,
-            simplify_trivial_iterators=not self._preserve_unit_iters,
-        )
+        values: tuple[PrimExpr, ...] | None = None
+        if is_const_int(node.predicate, 1):
+            values = plainly_simplified(node.iter_values, self._loops, self._preserve_unit_iters)
+        if values is None:
+            values = iter_map_simplify(
+                node.iter_values,
+                {var: loop_range(loop) for var, loop in self._loops.items()},
+                node.predicate,
+                IterMapLevel.SURJECTIVE,
+                simplify_trivial_iterators=not self._preserve_unit_iters,
+            )
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
             return node
         return BlockRealize(values, node.predicate, node.block)

@@ -17,7 +17,7 @@ from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, IterWriter
 from tensorir.arith.linear import ZERO, Linear
-from tensorir.arith.mixed_radix import mixed_radix, written
+from tensorir.arith.mixed_radix import plainly_simplified
 from tensorir.buffer import Range
 from tensorir.dtype import INT32
 from tensorir.expr import IntImm, PrimExpr, Var
@@ -101,12 +101,9 @@ def iter_map_simplify(
         return tuple(indices)
     trivial = is_const_int(predicate, 1)
     if trivial and check_level is not IterMapLevel.BIJECTIVE:
-        plain = mixed_radix(indices, input_iters, keep_unit=not simplify_trivial_iterators)
+        plain = plainly_simplified(indices, input_iters, not simplify_trivial_iterators)
         if plain is not None:
-            return tuple(
-                i if type(i) is Var else written(digits, i.dtype)
-                for digits, i in zip(plain, indices, strict=True)
-            )
+            return plain
     analyzer = analyzer or Analyzer()
     options: dict[str, Any] = {
         "check_level": check_level,

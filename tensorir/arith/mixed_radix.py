@@ -7,19 +7,31 @@ Nearly all bindings of a scheduled program are of this form: an affine map that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tensorir.arith.coefficients import coefficients
-from tensorir.buffer import Range
 from tensorir.dtype import DataType
 from tensorir.expr import Add, IntImm, Mul, PrimExpr, Var
+
+
+class Bounds(Protocol):
+    """Where a variable begins and how many values it takes: a `Range`, or a loop."""
+
+    @property
+    def min(self) -> PrimExpr:
+        """The least value."""
+
+    @property
+    def extent(self) -> PrimExpr:
+        """The number of values."""
+
 
 Digits: TypeAlias = "list[tuple[Var, int]]"
 """Variables and their scales, outermost first; the sum of the products is the index."""
 
 
 def mixed_radix(
-    indices: Sequence[PrimExpr], domain: Mapping[Var, Range], keep_unit: bool
+    indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
 ) -> list[Digits] | None:
     """Return the digits of each index, None unless all are plain to see.
 
@@ -94,6 +106,19 @@ def radix_span(terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
             return None
         expected *= extent
     return step, expected // step
+
+
+def plainly_simplified(
+    indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
+) -> tuple[PrimExpr, ...] | None:
+    """Return indices with their terms in order, None unless all are plain to see."""
+    plain = mixed_radix(indices, domain, keep_unit)
+    if plain is None:
+        return None
+    return tuple(
+        i if type(i) is Var and digits else written(digits, i.dtype)
+        for digits, i in zip(plain, indices, strict=True)
+    )
 
 
 def written(digits: Digits, dtype: DataType) -> PrimExpr:
