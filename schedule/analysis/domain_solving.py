@@ -76,6 +76,19 @@ def _solve_affine(
         return False
     used = {v for index in point for v in collect_vars(index)}
     domain = {var: r for var, r in ranges.items() if var in used}
+    if _are_axes(point, domain):
+        for index, need, extent in zip(point, box, buffer.shape, strict=True):
+            assert isinstance(index, Var)
+            assert need.min_value is not None
+            assert need.max_value is not None
+            wanted = IntervalSet(
+                analyzer.simplify(need.min_value), analyzer.simplify(need.max_value)
+            )
+            exists = IntervalSet(const(0, extent.dtype), analyzer.simplify(extent - 1))
+            if is_const_int(domain[index].extent, 1):
+                wanted = exists = IntervalSet.point(domain[index].min)
+            domains[index].widen(wanted, exists, analyzer)
+        return True
     result = detect_iter_map(point, domain, TRUE, IterMapLevel.BIJECTIVE, True)
     if not result.indices:
         return False
@@ -100,6 +113,14 @@ def _solve_affine(
             analyzer,
         )
     return True
+
+
+def _are_axes(point: Sequence[PrimExpr], domain: Mapping[Var, Range]) -> bool:
+    """Say whether indices are axes that begin at 0, all different."""
+    return len(set(point)) == len(point) and all(
+        isinstance(index, Var) and index in domain and is_const_int(domain[index].min, 0)
+        for index in point
+    )
 
 
 def _between(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> IntervalSet:

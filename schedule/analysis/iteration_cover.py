@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from tensorir.arith import Analyzer
-from tensorir.expr import IterVar, PrimExpr
+from tensorir.buffer import Range
+from tensorir.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.ops import is_const_int
 
 
 def stays_within(
-    read: Iterable[PrimExpr],
-    reader_axes: Iterable[IterVar],
-    stored: Iterable[PrimExpr],
-    writer_axes: Iterable[IterVar],
+    read: Sequence[Range],
+    reader_axes: Sequence[IterVar],
+    stored: Sequence[Range],
+    writer_axes: Sequence[IterVar],
 ) -> bool:
-    """Say whether indices read stay within the bounds of indices stored, in every dimension.
+    """Say whether what is read stays within the bounds of what is stored, in every dimension.
 
     Conditions around the read do not count: where one is false, the consumer still runs, and an
     instance that corresponds to none of the producer would be lost if it followed the producer's
     loops.
     """
-    reader, writer = Analyzer(), Analyzer()
-    for analyzer, axes in ((reader, reader_axes), (writer, writer_axes)):
-        for axis in axes:
-            if axis.dom is not None:
-                analyzer.bind(axis.var, axis.dom)
-    for index, place in zip(read, stored, strict=True):
-        wanted, given = reader.const_int_bound(index), writer.const_int_bound(place)
-        if wanted.min_value < given.min_value or wanted.max_value > given.max_value:
+    reader, writer = _Bounds(reader_axes), _Bounds(writer_axes)
+    for wanted, given in zip(read, stored, strict=True):
+        if reader.low(wanted) < writer.low(given) or reader.high(wanted) > writer.high(given):
             return False
     return True
+
+
+class _Bounds:
+    """Bounds of regions in the axes of a block; most regions are points at an axis."""
+
+    def __init__(self, axes: Sequence[IterVar]) -> None:
+        self._domains = {axis.var: axis.dom for axis in axes if axis.dom is not None}
+        self._analyzer: Analyzer | None = None
+
+    def low(self, region: Range) -> int:
+        domain = self._whole(region.min)
+        return self._bound(region.min)[0] if domain is None else domain[0]
+
+    def high(self, region: Range) -> int:
+        domain = self._whole(region.min)
+        if domain is not None and is_const_int(region.extent, 1):
+            return domain[1]
+        return self._bound(region.min + region.extent - 1)[1]
+
+    def _whole(self, index: PrimExpr) -> tuple[int, int] | None:
+        """Return the bounds of an index that is an axis of constant extent, else None."""
+        domain = self._domains.get(index) if isinstance(index, Var) else None
+        if domain is None:
+            return None
+        low, extent = domain.min, domain.extent
+        if not (isinstance(low, IntImm) and isinstance(extent, IntImm)):
+            return None
+        return low.value, low.value + extent.value - 1
+
+    def _bound(self, index: PrimExpr) -> tuple[int, int]:
+        if self._analyzer is None:
+            self._analyzer = Analyzer()
+            for var, domain in self._domains.items():
+                self._analyzer.bind(var, domain)
+        bound = self._analyzer.const_int_bound(index)
+        return bound.min_value, bound.max_value

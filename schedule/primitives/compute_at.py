@@ -221,19 +221,10 @@ def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) 
             region = written.get(read.buffer)
             if region is None:
                 continue
-            low = stays_within(
-                [r.min for r in read.region],
-                node.iter_vars,
-                [r.min for r in region.region],
-                producer.block.iter_vars,
+            within = stays_within(
+                read.region, node.iter_vars, region.region, producer.block.iter_vars
             )
-            high = stays_within(
-                [r.min + r.extent for r in read.region],
-                node.iter_vars,
-                [r.min + r.extent for r in region.region],
-                producer.block.iter_vars,
-            )
-            check(low and high, RUNS_FURTHER, block, loop, producer)
+            check(within, RUNS_FURTHER, block, loop, producer)
 
 
 def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:

@@ -282,7 +282,8 @@ class _ReversePlan:
             fail(BODY, self._block, reason=f"its loads are not affine: {result.errors[0]}")
         stored = self._producer_store.indices
         producer = self._producer.block
-        if not stays_within(indices, node.iter_vars, stored, producer.iter_vars):
+        read, given = ([Range.point(i) for i in where] for where in (indices, stored))
+        if not stays_within(read, node.iter_vars, given, producer.iter_vars):
             reason = f"it runs where {producer.name_hint!r} stores nothing"
             fail(BODY, self._block, reason=reason)
         solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
