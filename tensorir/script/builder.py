@@ -16,6 +16,7 @@ from tensorir.intrin import Op
 from tensorir.ops import TRUE, as_expr, cast, const
 from tensorir.script.completion import complete_block, with_root_block
 from tensorir.script.evaluate import Evaluator, Scope, Source, difference
+from tensorir.script.macro import Default, MacroCall
 from tensorir.script.namespace import as_region
 from tensorir.script.records import (
     AxisRecord,
@@ -34,6 +35,8 @@ from tensorir.script.records import (
 from tensorir.script.syntax import Place, Tree
 from tensorir.stmt import ForKind, Stmt, sequence
 from tensorir.visit import collect_vars
+
+_MAX_MACRO_DEPTH: Final = 64
 
 
 class BlockParts:
@@ -76,6 +79,7 @@ class FunctionBuilder:
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
         self._depth = 0
+        self._depth_of_macros = 0
 
     def build(self, tree: Tree) -> PrimFunc:
         """Return the function whose `def` is `tree`."""
@@ -192,6 +196,8 @@ class FunctionBuilder:
             return s.Evaluate(value.value)
         if isinstance(value, s.Stmt):
             return value
+        if isinstance(value, MacroCall):
+            return self._expand(value, place)
         if isinstance(value, ScopeFrame):
             defined = value.define("v") if value.define is not None else None
             return lambda body: self._guard(place, value.make, defined, body)
@@ -204,6 +210,28 @@ class FunctionBuilder:
             "this expression is no statement",
             place,
         )
+
+    def _expand(self, call: MacroCall, place: Place) -> Stmt:
+        """Read the suite of a macro with its arguments as names."""
+        evaluate, macro = self._evaluate, call.macro
+        if self._depth_of_macros >= _MAX_MACRO_DEPTH:
+            raise self._fail(f"macro {macro.name} calls itself without end", place)
+        before = (evaluate.source, evaluate.scope)
+        self._depth_of_macros += 1
+        evaluate.source = macro.source
+        if macro.hygienic:
+            evaluate.scope = self._scope = macro.scope()
+        self._scope.push()
+        try:
+            for name, value in call.arguments.items():
+                bound = evaluate(value.tree) if isinstance(value, Default) else value
+                self._define(name, bound, macro.tree[1])
+            return self._suite(macro.tree[5])
+        finally:
+            self._scope.pop()
+            evaluate.source, evaluate.scope = before
+            self._scope = before[1]
+            self._depth_of_macros -= 1
 
     def assign(self, tree: Tree) -> Any:
         """Store to a buffer, or give names to what the right-hand side makes."""

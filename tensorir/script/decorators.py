@@ -14,12 +14,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tensorir.errors import IRTypeError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.script.evaluate import Source
 from tensorir.script.namespace import I, T, serial
-from tensorir.script.parser import read_definition
-from tensorir.script.syntax import parse_module
+from tensorir.script.parser import read_definition, read_macro
+from tensorir.script.syntax import Tree, parse_module
 
 
 def prim_func(
@@ -60,7 +60,32 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
     return _read(cls, names, check_well_formed)
 
 
+def macro(func: Any = None, *, hygienic: bool = True) -> Any:
+    """Turn a Python function in the script dialect into a macro.
+
+    Calling it inside a function in the dialect reads its body in place, with the arguments bound to
+    its parameters. Free names of a hygienic macro resolve where it is defined, otherwise where it
+    is called.
+    """
+    if func is None:
+        return lambda f: macro(f, hygienic=hygienic)
+    if not inspect.isfunction(func):
+        raise IRValueError(
+            "Invalid use of T.macro. It decorates a function: @T.macro or @T.macro(hygienic=False)"
+        )
+    names = _captured(func, _user_frame(inspect.currentframe()))
+    source, statements = _statements(func)
+    return read_macro(statements, source, {**names, "range": serial}, hygienic)
+
+
 def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
+    source, statements = _statements(thing)
+    outer = {**names, "range": serial}
+    return read_definition(statements, source, outer, True, check_well_formed)
+
+
+def _statements(thing: Any) -> tuple[Source, list[Tree]]:
+    """Return the source text of a function or class, and what it consists of."""
     try:
         lines, first_line, filename = _source_of(thing)
     except OSError as error:
@@ -71,10 +96,7 @@ def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFun
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(text) - len(text.lstrip(" ")) - (len(dedented) - len(dedented.lstrip(" ")))
-    source = Source(dedented, filename, first_line, indent)
-    outer = {**names, "range": serial}
-    statements = parse_module(dedented, filename)
-    return read_definition(statements, source, outer, True, check_well_formed)
+    return Source(dedented, filename, first_line, indent), parse_module(dedented, filename)
 
 
 def _source_of(thing: Any) -> tuple[list[str], int, str]:
@@ -125,5 +147,5 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-T.add(prim_func=prim_func)
+T.add(prim_func=prim_func, macro=macro)
 I.add(ir_module=ir_module)

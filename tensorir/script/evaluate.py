@@ -122,7 +122,7 @@ class Scope:
     """Names by level; a level is discarded at its end."""
 
     def __init__(self, outer: dict[str, Any], *, trusted: bool) -> None:
-        self._outer = outer
+        self.outer = outer
         self.trusted = trusted
         """Whether outer names are the user's own Python, which may be called."""
         self.levels: list[dict[str, Any]] = [{}]
@@ -147,8 +147,8 @@ class Scope:
         for level in reversed(self.levels):
             if name in level:
                 return level[name]
-        if name in self._outer:
-            return self._outer[name]
+        if name in self.outer:
+            return self.outer[name]
         return _BUILTINS[name]
 
 

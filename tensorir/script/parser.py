@@ -14,6 +14,7 @@ from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, Scope, ScriptObject, Source
+from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, T, serial
 from tensorir.script.syntax import Tree, parse_expression, parse_module
 from tensorir.verify import verify_well_formed
@@ -50,7 +51,10 @@ def read_definition(
     check_well_formed: bool = True,
 ) -> PrimFunc | IRModule:
     """Return the one definition among the statements of a script."""
-    definitions = [s for s in statements if s[0] in ("decorated", "def", "class")]
+    macros = [s for s in statements if _is_macro(s)]
+    definitions = [
+        s for s in statements if s[0] in ("decorated", "def", "class") and s not in macros
+    ]
     others = [s for s in statements if s[0] not in ("decorated", "def", "class", "import")]
     stray = [s for s in others if not _is_metadata(s)]
     if stray or len(definitions) != 1:
@@ -58,6 +62,8 @@ def read_definition(
         raise source.error("expected one decorated function or module class", place)
     scope = Scope(dict(outer), trusted=trusted)
     evaluate = Evaluator(source, scope)
+    for item in macros:
+        scope.define(item[3][2], _macro(item, evaluate))
     tree = definitions[0]
     decorators, body = (tree[2], tree[3]) if tree[0] == "decorated" else ((), tree)
     options = _options(decorators, evaluate)
@@ -75,6 +81,34 @@ def read_definition(
                 body[1],
             ) from error
     return result
+
+
+def read_macro(
+    statements: list[Tree], source: Source, outer: Mapping[str, Any], hygienic: bool
+) -> Macro:
+    """Return the macro that the text of a decorated Python function defines."""
+    (item,) = [s for s in statements if s[0] in ("decorated", "def")]
+    tree = item[3] if item[0] == "decorated" else item
+    return Macro(tree, source, outer, trusted=True, hygienic=hygienic)
+
+
+def _is_macro(tree: Tree) -> bool:
+    if tree[0] != "decorated" or tree[3][0] != "def":
+        return False
+    name = tree[2][0][2] if tree[2][0][0] == "call" else tree[2][0]
+    return bool(name[0] == "attribute" and name[3] == "macro")
+
+
+def _macro(item: Tree, evaluate: Evaluator) -> Macro:
+    """Return a macro that a script defines before what uses it."""
+    decorator, hygienic = item[2][0], True
+    for argument in decorator[3] if decorator[0] == "call" else ():
+        if argument[0] != "keyword" or argument[2] != "hygienic":
+            raise evaluate.fail("Invalid use of T.macro: its one option is hygienic", argument[1])
+        hygienic = bool(evaluate(argument[3]))
+    scope = evaluate.scope
+    names = {**scope.outer, **{k: v for level in scope.levels for k, v in level.items()}}
+    return Macro(item[3], evaluate.source, names, scope.trusted, hygienic)
 
 
 def _is_metadata(tree: Tree) -> bool:

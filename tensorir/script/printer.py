@@ -228,6 +228,7 @@ class Printer:
             return f"{name}: {kind.removesuffix('()')}"
         buffer = func.buffer_map[param]
         name = self.define(buffer)
+        self._names[buffer.data] = f"{name}.data"
         dims = self._shape(buffer.shape)
         if self.options.style == "0.10":
             dims = self.expr(buffer.shape[0]) if len(buffer.shape) == 1 else dims

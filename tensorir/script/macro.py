@@ -1,0 +1,78 @@
+"""Macros: suites that are read in place of a call, with the arguments as names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensorir.errors import IRTypeError
+from tensorir.script.evaluate import Scope, Source
+from tensorir.script.syntax import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Macro:
+    """What `@T.macro` defines.
+
+    In a hygienic macro free names mean what they meant where it was defined, and the names of the
+    caller are not seen; in another they mean what they mean at the call.
+    """
+
+    tree: Tree
+    source: Source
+    names: Mapping[str, Any]
+    """The names that were visible at the definition."""
+    trusted: bool
+    hygienic: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name it was defined under."""
+        return str(self.tree[2])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
+        """Return the call, which becomes statements where it stands in a function."""
+        return MacroCall(self, self._bind(args, kwargs))
+
+    def scope(self) -> Scope:
+        """Return a fresh scope of the names at the definition."""
+        return Scope(dict(self.names), trusted=self.trusted)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments by parameter; IRTypeError if they do not fit, as Python words it."""
+        remaining, named = list(args), dict(kwargs)
+        bound: dict[str, Any] = {}
+        for _, _, star, name, _, default in self.tree[3]:
+            if star == "*":
+                bound[name], remaining = tuple(remaining), []
+            elif star == "**":
+                bound[name], named = named, {}
+            elif remaining:
+                bound[name] = remaining.pop(0)
+            elif name in named:
+                bound[name] = named.pop(name)
+            elif default is not None:
+                bound[name] = Default(default)
+            else:
+                raise IRTypeError(f"macro {self.name}() is missing the argument {name!r}")
+        if remaining or named:
+            extra = next(iter(named), None)
+            what = f"an unexpected argument {extra!r}" if extra else "too many arguments"
+            raise IRTypeError(f"macro {self.name}() got {what}")
+        return bound
+
+
+@dataclass(frozen=True, eq=False)
+class Default:
+    """The default of a parameter, which is evaluated among the names of the definition."""
+
+    tree: Tree
+
+
+@dataclass(frozen=True, eq=False)
+class MacroCall:
+    """A macro and its arguments by parameter."""
+
+    macro: Macro
+    arguments: dict[str, Any]
