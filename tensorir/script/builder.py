@@ -19,6 +19,7 @@ from tensorir.script.evaluate import Evaluator, Scope, Source, difference
 from tensorir.script.macro import Default, MacroCall
 from tensorir.script.namespace import as_region
 from tensorir.script.records import (
+    ArmFrame,
     AxisRecord,
     BlockFrame,
     BlockRecord,
@@ -26,6 +27,7 @@ from tensorir.script.records import (
     EvaluateRecord,
     FreshVar,
     FuncAttrRecord,
+    IfFrame,
     InitFrame,
     LoopFrame,
     MetaVar,
@@ -80,6 +82,7 @@ class FunctionBuilder:
         self._visible: dict[Var, Buffer] = {}
         self._depth = 0
         self._depth_of_macros = 0
+        self._arms: list[dict[bool, Stmt]] = []
 
     def build(self, tree: Tree) -> PrimFunc:
         """Return the function whose `def` is `tree`."""
@@ -453,7 +456,8 @@ class FunctionBuilder:
                 "T.parallel, T.vectorized, T.unroll, T.thread_binding",
                 iterable[1],
             )
-        names = self._loop_names(target, frame, place)
+        groups = self._loop_names(target, frame, place)
+        names = [name for group in groups.values() for name in group]
         self._scope.push()
         self._depth += 1
         loop_vars = []
@@ -462,11 +466,10 @@ class FunctionBuilder:
             var = Var(name, DataType(f"int{bits}"))
             self._loops[var] = (low, _simple(extent))
             loop_vars.append(var)
-        if target[0] == "name" and frame.is_grid and len(names) > 1:
-            self._define(target[2], tuple(loop_vars), place)
-        else:
-            for name, var in zip(names, loop_vars, strict=True):
-                self._define(name, var, place)
+        unnamed = iter(loop_vars)
+        for label, group in groups.items():
+            taken = [next(unnamed) for _ in group]
+            self._define(label, taken[0] if group == [label] else tuple(taken), place)
         stmt = self._suite(body)
         self._depth -= 1
         self._scope.pop()
@@ -475,17 +478,28 @@ class FunctionBuilder:
             stmt = self._guard(place, _make_for, var, low, extent, frame, stmt)
         return stmt
 
-    def _loop_names(self, target: Tree, frame: LoopFrame, place: Place) -> list[str]:
+    def _loop_names(self, target: Tree, frame: LoopFrame, place: Place) -> dict[str, list[str]]:
+        """Return the names that a target defines, each with those of its loop variables.
+
+        A name alone before several loops, or one with a star, stands for a tuple of variables.
+        """
         if target[0] == "parenthesized":
             target = target[2]
         count = len(frame.ranges)
-        if target[0] == "name":
-            if count == 1:
-                return [target[2]]
-            return [f"{target[2]}_{k}" for k in range(count)]
-        if target[0] not in ("tuple", "list") or len(target[2]) != count:
+        parts = target[2] if target[0] in ("tuple", "list") else [target]
+        stars = [k for k, part in enumerate(parts) if part[0] == "starred"]
+        if target[0] == "name" and count > 1:
+            stars = [0]
+        left = count - len(parts) + len(stars)
+        if len(stars) > 1 or left < 0 or (not stars and left):
             raise self._fail(f"the loop has {count} variable(s)", place)
-        return [name[2] for name in target[2]]
+        groups: dict[str, list[str]] = {}
+        for k, part in enumerate(parts):
+            name = part[2][2] if part[0] == "starred" else part[2]
+            if name in groups:
+                raise self._fail("Duplicate vars assigned.", place)
+            groups[name] = [f"{name}_{n}" for n in range(left)] if k in stars else [name]
+        return groups
 
     def while_loop(self, tree: Tree) -> Stmt:
         """Read a while loop."""
@@ -537,6 +551,11 @@ class FunctionBuilder:
                     raise self._fail("Duplicate block init declaration", item_place)
                 block.init = self._open(items[1:], body, place)
                 return None
+            if isinstance(frame, IfFrame):
+                return self._read_if(frame, items[1:], body, place)
+            if isinstance(frame, ArmFrame):
+                self._read_arm(frame, items[1:], body, place)
+                return None
             if isinstance(frame, ScopeFrame):
                 name = target[2] if target is not None else "v"
                 defined = frame.define(name) if frame.define is not None else None
@@ -554,6 +573,27 @@ class FunctionBuilder:
             )
         finally:
             self._scope.pop()
+
+    def _read_if(self, frame: IfFrame, items: list[Tree], body: list[Tree], place: Place) -> Stmt:
+        """Read `T.If`, whose suite consists of `T.Then` and perhaps `T.Else`."""
+        arms: dict[bool, Stmt] = {}
+        self._arms.append(arms)
+        self._open(items, body, place)
+        self._arms.pop()
+        if True not in arms:
+            raise self._fail("T.If needs a T.Then() inside", place)
+        return s.IfThenElse(frame.condition, arms[True], arms.get(False))
+
+    def _read_arm(self, frame: ArmFrame, items: list[Tree], body: list[Tree], place: Place) -> None:
+        name = "T.Then()" if frame.is_then else "T.Else()"
+        if not self._arms:
+            raise self._fail(f"{name} stands in the suite of T.If", place)
+        if frame.is_then in self._arms[-1]:
+            raise self._fail(f"Duplicate {name}", place)
+        self._depth += 1
+        stmt = self._open(items, body, place)
+        self._depth -= 1
+        self._arms[-1][frame.is_then] = s.Evaluate(const(0)) if stmt is None else stmt
 
     def _read_block(
         self, frame: BlockFrame, items: list[Tree], body: list[Tree], place: Place

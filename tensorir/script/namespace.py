@@ -17,6 +17,7 @@ from tensorir.index_map import IndexMap
 from tensorir.intrin import Effect, Op
 from tensorir.ops import as_expr, const
 from tensorir.script.records import (
+    ArmFrame,
     AxisRecord,
     BlockFrame,
     BlockRecord,
@@ -24,6 +25,7 @@ from tensorir.script.records import (
     EvaluateRecord,
     FreshVar,
     FuncAttrRecord,
+    IfFrame,
     InitFrame,
     LoopFrame,
     MetaVar,
@@ -36,6 +38,7 @@ from tensorir.stmt import (
     AllocateConst,
     AssertStmt,
     AttrStmt,
+    BufferStore,
     DeclBuffer,
     ForKind,
     LetStmt,
@@ -344,6 +347,36 @@ def while_(condition: Any) -> ScopeFrame:
     return ScopeFrame("while", lambda _, body: While(holds, body))
 
 
+def if_(condition: Any) -> IfFrame:
+    """Choose between the suites of `T.Then()` and `T.Else()`."""
+    return IfFrame(as_expr(condition))
+
+
+def vload(
+    buffer: Buffer, begin: Sequence[Any], dtype: str | None = None, predicate: Any = None
+) -> PrimExpr:
+    """Load from a buffer, perhaps a vector; a scalar index and a vector `dtype` give a ramp."""
+    indices = [as_expr(index) for index in begin]
+    lanes = 1 if dtype is None else DataType(dtype).lanes
+    if lanes > 1 and indices[-1].dtype.lanes == 1:
+        indices[-1] = e.Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
+    return e.BufferLoad(buffer, indices, None if predicate is None else as_expr(predicate))
+
+
+def vstore(buffer: Buffer, begin: Sequence[Any], value: Any, predicate: Any = None) -> BufferStore:
+    """Store to a buffer, perhaps a vector; a scalar index and a vector value give a ramp."""
+    stored = as_expr(value)
+    indices = [as_expr(index) for index in begin]
+    if stored.dtype.lanes > 1 and indices[-1].dtype.lanes == 1:
+        indices[-1] = e.Ramp(indices[-1], const(1, indices[-1].dtype), stored.dtype.lanes)
+    return BufferStore(buffer, stored, indices, None if predicate is None else as_expr(predicate))
+
+
+def let(var: Var, value: Any, body: Any = None) -> ScopeFrame | PrimExpr:
+    """Bind a variable in what follows, or in an expression."""
+    return let_stmt(value, var=var) if body is None else let_expr(body, {var: value})
+
+
 def evaluate(value: Any) -> EvaluateRecord:
     """Evaluate an expression for its effect."""
     return EvaluateRecord(as_expr(value))
@@ -533,6 +566,8 @@ def _table() -> dict[str, Any]:
         sblock_alloc_buffer=alloc_buffer, decl_buffer=decl_buffer, allocate=allocate,
         allocate_const=allocate_const, handle=handle, LetStmt=let_stmt, attr=attr,
         Assert=assert_, While=while_, evaluate=evaluate, meta_var=meta_var, Let=let_expr,
+        If=if_, Then=lambda: ArmFrame(True), Else=lambda: ArmFrame(False), let=let,
+        target=lambda description, host=None: description,
         Not=lambda a: e.Not(as_expr(a)),
         Cast=lambda dtype, x: e.Cast(str(dtype), as_expr(x)),
         cast=lambda x, dtype: ops.cast(str(dtype), x),

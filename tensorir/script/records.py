@@ -109,6 +109,20 @@ class FreshVar:
 
 
 @dataclass(slots=True)
+class IfFrame:
+    """`with T.If(condition)`, with `T.Then()` and `T.Else()` inside."""
+
+    condition: PrimExpr
+
+
+@dataclass(slots=True)
+class ArmFrame:
+    """`with T.Then()` or `with T.Else()`."""
+
+    is_then: bool
+
+
+@dataclass(slots=True)
 class ScopeFrame:
     """A statement that encloses what follows: let, attr, assert, allocate, while, if."""
 
