@@ -22,6 +22,7 @@ from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError, TensorIRError
 from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
+from tensorir.interp_lanes import lane_of
 from tensorir.ops import is_const_int
 
 Env: TypeAlias = dict[Var, Any]
@@ -237,6 +238,8 @@ class _Compiler:
 
         def direct(env: Env) -> tuple[NDArray[Any], tuple[int, ...]]:
             array = env[data]
+            if array.ndim != len(parts) == 1:  # flat access to memory declared with a shape
+                array = array.reshape(-1)
             return array, _checked(buffer, array, tuple([int(p(env)) for p in parts]), node)
 
         return direct
@@ -244,10 +247,16 @@ class _Compiler:
     def _load(self, node: e.BufferLoad) -> Eval:
         place = self._place(node.buffer, node.indices, node)
         integral = node.dtype.is_int and node.dtype.bits >= 32
+        is_bfloat16 = node.dtype == "bfloat16"
+        predicate = None if node.predicate is None else self.expr(node.predicate)
 
         def load(env: Env) -> Any:
+            if predicate is not None and not predicate(env):
+                return 0
             array, position = place(env)
             value = array[position]
+            if is_bfloat16:
+                return _from_bfloat16(value)
             return int(value) if integral else value
 
         return load
@@ -303,13 +312,43 @@ class _Compiler:
         raise InterpreterError(f"the interpreter does not know {type(node).__name__}")
 
     def _store(self, node: s.BufferStore) -> Run:
+        lanes = max(node.value.dtype.lanes, *(i.dtype.lanes for i in node.indices), 1)
+        if lanes > 1:
+            return self._store_vector(node, lanes)
         place = self._place(node.buffer, node.indices, node)
         value = self.expr(node.value)
+        is_bfloat16 = node.buffer.dtype == "bfloat16"
+        predicate = None if node.predicate is None else self.expr(node.predicate)
 
         def store(env: Env) -> None:
+            if predicate is not None and not predicate(env):
+                return
             stored = value(env)
             array, position = place(env)
-            array[position] = stored
+            array[position] = _to_bfloat16(stored) if is_bfloat16 else stored
+
+        return store
+
+    def _store_vector(self, node: s.BufferStore, lanes: int) -> Run:
+        """Store lane by lane, once the values of all lanes are known."""
+        held = [Var(f"lane{k}", node.value.dtype.with_lanes(1)) for k in range(lanes)]
+        values = [self.expr(lane_of(node.value, k)) for k in range(lanes)]
+        stores = [
+            self._store(
+                s.BufferStore(
+                    node.buffer,
+                    held[k],
+                    [lane_of(index, k) for index in node.indices],
+                    None if node.predicate is None else lane_of(node.predicate, k),
+                )
+            )
+            for k in range(lanes)
+        ]
+
+        def store(env: Env) -> None:
+            inner = {**env, **{var: value(env) for var, value in zip(held, values, strict=True)}}
+            for one in stores:
+                one(inner)
 
         return store
 
@@ -444,7 +483,21 @@ def _typed(dtype: DataType, value: Any) -> Any:
         )
     if dtype.is_float:
         return dtype.to_numpy().type(value)
+    if dtype == "bfloat16":
+        return _from_bfloat16(_to_bfloat16(value))
     raise InterpreterError(f"the interpreter computes no {dtype}")
+
+
+def _to_bfloat16(value: Any) -> np.uint16:
+    """Return the bits of a number rounded to bfloat16, ties to even."""
+    bits = int(np.float32(value).view(np.uint32))
+    if math.isnan(value):
+        return np.uint16((bits >> 16) | 0x40)
+    return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+
+
+def _from_bfloat16(bits: Any) -> np.float32:
+    return np.uint32(int(bits) << 16).view(np.float32)
 
 
 def _fresh(shape: list[int], dtype: DataType) -> NDArray[Any]:
@@ -452,6 +505,8 @@ def _fresh(shape: list[int], dtype: DataType) -> NDArray[Any]:
     kind = dtype.to_numpy()
     if dtype.is_float:
         return np.full(shape, np.nan, kind)
+    if dtype == "bfloat16":
+        return np.full(shape, _to_bfloat16(math.nan), kind)
     return np.full(shape, 1 if dtype.is_bool else 77, kind)
 
 

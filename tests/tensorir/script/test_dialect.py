@@ -109,8 +109,8 @@ def fill(buffer, value):
 
 
 @T.macro(hygienic=False)
-def fill_row(value):  # noqa: F821
-    A[row, 0] = value
+def fill_row(value):
+    A[row, 0] = value  # noqa: F821
 
 
 def test_a_macro_is_read_in_place() -> None:
@@ -134,8 +134,8 @@ def main(A: T.Buffer((8, 16), "float32")):
 
 def test_an_unhygienic_macro_sees_the_names_of_its_caller() -> None:
     @T.prim_func
-    def main(A: T.Buffer((8, 16), "float32")):  # noqa: B007
-        for row in range(8):
+    def main(A: T.Buffer((8, 16), "float32")):
+        for row in range(8):  # noqa: B007
             fill_row(T.float32(1))
 
     assert isinstance(main, PrimFunc)
