@@ -79,10 +79,15 @@ def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int
     """Return the kind of axis that each of several loops drives; see `loop_iter_type`."""
     kinds_by_block: dict[StmtSRef, dict[Var, set[int]]] = {}
     result = []
-    for loop in loops:
-        var = loop.loop.loop_var
+    children: list[StmtSRef] = []
+    inner: For | None = None
+    for loop in reversed(loops):
+        if inner is None or loop.loop.body is not inner:
+            children = state.child_blocks(loop)
+        inner = loop.loop
+        var = inner.loop_var
         kinds: set[int] = set()
-        for child in state.child_blocks(loop):
+        for child in children:
             by_var = kinds_by_block.get(child)
             if by_var is None:
                 by_var = kinds_by_block[child] = _kinds_by_var(child.block_realize)
@@ -91,6 +96,7 @@ def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int
             result.append(IterVar.DATA_PAR)
         else:
             result.append(IterVar.COMM_REDUCE if kinds == {IterVar.COMM_REDUCE} else IterVar.OPAQUE)
+    result.reverse()
     return result
 
 

@@ -10,7 +10,7 @@ from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
-from tensorir.expr import IterVar, Var
+from tensorir.expr import IntImm, IterVar, Var
 from tensorir.ops import is_const_int
 from tensorir.stmt import Stmt
 from tensorir.visit import collect_vars, uses_var
@@ -76,6 +76,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     moved = iter(ordered_loops)
     target = [next(moved) if sref in wanted else sref for sref in chain]
     for k, sref in enumerate(target):
+        if isinstance(sref.loop.min, IntImm) and isinstance(sref.loop.extent, IntImm):
+            continue
         for inner in target[k + 1 :]:
             var = inner.loop.loop_var
             depends = uses_var(sref.loop.min, var) or uses_var(sref.loop.extent, var)
