@@ -3,6 +3,7 @@
 from search.postproc import presets
 from search.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from search.postproc.postproc import Postproc, PyPostproc
+from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 
@@ -10,6 +11,7 @@ __all__ = [
     "DisallowDynamicLoop",
     "Postproc",
     "PyPostproc",
+    "RewriteLayout",
     "RewriteParallelVectorizeUnroll",
     "RewriteReductionBlock",
     "presets",

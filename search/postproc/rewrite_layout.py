@@ -1,0 +1,142 @@
+"""Weights in the order in which a schedule reads them."""
+
+from __future__ import annotations
+
+from schedule import BlockRV, Schedule, ScheduleError
+from schedule.analysis.suggested_layout import suggested_layout
+from schedule.sref import StmtSRef
+from search.postproc.postproc import Postproc
+from search.remove_layout_rewrite import PREPROC
+from tensorir.buffer import Buffer
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import BufferLoad, IntImm
+from tensorir.node import Node
+from tensorir.stmt import Block, Stmt
+from tensorir.visit import pre_order_visit
+
+_PARAMETERS = "layout_free_buffers"
+"""Attribute of a function: the positions of the parameters that may have any layout."""
+
+_PLACEHOLDERS = "layout_free_placeholders"
+"""Annotation of a block: buffers that may have any layout."""
+
+
+class RewriteLayout(Postproc):
+    """Copies each buffer whose layout is free to one in the order of the loops that read it.
+
+    Such buffers are weights, which keep their values from call to call. The block that copies one
+    carries the annotation `meta_schedule.layout_rewrite_preproc`; measuring leaves it out, since it
+    runs once when a model is deployed. Where the schedule copies a weight to a cache before it is
+    used, the caches get the new layout too.
+
+    Buffers with a layout that cannot be improved stay; a primitive that fails rejects the schedule.
+    """
+
+    def apply(self, sch: Schedule) -> bool:
+        """Rewrite the layouts; False if one that should be possible is not."""
+        try:
+            for name in sch.mod.functions:
+                for buffer in _layout_free_buffers(sch, name):
+                    _rewrite(sch, name, buffer)
+        except ScheduleError:
+            return False
+        return True
+
+
+def _layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
+    func = sch.state.func(name)
+    positions = func.attrs.get(_PARAMETERS, ())
+    buffers = [func.buffer_map[func.params[_integer(k)]] for k in positions]
+    for sref in sch.state.blocks(name):
+        buffers.extend(sref.block.annotations.get(_PLACEHOLDERS, ()))
+    return list(dict.fromkeys(buffers))
+
+
+def _integer(value: IntImm | int) -> int:
+    return value.value if isinstance(value, IntImm) else value
+
+
+def _rewrite(sch: Schedule, name: str, buffer: Buffer) -> None:
+    copies = _copies(sch, name, buffer)
+    used = copies[-1].block.writes[0].buffer if copies else buffer
+    place = _last_load(sch, name, used)
+    if place is None:
+        return
+    consumer, load = place
+    index = _read_index(consumer, used)
+    index_map = suggested_layout(consumer, load)
+    if index is None or index_map is None:
+        return
+    block = _handle(sch, name, consumer)
+    if not copies:
+        _copy_once(sch, block, index)
+    sch.transform_layout(block, ("read", index), index_map)
+    for copy in reversed(copies):
+        block = _handle(sch, name, copy)
+        if copy is copies[0]:
+            _copy_once(sch, block, 0)
+        sch.transform_layout(block, ("read", 0), index_map)
+
+
+def _handle(sch: Schedule, name: str, block: StmtSRef) -> BlockRV:
+    return sch.get_block(block.block.name_hint, name)
+
+
+def _copy_once(sch: Schedule, consumer: BlockRV, index: int) -> None:
+    """Put the copy that runs when a model is deployed in front of a reader of the weight."""
+    copy = sch.cache_read(consumer, index, "global")
+    sch.annotate(copy, PREPROC, True)
+
+
+def _copies(sch: Schedule, name: str, buffer: Buffer) -> list[StmtSRef]:
+    """Return the blocks that copy a buffer, then the copy, and so on, in program order.
+
+    Only copies in buffers of the function's own count: parameters keep their layout.
+    """
+    parameters = set(sch.state.func(name).buffer_map.values())
+    copies: list[StmtSRef] = []
+    for sref in sch.state.blocks(name):
+        node = sref.block
+        if sref.parent is None or node.init is not None:
+            continue
+        if len(node.reads) != 1 or len(node.writes) != 1 or node.reads[0].buffer is not buffer:
+            continue
+        target = node.writes[0].buffer
+        if target in parameters or not _same_shape(buffer, target):
+            break
+        copies.append(sref)
+        buffer = target
+    return copies
+
+
+def _same_shape(a: Buffer, b: Buffer) -> bool:
+    return len(a.shape) == len(b.shape) and all(map(expr_deep_equal, a.shape, b.shape))
+
+
+def _last_load(sch: Schedule, name: str, buffer: Buffer) -> tuple[StmtSRef, BufferLoad] | None:
+    """Return the last load of a buffer in the function, with the block that it is in."""
+    found: tuple[StmtSRef, BufferLoad] | None = None
+    for sref in sch.state.blocks(name):
+        if sref.parent is not None and _read_index(sref, buffer) is not None:
+            for load in _loads(sref.block.body):
+                if load.buffer is buffer:
+                    found = (sref, load)
+    return found
+
+
+def _loads(body: Stmt) -> list[BufferLoad]:
+    """Return the loads in a block's body, those in blocks inside it left out."""
+    loads: list[BufferLoad] = []
+
+    def visit(node: Node) -> bool:
+        if isinstance(node, BufferLoad):
+            loads.append(node)
+        return not isinstance(node, Block)
+
+    pre_order_visit(body, visit)
+    return loads
+
+
+def _read_index(block: StmtSRef, buffer: Buffer) -> int | None:
+    reads = (region.buffer for region in block.block.reads)
+    return next((k for k, read in enumerate(reads) if read is buffer), None)
