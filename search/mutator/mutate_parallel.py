@@ -57,21 +57,21 @@ class MutateParallel(Mutator):
 
 
 def _marks_parallel(inst: Instruction) -> bool:
-    return inst.kind.name == "Annotate" and PARALLEL in inst.values
+    return inst.kind.name == "Annotate" and inst.values[_place(inst, "ann_key")] == PARALLEL
 
 
 def _value(inst: Instruction) -> int:
-    value = inst.values[_place_of_value(inst)]
+    value = inst.values[_place(inst, "ann_val")]
     return value.value if isinstance(value, IntImm) else int(value)
 
 
-def _place_of_value(inst: Instruction) -> int:
-    return [param.name for param in inst.kind.params].index("ann_val")
+def _place(inst: Instruction, parameter: str) -> int:
+    return [param.name for param in inst.kind.params].index(parameter)
 
 
 def _with_value(trace: Trace, inst: Instruction, value: int) -> Trace:
     values = list(inst.values)
-    values[_place_of_value(inst)] = value
+    values[_place(inst, "ann_val")] = value
     changed = Instruction(inst.kind, values, inst.outputs)
     before = trace.simplified(remove_postproc=True)
     insts = [changed if other is inst else other for other in before.insts]

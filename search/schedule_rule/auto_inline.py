@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.access_pattern import access_pattern
-from schedule.analysis.block_kind import is_spatial
+from schedule.analysis.block_kind import complete_violation, is_dominant, is_spatial
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
 from search.schedule_rule.inline_constant_scalars import try_inline
@@ -92,11 +92,14 @@ def _consumers(sch: Schedule, block: StmtSRef) -> list[StmtSRef]:
 
 
 def _has_plain_producer(sch: Schedule, block: StmtSRef) -> bool:
-    edges = dependencies(sch.state, sch.state.scope_root(block)).into(block)
-    sources = {d.src for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)}
-    return len(sources) == 1 and not any(
-        "meta_schedule.auto_tensorize" in s.block.annotations for s in sources
-    )
+    """Say whether there is one producer, a complete block that is not to become an intrinsic."""
+    scope = dependencies(sch.state, sch.state.scope_root(block))
+    sources = {d.src for d in scope.into(block) if d.kind in (DepKind.RAW, DepKind.WAW)}
+    if len(sources) != 1:
+        return False
+    (source,) = sources
+    is_complete = complete_violation(source, is_dominant(source, scope)) == 0
+    return is_complete and "meta_schedule.auto_tensorize" not in source.block.annotations
 
 
 def _try_reverse_inline(sch: Schedule, block: BlockRV) -> None:

@@ -141,12 +141,11 @@ class MultiLevelTiling(ScheduleRule):
     def add_write_reuse(self, state: TilingState) -> list[TilingState]:
         """Collect results in a cache, or compute an element-wise consumer where one would be."""
         req, levels = self.reuse_write.req, list(self.reuse_write.levels)
+        if req == "no":
+            return [state]
         asked = state.sch.get(state.block).annotations.get(WRITE_CACHE_LEVEL)
         if asked is not None:
             req, levels = "must", _integers(asked)
-            state.sch.unannotate(state.block, WRITE_CACHE_LEVEL)
-        if req == "no":
-            return [state]
         if req == "must":
             return self._cached(state, levels)
         consumers = state.sch.get_consumers(state.block)

@@ -14,13 +14,20 @@ from search.schedule_rule.schedule_rule import ScheduleRule
 
 @ScheduleRule.kinds.register("llvm", "avx512", "vnni")
 def x86_rules() -> list[ScheduleRule]:
-    """Return the rules for x86 and any CPU without rules of its own."""
+    """Return the rules for x86 and any CPU without rules of its own.
+
+    There is no rule that tiles for a dot product intrinsic, so those with `avx512` or `vnni` get
+    the same.
+    """
     return _cpu_rules(jobs=16, innermost=64, vector=64, unroll=[0, 16, 64, 512])
 
 
 @ScheduleRule.kinds.register("asimd", "dotprod")
 def arm_rules() -> list[ScheduleRule]:
-    """Return the rules for ARM, which has shorter vectors and smaller caches."""
+    """Return the rules for ARM, which has shorter vectors and smaller caches.
+
+    There is no rule that tiles for a dot product intrinsic, so those with `dotprod` get the same.
+    """
     return _cpu_rules(jobs=8, innermost=32, vector=32, unroll=[0, 8, 32, 256])
 
 
