@@ -227,12 +227,7 @@ class Analyzer:
 
     def _sides(self, difference: Linear, dtype: Any) -> tuple[PrimExpr, PrimExpr]:
         """Return what `difference` adds and what it subtracts, as expressions."""
-        plus = {t: c for t, c in difference.terms.items() if c > 0}
-        minus = {t: -c for t, c in difference.terms.items() if c < 0}
-        constant = difference.const
-        left = Linear(plus, max(constant, 0))
-        right = Linear(minus, max(-constant, 0))
-        return self._linear.write(left, dtype), self._linear.write(right, dtype)
+        return self._linear.write_sides(difference, dtype)
 
     # ------------------------------------------------------------------------------------ proving
 

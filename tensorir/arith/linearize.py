@@ -21,7 +21,7 @@ from tensorir.arith.linear import (
     SymbolicQuotient,
     Term,
 )
-from tensorir.arith.pieces import pieces
+from tensorir.arith.pieces import Pieces, pieces
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
@@ -229,9 +229,21 @@ class Linearizer:
 
     def write(self, linear: Linear, dtype: DataType) -> PrimExpr:
         """Return `linear` as an expression of `dtype`."""
+        return self._write_sum(pieces(linear), linear.const, dtype)
+
+    def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
+        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
+        terms = pieces(linear)
+        added = [(c, piece) for c, piece in terms if c > 0]
+        taken = [(-c, piece) for c, piece in terms if c < 0]
+        return (
+            self._write_sum(added, max(linear.const, 0), dtype),
+            self._write_sum(taken, max(-linear.const, 0), dtype),
+        )
+
+    def _write_sum(self, terms: Pieces, rest: int, dtype: DataType) -> PrimExpr:
         result: PrimExpr | None = None
         negative: list[tuple[int, Any]] = []
-        terms = pieces(linear)
         if self.sort_terms and len(terms) > 1:
             terms = sorted(terms, key=lambda part: (-part[0], self._rank(part[1])))
         for coefficient, piece in terms:
@@ -240,7 +252,6 @@ class Linearizer:
                 continue
             part = mul(self._write_piece(piece, dtype), const(coefficient, dtype))
             result = part if result is None else e.Add(result, part)
-        rest = linear.const
         if result is None and rest > 0:
             result, rest = const(rest, dtype), 0
         if result is None and negative:
