@@ -15,6 +15,8 @@ from tensorir.intrin import Op
 
 MIN_VECTOR_TRIP: Final = 8
 """Trips from which a loop over scalars is worth LLVM's own vectoriser."""
+_LONG_BODY: Final = 32
+"""More statements than this in a loop are what unrolling made: there is nothing left to gain."""
 
 
 @emits_stmt(s.SeqStmt)
@@ -101,6 +103,13 @@ def _while(f: FunctionEmitter, node: s.While) -> None:
     f.start(done)
 
 
+def _is_long(body: s.Stmt) -> bool:
+    """Say whether a loop body is too long to gain from LLVM's loop transformations."""
+    while isinstance(body, (s.Allocate, s.LetStmt, s.AttrStmt)):
+        body = body.body
+    return isinstance(body, s.SeqStmt) and len(body.seq) > _LONG_BODY
+
+
 @emits_stmt(s.For)
 def _for(f: FunctionEmitter, node: s.For) -> None:
     if node.kind is s.ForKind.THREAD_BINDING or node.kind is s.ForKind.VECTORIZED:
@@ -117,7 +126,12 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
         emit_parallel_loop(f, node, low, end, interval)
         return
     loops, vector_ops = f.loops, f.vector_ops
-    hints = ("llvm.loop.unroll.full",) if node.kind is s.ForKind.UNROLLED else ()
+    hints: tuple[str, ...] = ()
+    if node.kind is s.ForKind.UNROLLED:
+        hints = ("llvm.loop.unroll.full",)
+    elif _is_long(node.body):
+        # LLVM's analysis before vectorising takes exponential time on long chains of min and max.
+        hints = ("llvm.loop.disable_nonforced",)
     counted_loop(
         f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), hints
     )

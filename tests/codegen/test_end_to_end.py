@@ -71,3 +71,24 @@ def test_unrolled_loops_inside_a_loop_of_one_iteration():
     c = np.zeros((32, 40), "float32")
     codegen.build(sch.mod, target="llvm -num-cores=1")["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reducer", ["max", "min"])
+def test_a_long_chain_of_extrema_compiles(reducer):
+    func = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((64, 96), "float32"), M: T.Buffer((64,), "float32")):
+    for i in range(64):
+        with T.allocate([1], "float32", "global") as p:
+            best = T.Buffer((1,), "float32", data=p)
+            best[0] = A[i, 0]
+            for k in T.unroll(96):
+                best[0] = T.{reducer}(best[0], A[i, k])
+            M[i] = best[0]
+"""
+    )
+    a = np.random.default_rng(0).random((64, 96), "float32")
+    m = np.zeros(64, "float32")
+    codegen.build(func, target="llvm -num-cores=1")["main"](a, m)
+    np.testing.assert_array_equal(m, getattr(a, reducer)(axis=1))
