@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from search.kinds import Kinds
+from tensorir.stmt import BlockRealize
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -41,6 +42,12 @@ class Postproc(ABC):
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def functions_with_blocks(sch: Schedule) -> list[str]:
+    """Return the names of the functions in which there is something to schedule."""
+    functions = sch.mod.functions.items()
+    return [name for name, func in functions if isinstance(func.body, BlockRealize)]
 
 
 PyPostproc = Postproc

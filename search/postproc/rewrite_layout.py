@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.suggested_layout import suggested_layout
 from schedule.sref import StmtSRef
-from search.postproc.postproc import Postproc
+from search.postproc.postproc import Postproc, functions_with_blocks
 from search.remove_layout_rewrite import PREPROC
 from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
@@ -35,7 +35,7 @@ class RewriteLayout(Postproc):
     def apply(self, sch: Schedule) -> bool:
         """Rewrite the layouts; False if one that should be possible is not."""
         try:
-            for name in sch.mod.functions:
+            for name in functions_with_blocks(sch):
                 for buffer in _layout_free_buffers(sch, name):
                     _rewrite(sch, name, buffer)
         except ScheduleError:

@@ -10,7 +10,7 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.sref import StmtSRef
 from search.postproc.contiguity import max_fusible
-from search.postproc.postproc import Postproc
+from search.postproc.postproc import Postproc, functions_with_blocks
 from search.schedule_rule.parallelize_vectorize_unroll import (
     PARALLEL,
     UNROLL_EXPLICIT,
@@ -34,7 +34,7 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every function whose root block asks for it."""
-        for name in sch.mod.functions:
+        for name in functions_with_blocks(sch):
             root = sch.state.root(name)
             wishes = {key: root.block.annotations[key] for key in _KEYS if _asks(root, key)}
             if wishes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.postproc.postproc import Postproc
+from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IterVar
 from tensorir.stmt import ForKind
 from tensorir.visit import uses_var
@@ -22,7 +22,7 @@ class RewriteReductionBlock(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Decompose every block with an `init`."""
-        for name in sch.mod.functions:
+        for name in functions_with_blocks(sch):
             while True:
                 found = [(s, d) for s in _with_init(sch, name) if (d := _depth(sch, s)) is not None]
                 if not found:
