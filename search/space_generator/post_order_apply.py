@@ -62,14 +62,9 @@ class PostOrderApply(SpaceGenerator):
     def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
         found: list[BlockRV] = []
         for name, func in mod.functions.items():
-            seen: set[str] = set()
-            for block in _blocks(func):
-                if block.name_hint in seen:
-                    raise TuningError(
-                        f"function {name!r} has two blocks called {block.name_hint!r}; give them "
-                        "different names, rules refer to blocks by name"
-                    )
-                seen.add(block.name_hint)
+            blocks = _blocks(func)
+            _check_names(name, blocks)
+            for block in blocks:
                 if self.f_block_filter is None or self.f_block_filter(block):
                     found.append(sch.get_block(block.name_hint, name))
         return found
@@ -85,6 +80,18 @@ def _blocks(func: PrimFunc) -> list[Block]:
 
     post_order_visit(func.body, visit)
     return blocks
+
+
+def _check_names(function: str, blocks: list[Block]) -> None:
+    """Raise where a name does not say which block is meant."""
+    seen: set[str] = set()
+    for block in blocks:
+        if block.name_hint in seen:
+            raise TuningError(
+                f"function {function!r} has two blocks called {block.name_hint!r}; give them "
+                "different names, rules refer to blocks by name"
+            )
+        seen.add(block.name_hint)
 
 
 def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]) -> list[Schedule]:

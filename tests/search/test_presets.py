@@ -1,0 +1,124 @@
+"""Which rules, postprocessors and mutators a target gets."""
+
+from __future__ import annotations
+
+import pytest
+
+import search as ms
+from codegen import Target
+from search.errors import TuningError
+from search.mutator import MutateParallel, Mutator
+from search.postproc import Postproc
+from search.schedule_rule import (
+    AddRFactor,
+    AutoInline,
+    MultiLevelTiling,
+    ParallelizeVectorizeUnroll,
+    ReuseType,
+    ScheduleRule,
+)
+from search.space_generator.space_generator import preset_kind
+from tensorir.errors import IRValueError
+from tests.search.programs import Matmul
+
+CPU_KINDS = ["llvm", "vnni", "avx512", "asimd", "dotprod"]
+
+
+def only(rules: list[ScheduleRule], kind: type) -> ScheduleRule:
+    (rule,) = [r for r in rules if type(r) is kind]
+    return rule
+
+
+@pytest.mark.parametrize("kind", CPU_KINDS)
+def test_order(kind: str) -> None:
+    assert [str(rule) for rule in ScheduleRule.create(kind)] == [
+        "ApplyCustomRule()",
+        "InlineConstantScalars()",
+        "AutoInline()",
+        "AddRFactor()",
+        "MultiLevelTiling()",
+        "ParallelizeVectorizeUnroll()",
+        "RandomComputeLocation()",
+    ]
+    assert [str(postproc) for postproc in Postproc.create(kind)] == [
+        "DisallowDynamicLoop()",
+        "RewriteParallelVectorizeUnroll()",
+        "RewriteReductionBlock()",
+        "RewriteLayout()",
+    ]
+    assert {str(mutator): weight for mutator, weight in Mutator.create(kind).items()} == {
+        "MutateTileSize()": 0.9,
+        "MutateComputeLocation()": 0.05,
+        "MutateUnroll()": 0.03,
+        "MutateParallel()": 0.02,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kinds", "jobs", "innermost", "vector", "unroll"),
+    [
+        (("llvm", "vnni", "avx512"), 16, 64, 64, [0, 16, 64, 512]),
+        (("asimd", "dotprod"), 8, 32, 32, [0, 8, 32, 256]),
+    ],
+)
+def test_parameters(
+    kinds: tuple[str, ...], jobs: int, innermost: int, vector: int, unroll: list[int]
+) -> None:
+    for kind in kinds:
+        rules = ScheduleRule.create(kind)
+        inline = only(rules, AutoInline)
+        assert isinstance(inline, AutoInline)
+        assert (inline.into_producer, inline.into_consumer) == (False, True)
+        assert inline.inline_const_tensor
+        assert inline.disallow_if_then_else
+        assert inline.require_injective
+        assert inline.require_ordered
+        assert inline.disallow_op == {"exp"}
+        rfactor = only(rules, AddRFactor)
+        assert isinstance(rfactor, AddRFactor)
+        assert (rfactor.max_jobs_per_core, rfactor.max_innermost_factor) == (jobs, innermost)
+        tiling = only(rules, MultiLevelTiling)
+        assert isinstance(tiling, MultiLevelTiling)
+        assert (tiling.structure, tiling.max_innermost_factor) == ("SSRSRS", innermost)
+        assert tiling.reuse_write == ReuseType("may", (1, 2), "global")
+        assert tiling.reuse_read.req == "no"
+        marks = only(rules, ParallelizeVectorizeUnroll)
+        assert isinstance(marks, ParallelizeVectorizeUnroll)
+        assert (marks.max_jobs_per_core, marks.max_vectorize_extent) == (jobs, vector)
+        assert (marks.unroll_max_steps, marks.unroll_explicit) == (unroll, True)
+        (parallel,) = [m for m in Mutator.create(kind) if isinstance(m, MutateParallel)]
+        assert parallel.max_jobs_per_core == 16
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64", "llvm"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", "llvm"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "avx512"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", "vnni"),
+    ],
+)
+def test_the_instruction_set_decides(target: str, kind: str) -> None:
+    assert preset_kind(Target(target)) == kind
+
+
+def test_unknown_presets_list_the_known_ones() -> None:
+    for part in (ScheduleRule, Postproc, Mutator):
+        with pytest.raises(IRValueError, match="asimd, avx512, dotprod, llvm, vnni"):
+            part.create("cuda")
+
+
+def test_the_number_of_cores_comes_from_the_target() -> None:
+    rule = ParallelizeVectorizeUnroll(max_jobs_per_core=2)
+    task = ms.TuneContext(Matmul, target="llvm -num-cores=3")
+    rule._initialize_with_tune_context(task)
+    space = ms.space_generator.PostOrderApply(sch_rules=[rule], postprocs=[], mutator_probs={})
+    space._initialize_with_tune_context(task)
+    (sch,) = space.generate_design_space(Matmul)
+    assert int(sch.get(sch.get_block("root", "main")).annotations["meta_schedule.parallel"]) == 6
+
+
+def test_without_a_target_there_are_no_cores_to_count_on() -> None:
+    with pytest.raises(TuningError, match="num-cores"):
+        MutateParallel(16)._initialize_with_tune_context(ms.TuneContext(Matmul))

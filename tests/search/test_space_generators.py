@@ -1,0 +1,217 @@
+"""Where design spaces come from, and the order in which they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import search as ms
+from schedule import BlockRV, Schedule
+from search.errors import TuningError
+from search.postproc import DisallowDynamicLoop
+from search.schedule_rule import ApplyCustomRule, ScheduleRule, register_custom_rule
+from search.space_generator import (
+    PostOrderApply,
+    ScheduleFn,
+    SpaceGenerator,
+    SpaceGeneratorUnion,
+)
+from tensorir import parse
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import IRModule, PrimFunc
+from tests.search.programs import Matmul, split_j
+
+TWO_STAGES = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] * T.float32(2)
+"""
+
+
+def two_stages(text: str = TWO_STAGES) -> IRModule:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return IRModule({"main": func})
+
+
+def generate(
+    space: SpaceGenerator, mod: IRModule, target: str | None = "llvm -num-cores=2"
+) -> list[Schedule]:
+    task = ms.TuneContext(mod, target=target, space_generator=space, rand_state=1)
+    return task.generate_design_space()
+
+
+def rules_only(*rules: ScheduleRule, **options: Any) -> PostOrderApply:
+    return PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={}, **options)
+
+
+class Mark(ScheduleRule):
+    """Gives a block one of two marks, one in each design, and remembers where it has been."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.seen: list[str] = []
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        name = sch.get(block).name_hint
+        self.seen.append(name)
+        if name != "C":
+            return [sch]
+        other = sch.copy()
+        sch.annotate(block, self.key, 0)
+        other.annotate(block, self.key, 1)
+        return [sch, other]
+
+
+def marks(spaces: list[Schedule]) -> list[dict[str, int]]:
+    return [
+        {k: int(v) for k, v in s.get(s.get_block("C", "main")).annotations.items()} for s in spaces
+    ]
+
+
+class Inline(ScheduleRule):
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        if sch.get(block).name_hint == "B":
+            sch.compute_inline(block)
+        return [sch]
+
+
+# ----------------------------------------------------------------------------------- PostOrderApply
+
+
+def test_blocks_are_visited_from_the_last_to_the_first() -> None:
+    rule = Mark("x")
+    spaces = generate(rules_only(rule), two_stages())
+    assert rule.seen[:2] == ["root", "C"]
+    assert rule.seen.count("B") == len(spaces) == 2
+
+
+def test_designs_come_out_last_first_and_turn_round_with_each_rule() -> None:
+    assert marks(generate(rules_only(Mark("x")), two_stages())) == [{"x": 1}, {"x": 0}]
+    assert marks(generate(rules_only(Mark("x"), Mark("y")), two_stages())) == [
+        {"x": 0, "y": 1},
+        {"x": 0, "y": 0},
+        {"x": 1, "y": 1},
+        {"x": 1, "y": 0},
+    ]
+
+
+def test_blocks_that_a_rule_removed_are_skipped() -> None:
+    rule = Mark("x")
+    generate(rules_only(Inline(), rule), two_stages())
+    assert "B" not in rule.seen
+
+
+def test_a_filter_leaves_blocks_out() -> None:
+    rule = Mark("x")
+    generate(rules_only(rule, f_block_filter=lambda block: block.name_hint == "B"), two_stages())
+    assert rule.seen == ["B"]
+
+
+def test_blocks_need_names_of_their_own() -> None:
+    twice = two_stages(TWO_STAGES.replace('T.block("C")', 'T.block("B")'))
+    with pytest.raises(TuningError, match="two blocks called 'B'"):
+        generate(rules_only(Mark("x")), twice)
+
+
+@register_custom_rule("meta_schedule.cpu.test_vectorize_it")
+def vectorize_it(sch: Schedule, block: BlockRV) -> list[Schedule]:
+    sch.vectorize(sch.get_loops(block)[0])
+    return [sch]
+
+
+def test_a_block_with_a_rule_of_its_own_is_left_to_that() -> None:
+    text = TWO_STAGES.replace(
+        "            C[vi] =",
+        '            T.block_attr({"schedule_rule": "test_vectorize_it"})\n            C[vi] =',
+    )
+    rule = Mark("x")
+    (sch,) = generate(rules_only(ApplyCustomRule(), rule), two_stages(text))
+    assert "C" not in rule.seen
+    assert [inst.kind.name for inst in sch.trace.simplified(True).insts][-1] == "Vectorize"
+
+
+def test_spaces_are_reproducible() -> None:
+    traces = [[str(s.trace) for s in generate(PostOrderApply(), Matmul)] for _ in range(2)]
+    assert traces[0] == traces[1]
+
+
+# ------------------------------------------------------------------------------- functions and unions
+
+
+@pytest.mark.parametrize(
+    ("result", "count"),
+    [
+        (lambda sch: None, 1),
+        (lambda sch: sch, 1),
+        (lambda sch: [sch, sch.copy()], 2),
+    ],
+    ids=["none", "schedule", "list"],
+)
+def test_what_a_schedule_function_returns(result: Any, count: int) -> None:
+    assert len(generate(ScheduleFn(result), Matmul)) == count
+
+
+def test_a_schedule_function_that_returns_something_else() -> None:
+    with pytest.raises(IRTypeError, match="returned int"):
+        generate(ScheduleFn(lambda sch: 1), Matmul)
+
+
+def test_a_union_concatenates() -> None:
+    union = SpaceGeneratorUnion([ScheduleFn(split_j), PostOrderApply()])
+    first, *rest = generate(union, Matmul)
+    assert "DecomposeReduction" in [inst.kind.name for inst in first.trace.insts]
+    assert len(rest) == 3
+    assert union.postprocs, "its own, from the target"
+
+
+def test_clones_share_nothing() -> None:
+    mark = Mark("x")
+    generator = SpaceGeneratorUnion([rules_only(mark)], postprocs=[DisallowDynamicLoop()])
+    twin = generator.clone()
+    generate(generator, two_stages())
+    generate(twin, two_stages())
+    (other,) = twin.space_generators[0].sch_rules
+    assert other is not mark
+    assert twin.postprocs[0] is not generator.postprocs[0]
+    assert twin.space_generators[0] is not generator.space_generators[0]
+
+
+# ---------------------------------------------------------------------------------------- short names
+
+
+def test_short_names() -> None:
+    assert isinstance(SpaceGenerator.create("post-order-apply"), PostOrderApply)
+    assert isinstance(SpaceGenerator.create("union", []), SpaceGeneratorUnion)
+    assert isinstance(SpaceGenerator.create("avx512"), PostOrderApply)
+    with pytest.raises(IRValueError, match="post-order-apply"):
+        SpaceGenerator.create("no-such-space")
+
+
+def test_a_bare_function_has_no_rules_postprocessors_or_mutators() -> None:
+    task = ms.TuneContext(Matmul, target="llvm -num-cores=2", space_generator=split_j)
+    space = task.space_generator
+    assert isinstance(space, ScheduleFn)
+    assert not space.postprocs
+    assert not space.mutator_probs
+    task = ms.TuneContext(Matmul, target="llvm -num-cores=2", space_generator=ScheduleFn(split_j))
+    assert task.space_generator is not None
+    assert task.space_generator.postprocs, "said in full, it gets those of the target"
+
+
+def test_a_function_without_parameters_makes_a_generator() -> None:
+    assert isinstance(SpaceGenerator.create(lambda: ScheduleFn(split_j)), ScheduleFn)
+
+
+def test_without_a_target_there_are_no_presets() -> None:
+    task = ms.TuneContext(Matmul, space_generator="post-order-apply")
+    assert len(task.generate_design_space()) == 1
