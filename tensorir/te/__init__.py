@@ -1,0 +1,221 @@
+"""Tensor expressions: programs written as formulas over tensors, one tensor after another.
+
+A formula says what each element of a tensor is; `create_prim_func` writes the loops and blocks that
+compute it, ready to be scheduled.
+
+>>> from tensorir import te
+>>> A = te.placeholder((8, 32), name="A")
+>>> B = te.placeholder((32, 16), name="B")
+>>> k = te.reduce_axis((0, 32), name="k")
+>>> C = te.compute((8, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+>>> D = te.compute((8, 16), lambda i, j: te.max(C[i, j], 0.0), name="D")
+>>> print(te.create_prim_func([A, B, D]).script())
+# from tvm.script import tir as T
+<BLANKLINE>
+@T.prim_func
+def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), D: T.Buffer((8, 16), "float32")):
+    T.func_attr({"tir.noalias": True})
+    # with T.block("root"):
+    C = T.alloc_buffer((8, 16))
+    for i, j, k in T.grid(8, 16, 32):
+        with T.block("C"):
+            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+            T.reads(A[v_i, v_k], B[v_k, v_j])
+            T.writes(C[v_i, v_j])
+            with T.init():
+                C[v_i, v_j] = T.float32(0.0)
+            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+    for i, j in T.grid(8, 16):
+        with T.block("D"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            T.reads(C[v_i, v_j])
+            T.writes(D[v_i, v_j])
+            D[v_i, v_j] = T.max(C[v_i, v_j], T.float32(0.0))
+
+Dimensions may be variables (`n = te.size_var("n")`), which become dimensions that are known at the
+call. Functions of scalars have the names they have in scripts (`te.exp`, `te.if_then_else`, ...).
+"""  # noqa: E501
+
+from tensorir.ops import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    ceildiv,
+    const,
+    div,
+    floordiv,
+    floormod,
+    if_then_else,
+    indexdiv,
+    indexmod,
+    infinity,
+    max_value,
+    min_value,
+    shift_left,
+    shift_right,
+    truncdiv,
+    truncmod,
+)
+from tensorir.te.compute import compute
+from tensorir.te.create_prim_func import create_prim_func
+from tensorir.te.extern import extern_primfunc
+from tensorir.te.reduction import (
+    Reducer,
+    comm_reducer,
+    prod,
+    reduce_axis,
+)
+from tensorir.te.reduction import (
+    all_ as all,
+)
+from tensorir.te.reduction import (
+    any_ as any,
+)
+from tensorir.te.reduction import (
+    max_ as max,
+)
+from tensorir.te.reduction import (
+    min_ as min,
+)
+from tensorir.te.reduction import (
+    sum_ as sum,
+)
+from tensorir.te.scalar_functions import (
+    Select,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    ceil,
+    clz,
+    copysign,
+    cos,
+    cosh,
+    erf,
+    exp,
+    exp2,
+    exp10,
+    floor,
+    fmod,
+    hypot,
+    isnan,
+    likely,
+    log,
+    log1p,
+    log2,
+    log10,
+    nearbyint,
+    nextafter,
+    popcount,
+    power,
+    rsqrt,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+)
+from tensorir.te.scalar_functions import (
+    abs_ as abs,
+)
+from tensorir.te.scalar_functions import (
+    round_ as round,
+)
+from tensorir.te.tensor import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    placeholder,
+    size_var,
+    var,
+)
+
+__all__ = [
+    "ComputeOp",
+    "ExternOp",
+    "Operation",
+    "PlaceholderOp",
+    "Reducer",
+    "Select",
+    "Tensor",
+    "abs",
+    "acos",
+    "acosh",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "ceil",
+    "ceildiv",
+    "clz",
+    "comm_reducer",
+    "compute",
+    "const",
+    "copysign",
+    "cos",
+    "cosh",
+    "create_prim_func",
+    "div",
+    "erf",
+    "exp",
+    "exp2",
+    "exp10",
+    "extern_primfunc",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fmod",
+    "hypot",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "isnan",
+    "likely",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "nearbyint",
+    "nextafter",
+    "placeholder",
+    "popcount",
+    "power",
+    "prod",
+    "reduce_axis",
+    "round",
+    "rsqrt",
+    "shift_left",
+    "shift_right",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "size_var",
+    "sqrt",
+    "sum",
+    "tan",
+    "tanh",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+    "var",
+]

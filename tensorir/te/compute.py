@@ -1,0 +1,131 @@
+"""`te.compute`: a tensor given by an expression of its indices."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
+
+from tensorir.buffer import Range
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import ExprLike, IterVar, PrimExpr, Reduce, Var
+from tensorir.ops import as_expr
+from tensorir.te.tensor import ComputeOp, ShapeLike, Tensor, as_shape
+from tensorir.visit import walk
+
+
+@overload
+def compute(
+    shape: ShapeLike,
+    fcompute: Callable[..., ExprLike],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor: ...
+@overload
+def compute(
+    shape: ShapeLike,
+    fcompute: Callable[..., Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+def compute(
+    shape: ShapeLike,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the tensor whose element at `i, j, ...` is `fcompute(i, j, ...)`.
+
+    The axes are named after the parameters of `fcompute`; those that `*args` takes are `i0`, `i1`,
+    ... or `varargs_names`. A tuple of expressions gives a tuple of tensors of this shape. A
+    reduction must be the whole expression. `attrs` become annotations of the block; `tag` is
+    accepted for programs that have one, and means nothing.
+
+    Raises IRValueError for a number of axes that is not the rank or a reduction inside of an
+    expression, IRTypeError for a function with default, keyword-only or `**` parameters.
+    """
+    del tag
+    dims = as_shape(shape, name)
+    names = _axis_names(fcompute, len(dims), name, varargs_names)
+    axes = [
+        IterVar(Range(dim), Var(axis, dim.dtype), IterVar.DATA_PAR)
+        for axis, dim in zip(names, dims, strict=True)
+    ]
+    takes_axes = bool(inspect.signature(fcompute).parameters)
+    value = fcompute(*(axis.var for axis in axes)) if takes_axes else fcompute()
+    body = [as_expr(part) for part in (value if isinstance(value, (tuple, list)) else (value,))]
+    op = ComputeOp(name, axes, _reduce_axes(body, name), body, attrs)
+    op.give([dims] * len(body), [part.dtype for part in body])
+    return op.outputs if isinstance(value, (tuple, list)) else op.outputs[0]
+
+
+def _axis_names(
+    fcompute: Callable[..., Any], rank: int, name: str, varargs_names: Sequence[str] | None
+) -> list[str]:
+    parameters = inspect.signature(fcompute).parameters.values()
+    named = []
+    variadic = not parameters
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = True
+        elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            raise IRTypeError(
+                f"the function of te.compute {name!r} takes {parameter}, "
+                "but indices are passed by position"
+            )
+        elif parameter.default is not parameter.empty:
+            raise IRTypeError(
+                f"parameter {parameter.name} of the function of te.compute {name!r} has a default, "
+                "but takes an index"
+            )
+        else:
+            named.append(parameter.name)
+    rest = rank - len(named)
+    if rest < 0 or (rest > 0 and not variadic):
+        raise IRValueError(
+            f"te.compute {name!r} has {rank} dimension(s), "
+            f"its function takes {len(named)} index(es)"
+        )
+    if varargs_names is None:
+        return [*named, *(f"i{k}" for k in range(rest))]
+    if len(varargs_names) != rest:
+        raise IRValueError(
+            f"te.compute {name!r} has {len(varargs_names)} varargs_names "
+            f"for {rest} remaining dimension(s)"
+        )
+    return [*named, *varargs_names]
+
+
+def _reduce_axes(body: Sequence[PrimExpr], name: str) -> tuple[IterVar, ...]:
+    """Return the axes that the expressions reduce over, if they may stand where they do."""
+    for part in body:
+        for node in walk(part):
+            if isinstance(node, Reduce) and node is not part:
+                raise IRValueError(
+                    f"te.compute {name!r} has a reduction inside of an expression; compute the "
+                    "reduction as a tensor of its own, and use that"
+                )
+    reductions = [part for part in body if isinstance(part, Reduce)]
+    if not reductions:
+        return ()
+    first = reductions[0]
+    together = len(reductions) == len(body) == len(first.source) and not any(
+        part.combiner is not first.combiner
+        or part.source is not first.source
+        or part.condition is not first.condition
+        or part.value_index != k
+        for k, part in enumerate(reductions)
+    )
+    if not together:
+        raise IRValueError(
+            f"the outputs of te.compute {name!r} must be all components of one reduction, in "
+            f"order, or no reductions; it has {len(body)} output(s), {len(reductions)} of them "
+            f"reductions, and the first of those has {len(first.source)} component(s)"
+        )
+    return first.axis

@@ -1,0 +1,322 @@
+"""From a graph of tensors to a function: each operation becomes a loop nest around blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tensorir.access import get_block_access_region
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
+from tensorir.dtype import HANDLE
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import BufferLoad, PrimExpr, Reduce, Var
+from tensorir.function import PrimFunc
+from tensorir.ops import TRUE, if_then_else
+from tensorir.script.completion import complete_block, with_root_block
+from tensorir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    LetStmt,
+    Stmt,
+    sequence,
+)
+from tensorir.te.nest import Axes, Nest
+from tensorir.te.renew import Renew, with_index_dtype
+from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+from tensorir.visit import Rewriter, collect_vars, substitute
+
+_DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_tensor_indices")
+"""Attributes of operations that other systems leave behind and nothing here reads."""
+_LAYOUT_FREE: Final = "layout_free_placeholders"
+
+
+def create_prim_func(
+    ops: Tensor | Var | Sequence[Tensor | Var], index_dtype_override: str | None = None
+) -> PrimFunc:
+    """Return the function that computes tensors; `ops` are its parameters, in order.
+
+    Tensors among `ops` become buffer parameters, inputs and outputs alike, variables become scalar
+    ones; every other tensor that is needed is allocated in the root block. A loop nest is made for
+    each operation, inputs first. `index_dtype_override` is the dtype of all indices and shapes.
+
+    Raises IRTypeError for anything else among `ops`, IRValueError for an input that is needed but
+    not among them, and for a variable that nothing defines.
+    """
+    arguments = [ops] if isinstance(ops, (Tensor, Var)) else list(ops)
+    for k, argument in enumerate(arguments):
+        if not isinstance(argument, (Tensor, Var)):
+            raise IRTypeError(
+                f"te.create_prim_func takes tensors and variables, got "
+                f"{type(argument).__name__} as item {k}: {argument!r}"
+            )
+        if any(argument is other for other in arguments[:k]):
+            raise IRValueError(
+                f"{argument.name} is among the arguments of te.create_prim_func twice"
+            )
+    func = _Function(arguments).build()
+    return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
+
+
+def _in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
+    """Return the operations that arguments need, inputs before what reads them."""
+    done: dict[Operation, None] = {}
+    for argument in arguments:
+        pending = [argument.op] if isinstance(argument, Tensor) else []
+        while pending:
+            op = pending[-1]
+            missing = [t.op for t in op.inputs if t.op not in done]
+            if missing:
+                pending.append(missing[0])
+            else:
+                done[pending.pop()] = None
+    return list(done)
+
+
+class _Function:
+    """What is known of the function that is being made."""
+
+    def __init__(self, arguments: Sequence[Tensor | Var]) -> None:
+        self._arguments = arguments
+        self._analyzer = Analyzer()
+        self._buffers: dict[Buffer, Buffer] = {}
+        self._allocated: list[Buffer] = []
+        self._block_names: set[str] = set()
+        self._layout_free: set[int] = set()
+
+    def build(self) -> PrimFunc:
+        operations = _in_order(self._arguments)
+        self._check_variables(operations)
+        for op in operations:
+            for tensor in op.outputs:
+                self._place(tensor)
+        stages = [self._stage(op) for op in operations if not isinstance(op, PlaceholderOp)]
+        params: list[Var] = []
+        buffer_map: dict[Var, Buffer] = {}
+        for argument in self._arguments:
+            if isinstance(argument, Tensor):
+                params.append(Var(f"var_{argument.name}", HANDLE))
+                buffer_map[params[-1]] = self._buffers[argument]
+            else:
+                params.append(argument)
+        attrs: dict[str, Any] = {"global_symbol": "main", "tir.noalias": True}
+        if self._layout_free:
+            attrs["layout_free_buffers"] = sorted(self._layout_free)
+        body = with_root_block(sequence(stages), self._allocated)
+        return PrimFunc(params, body, buffer_map=buffer_map, attrs=attrs)
+
+    def _place(self, tensor: Tensor) -> None:
+        is_argument = any(tensor is argument for argument in self._arguments)
+        if isinstance(tensor.op, PlaceholderOp) and not is_argument:
+            raise IRValueError(
+                f"the tensor {tensor.name} is needed, but does not appear as a function argument; "
+                "pass it to te.create_prim_func"
+            )
+        buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name)
+        self._buffers[tensor] = buffer
+        if not is_argument:
+            self._allocated.append(buffer)
+
+    def _check_variables(self, operations: Sequence[Operation]) -> None:
+        defined: set[Var] = set()
+        for argument in self._arguments:
+            parts = argument.shape if isinstance(argument, Tensor) else [argument]
+            defined.update(part for part in parts if isinstance(part, Var))
+        for op in operations:
+            own = defined
+            used: list[PrimExpr | Range] = [n for tensor in op.outputs for n in tensor.shape]
+            if isinstance(op, ComputeOp):
+                own = defined | {axis.var for axis in (*op.axis, *op.reduce_axis)}
+                used += _expressions(op)
+            for part in used:
+                for var in collect_vars(part):
+                    if var not in own:
+                        raise IRValueError(
+                            f"{op.name!r} uses the variable {var.name}, which nothing defines: a "
+                            "scalar must be an argument of te.create_prim_func or a dimension of "
+                            "one, and a reduction axis must be passed to the reducer"
+                        )
+
+    # -------------------------------------------------------------------------------------- stages
+
+    def _stage(self, op: Operation) -> Stmt:
+        if isinstance(op, ComputeOp):
+            return self._compute(op)
+        if isinstance(op, ExternOp):
+            return self._extern(op)
+        raise IRTypeError(f"Unsupported Operation: {type(op).__name__}")
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        pairs = zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
+        copy = Renew({buffer: self._buffers[tensor] for buffer, tensor in pairs})(op.body)
+        block = copy.with_(
+            name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
+        )
+        reads, writes, opaque = get_block_access_region(block, self._visible())
+        if opaque:  # a pointer is used, so all that is known is which tensors the function is given
+            reads = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.inputs]
+            writes = [BufferRegion.full_region(self._buffers[tensor]) for tensor in op.outputs]
+        return BlockRealize((), TRUE, block.with_(reads=reads, writes=writes))
+
+    def _compute(self, op: ComputeOp) -> Stmt:
+        nest = Nest((*op.axis, *op.reduce_axis), self._lowered)
+        wrappers: list[Axes] = []
+        around: dict[Var, Var] = {}
+        for level in range(nest.innermost):
+            wrappers.append(nest.block_axes(level, around))
+            around = wrappers[-1].vars
+        # Inner reduction axes start anew at every step of outer ones, so the result is initialised
+        # where the outermost of them begin, and only there.
+        start = min(map(nest.level, op.reduce_axis), default=nest.innermost)
+        statement = sequence(self._leaves(op, nest, around, start == nest.innermost))
+        for level in reversed(range(nest.innermost)):
+            axes = wrappers[level]
+            statement = _looped(statement, nest.loops(level + 1, axes.vars))
+            init = self._init(op, axes.vars) if op.reduces and start == level else None
+            statement = self._realize(axes, f"{op.name}_l{level + 1}", statement, init, {})
+        return _looped(statement, nest.loops(0, {}))
+
+    def _leaves(
+        self, op: ComputeOp, nest: Nest, around: Mapping[Var, Var], with_init: bool
+    ) -> list[Stmt]:
+        """Return the innermost blocks: one for a reduction, else one for each output."""
+        notes = self._notes(op)
+        if op.reduces:
+            axes = nest.block_axes(nest.innermost, around)
+            init = self._init(op, axes.vars) if with_init else None
+            return [self._realize(axes, op.name, self._update(op, axes.vars), init, notes)]
+        blocks: list[Stmt] = []
+        for tensor, value in zip(op.outputs, op.body, strict=True):
+            axes = nest.block_axes(nest.innermost, around)
+            indices = [axes.vars[axis.var] for axis in op.axis]
+            lowered = self._lowered(value, axes.vars)
+            store = BufferStore(self._buffers[tensor], lowered, indices)
+            blocks.append(self._realize(axes, tensor.name, store, None, notes))
+        return blocks
+
+    def _realize(
+        self, axes: Axes, name: str, body: Stmt, init: Stmt | None, notes: Mapping[str, Any]
+    ) -> BlockRealize:
+        block = Block(axes.iter_vars, (), (), self._unique(name), body, init, annotations=notes)
+        block = complete_block(block, (True, True), self._visible(), is_root=False)
+        return BlockRealize(axes.bindings, TRUE, block)
+
+    # ---------------------------------------------------------------------------------- reductions
+
+    def _init(self, op: ComputeOp, values: Mapping[Var, Var]) -> Stmt:
+        first = op.body[0]
+        assert isinstance(first, Reduce)
+        indices = [values[axis.var] for axis in op.axis]
+        starts = first.init or first.combiner.identity_element
+        return sequence(
+            [
+                BufferStore(self._buffers[tensor], self._lowered(start, values), indices)
+                for tensor, start in zip(op.outputs, starts, strict=True)
+            ]
+        )
+
+    def _update(self, op: ComputeOp, values: Mapping[Var, Var]) -> Stmt:
+        first = op.body[0]
+        assert isinstance(first, Reduce)
+        combiner = first.combiner
+        indices = [values[axis.var] for axis in op.axis]
+        targets = [self._buffers[tensor] for tensor in op.outputs]
+        sources = [
+            part if first.condition is TRUE else if_then_else(first.condition, part, neutral)
+            for part, neutral in zip(first.source, combiner.identity_element, strict=True)
+        ]
+        operands: dict[Var, PrimExpr] = {}
+        for lhs, rhs, target, source in zip(
+            combiner.lhs, combiner.rhs, targets, sources, strict=True
+        ):
+            operands[lhs] = BufferLoad(target, indices)
+            operands[rhs] = self._lowered(source, values)
+        combined = [substitute(result, operands) for result in combiner.result]
+        if len(targets) == 1:
+            return BufferStore(targets[0], combined[0], indices)
+        # Every component is combined from the old values, before any of them is stored.
+        bound = [Var(f"v_{target.name}", target.dtype) for target in targets]
+        statement = sequence(
+            [BufferStore(t, var, indices) for t, var in zip(targets, bound, strict=True)]
+        )
+        for var, value in reversed(list(zip(bound, combined, strict=True))):
+            statement = LetStmt(var, value, statement)
+        return statement
+
+    # --------------------------------------------------------------------------------- expressions
+
+    def _lowered(self, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
+        """Return an expression over tensors and axes as one over buffers and axes of a block."""
+        return self._analyzer.simplify(_Placed(values, self._buffers)(expr))
+
+    def _visible(self) -> dict[Var, Buffer]:
+        return {buffer.data: buffer for buffer in self._buffers.values()}
+
+    def _unique(self, name: str) -> str:
+        base = unique = name.replace(".", "_")
+        count = 0
+        while unique in self._block_names:
+            count += 1
+            unique = f"{base}_{count}"
+        self._block_names.add(unique)
+        return unique
+
+    def _notes(self, op: Operation) -> dict[str, Any]:
+        """Return the attributes of an operation as annotations of its blocks."""
+        notes = {key: value for key, value in op.attrs.items() if key not in _DROPPED}
+        rest = []
+        for tensor in notes.pop(_LAYOUT_FREE, ()):
+            positions = [k for k, argument in enumerate(self._arguments) if argument is tensor]
+            self._layout_free.update(positions)
+            rest += [] if positions else [tensor]
+        if rest:
+            notes[_LAYOUT_FREE] = rest
+        return {key: self._without_tensors(value) for key, value in notes.items()}
+
+    def _without_tensors(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self._buffers.get(value, value)
+        if isinstance(value, (list, tuple)):
+            return [self._without_tensors(part) for part in value]
+        if isinstance(value, Mapping):
+            return {key: self._without_tensors(part) for key, part in value.items()}
+        return value
+
+
+def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
+    """Yield what an operation computes with, except combiners, whose variables are their own."""
+    for axis in (*op.axis, *op.reduce_axis):
+        if axis.dom is not None:
+            yield axis.dom
+    for part in op.body:
+        if isinstance(part, Reduce):
+            yield from (*part.source, part.condition, *part.init)
+            yield from part.combiner.identity_element
+        else:
+            yield part
+
+
+def _looped(statement: Stmt, loops: Sequence[tuple[Var, Range]]) -> Stmt:
+    """Return a statement inside loops, the first being the outermost."""
+    for var, domain in reversed(loops):
+        statement = For(var, domain.min, domain.extent, ForKind.SERIAL, statement)
+    return statement
+
+
+class _Placed(Rewriter):
+    """Puts buffers in the place of tensors, and axes of a block in that of an operation's."""
+
+    def __init__(self, values: Mapping[Var, Var], buffers: Mapping[Buffer, Buffer]) -> None:
+        self._values = values
+        self._buffers = buffers
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return the buffer that holds a tensor."""
+        return self._buffers.get(buffer, buffer)
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        """Return the axis of the block."""
+        return self._values.get(node, node)

@@ -1,0 +1,96 @@
+"""The loops of an operation, and the axes of the blocks inside them.
+
+Axes whose domains are independent of others are at level 0; one whose domain uses axes of level n
+is at level n + 1, and needs a block inside of theirs, because a domain is in terms of what is
+outside of its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tensorir.buffer import Range
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import const
+from tensorir.visit import collect_vars
+
+
+class Axes(NamedTuple):
+    """The axes of one block; `vars` has their variables by those of the operation's axes."""
+
+    iter_vars: list[IterVar]
+    bindings: list[PrimExpr]
+    vars: dict[Var, Var]
+
+
+class Nest:
+    """The axes of an operation by level; `lower(expr, vars)` puts axes of a block into `expr`."""
+
+    def __init__(
+        self,
+        axes: Sequence[IterVar],
+        lower: Callable[[PrimExpr, Mapping[Var, Var]], PrimExpr],
+    ) -> None:
+        self._axes = axes
+        self._lower = lower
+        self._level: dict[Var, int] = {}
+        by_var = {axis.var: axis for axis in axes}
+
+        def find(axis: IterVar) -> int:
+            if axis.var not in self._level:
+                used = collect_vars(_domain(axis))
+                self._level[axis.var] = max(
+                    (find(by_var[v]) + 1 for v in used if v in by_var), default=0
+                )
+            return self._level[axis.var]
+
+        for axis in axes:
+            find(axis)
+        self._loop_vars = {axis.var: axis.var.with_name(axis.var.name) for axis in axes}
+        self.innermost = max(self._level.values(), default=0)
+
+    def level(self, axis: IterVar) -> int:
+        """Return the level of an axis."""
+        return self._level[axis.var]
+
+    def loops(self, level: int, outer: Mapping[Var, Var]) -> list[tuple[Var, Range]]:
+        """Return the loops of a level, given the variables of the block around them."""
+        return [
+            (self._loop_vars[axis.var], self._lowered(axis, outer))
+            for axis in self._axes
+            if self.level(axis) == level
+        ]
+
+    def block_axes(self, level: int, outer: Mapping[Var, Var]) -> Axes:
+        """Return new axes for a block inside the loops of a level.
+
+        It has the axes of all levels so far: its own run over their loops, those of outer levels
+        stay at the value they have there. An operation without axes has one that is 0.
+        """
+        if not self._axes:
+            return Axes([IterVar(Range(1), "vi", IterVar.DATA_PAR)], [const(0)], {})
+        made = Axes([], [], {})
+        for axis in self._axes:
+            if self.level(axis) > level:
+                continue
+            var = made.vars[axis.var] = Var(f"v_{axis.var.name}", axis.var.dtype)
+            if self.level(axis) == level:
+                domain = self._lowered(axis, outer)
+                made.bindings.append(self._loop_vars[axis.var])
+            else:
+                domain = Range.point(outer[axis.var])
+                made.bindings.append(outer[axis.var])
+            made.iter_vars.append(IterVar(domain, var, axis.iter_type))
+        return made
+
+    def _lowered(self, axis: IterVar, outer: Mapping[Var, Var]) -> Range:
+        domain = _domain(axis)
+        return Range.from_min_extent(
+            self._lower(domain.min, outer), self._lower(domain.extent, outer)
+        )
+
+
+def _domain(axis: IterVar) -> Range:
+    assert axis.dom is not None
+    return axis.dom

@@ -1,0 +1,184 @@
+"""Reductions: axes to reduce over, and what combines values along them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from tensorir import ops
+from tensorir.buffer import Range
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import CommReducer, ExprLike, IterVar, PrimExpr, Reduce, Var
+from tensorir.ops import (
+    FALSE,
+    TRUE,
+    add,
+    as_expr,
+    const,
+    logical_and,
+    logical_or,
+    match_types,
+    max_value,
+    min_value,
+    mul,
+    sub,
+)
+from tensorir.te.tensor import is_number
+
+
+def reduce_axis(dom: Range | tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
+    """Return an axis to reduce over; `dom` is `(begin, end)` or a Range.
+
+    The axis has the wider dtype of its bounds. Raises IRTypeError unless they are signed integers.
+    """
+    if isinstance(dom, Range):
+        low, extent = match_types(dom.min, dom.extent)
+    else:
+        low, end = match_types(*dom)
+        extent = sub(end, low)
+    if not low.dtype.is_int:
+        raise IRTypeError(f"the domain of axis {name} is {low.dtype}, not a signed integer")
+    domain = Range.from_min_extent(low, extent)
+    return IterVar(domain, Var(name, low.dtype), IterVar.COMM_REDUCE)
+
+
+class Reducer:
+    """An associative and commutative combination of values, such as `te.sum`.
+
+    `r(expr, axis)` reduces along axes (one, or several, outermost first), over the places where
+    `where` holds, starting from `init` in place of the identity element. A tuple of expressions
+    gives a tuple of reductions that run together. `r(a, b, c)`, without an axis, combines values.
+    """
+
+    def __init__(
+        self, fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+    ) -> None:
+        self._combine = fcombine
+        self._identity = fidentity
+        self.name = name
+
+    @overload
+    def __call__(
+        self, expr: ExprLike, *operands: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> PrimExpr: ...
+    @overload
+    def __call__(
+        self,
+        expr: Sequence[ExprLike],
+        *operands: Any,
+        axis: Any = None,
+        where: Any = None,
+        init: Any = None,
+    ) -> tuple[PrimExpr, ...]: ...
+    def __call__(
+        self, expr: Any, *operands: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> PrimExpr | tuple[PrimExpr, ...]:
+        """Reduce `expr` along `axis`, or combine it with `operands` where no axis is given.
+
+        Raises IRTypeError for an axis that is not from `te.reduce_axis`, or where values, identity
+        and combination differ in dtype.
+        """
+        if axis is None and operands and _is_axes(operands[0]):
+            axis, operands = operands[0], operands[1:]
+        if axis is None:
+            if where is not None or init is not None:
+                raise IRTypeError(f"te.{self.name} takes where and init together with an axis only")
+            return self._fold(expr, operands)
+        if operands:
+            raise IRTypeError(
+                f"te.{self.name} takes a value and an axis, and where and init by name; "
+                f"got {len(operands)} argument(s) more"
+            )
+        made = self._reduce(expr, axis, where, init)
+        return made if isinstance(expr, (tuple, list)) else made[0]
+
+    def _fold(self, first: Any, others: Sequence[Any]) -> PrimExpr | tuple[PrimExpr, ...]:
+        def operand(value: Any) -> Any:
+            return value if isinstance(value, (tuple, list)) else as_expr(value)
+
+        folded: PrimExpr | tuple[PrimExpr, ...] = functools.reduce(
+            self._combine, map(operand, others), operand(first)
+        )
+        return folded
+
+    def _reduce(self, expr: Any, axis: Any, where: Any, init: Any) -> tuple[PrimExpr, ...]:
+        axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+        for one in axes:
+            if not isinstance(one, IterVar) or one.iter_type != IterVar.COMM_REDUCE:
+                raise IRTypeError(
+                    f"te.{self.name} reduces along axes made by te.reduce_axis, "
+                    f"got {one.var.name if isinstance(one, IterVar) else repr(one)}"
+                )
+        source = tuple(map(as_expr, expr if isinstance(expr, (tuple, list)) else (expr,)))
+        condition = TRUE if where is None else as_expr(where)
+        if not condition.dtype.is_bool:
+            raise IRTypeError(f"`where` of te.{self.name} is {condition.dtype}, not bool")
+        start = () if init is None else self._typed(init, source, "`init`")
+        combiner = self._combiner(source)
+        return tuple(
+            Reduce(combiner, source, axes, condition, k, start) for k in range(len(source))
+        )
+
+    def _combiner(self, source: tuple[PrimExpr, ...]) -> CommReducer:
+        identity = self._typed(
+            self._identity(*(value.dtype for value in source)), source, "the identity element"
+        )
+        lhs = [Var(f"x{k}", value.dtype) for k, value in enumerate(source)]
+        rhs = [Var(f"y{k}", value.dtype) for k, value in enumerate(source)]
+        if len(source) == 1:
+            combined = self._combine(lhs[0], rhs[0])
+        else:
+            combined = self._combine(lhs, rhs)
+        result = self._typed(combined, source, "the combination")
+        return CommReducer(lhs, rhs, result, identity)
+
+    def _typed(self, values: Any, source: Sequence[PrimExpr], what: str) -> tuple[PrimExpr, ...]:
+        """Return one value for each of `source`, of its dtype; plain numbers take that dtype."""
+        parts = values if isinstance(values, (tuple, list)) else (values,)
+        if len(parts) != len(source):
+            raise IRValueError(
+                f"{what} of te.{self.name} has {len(parts)} component(s), "
+                f"the reduction has {len(source)}"
+            )
+        made = []
+        for part, value in zip(parts, source, strict=True):
+            typed = const(part, value.dtype) if is_number(part) else as_expr(part)
+            if typed.dtype is not value.dtype:
+                raise IRTypeError(
+                    f"dtype mismatch in te.{self.name}: "
+                    f"{what} is {typed.dtype}, the values are {value.dtype}"
+                )
+            made.append(typed)
+        return tuple(made)
+
+
+def _is_axes(value: Any) -> bool:
+    axes = value if isinstance(value, (tuple, list)) else (value,)
+    return all(isinstance(axis, IterVar) for axis in axes)
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Reducer:
+    """Return a reduction of one's own.
+
+    `fcombine(x, y)` combines two values and `fidentity(dtype)` gives the value that changes
+    nothing. For tuples `fcombine` gets two lists and returns a tuple, and `fidentity` gets a dtype
+    a component:
+
+        argmax = te.comm_reducer(
+            lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
+            lambda index, value: (te.const(-1, index), te.min_value(value)),
+        )
+        index, value = te.compute((n,), lambda i: argmax((k.var, A[i, k]), axis=k), name="argmax")
+    """
+    return Reducer(fcombine, fidentity, name)
+
+
+sum_ = Reducer(add, lambda dtype: const(0, dtype), "sum")
+prod = Reducer(mul, lambda dtype: const(1, dtype), "prod")
+min_ = Reducer(ops.min_, max_value, "min")
+max_ = Reducer(ops.max_, min_value, "max")
+all_ = Reducer(logical_and, lambda _: TRUE, "all")
+any_ = Reducer(logical_or, lambda _: FALSE, "any")

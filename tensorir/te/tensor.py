@@ -1,0 +1,211 @@
+"""Tensors and the operations that give them.
+
+A `Tensor` is a buffer without a place in memory yet, so that expressions over tensors are ordinary
+expressions, and what walks, prints and rewrites those needs to know nothing of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorir.buffer import Buffer
+from tensorir.dtype import INT32, DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import (
+    BufferLoad,
+    ExprLike,
+    IntImm,
+    IterVar,
+    PointerType,
+    PrimExpr,
+    PrimType,
+    Reduce,
+    SizeVar,
+    Var,
+)
+from tensorir.ops import as_expr, const
+from tensorir.stmt import Block
+from tensorir.visit import post_order_visit
+
+ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike
+
+
+class Tensor(Buffer):
+    """What an operation gives; `A[i, j]`, or `A(i, j)`, is an element of it.
+
+    `op` is the operation, `value_index` says which of its outputs this is. A tensor of rank 0 is
+    read as `A[()]` or `A()`.
+    """
+
+    __slots__ = ("op", "value_index")
+
+    def __init__(
+        self, op: Operation, value_index: int, shape: Sequence[PrimExpr], dtype: str, name: str
+    ) -> None:
+        kind = DataType(dtype)
+        pointer = PointerType(PrimType("int8" if kind.is_bool else kind))
+        offset = const(0, shape[0].dtype if shape else INT32)
+        super().__init__(Var(name, pointer), kind, shape, (), offset, name)
+        self.op = op
+        self.value_index = value_index
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def __call__(self, *indices: ExprLike | IterVar) -> BufferLoad:
+        """Return the element at `indices`.
+
+        Raises IRValueError for a wrong number of them, IRTypeError for one that is no integer.
+        """
+        values = [self._index(index) for index in indices]
+        if len(values) != len(self.shape):
+            raise IRValueError(
+                f"tensor {self.name} has {len(self.shape)} dimension(s) "
+                f"but is read with {len(values)} index(es)"
+            )
+        return BufferLoad(self, values)
+
+    def __getitem__(self, indices: Any) -> BufferLoad:
+        return self(*indices) if isinstance(indices, tuple) else self(indices)
+
+    def _index(self, index: Any) -> PrimExpr:
+        if isinstance(index, slice):
+            raise IRTypeError(
+                f"tensor {self.name} is read element by element, got the slice {index}; "
+                "compute a tensor of the part that is wanted"
+            )
+        value = as_expr(index)
+        if not value.dtype.is_integral:
+            raise IRTypeError(f"an index of tensor {self.name} is {value.dtype}, not an integer")
+        return value
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape=({', '.join(map(str, self.shape))}), dtype={self.dtype})"
+
+    __str__ = __repr__
+
+
+class Operation:
+    """Something that gives tensors; the edges of the graph are `inputs` and `outputs`."""
+
+    def __init__(
+        self, name: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any] | None
+    ) -> None:
+        self.name = name
+        self.inputs = tuple(inputs)
+        self.attrs: Final = dict(attrs or {})
+        self.outputs: tuple[Tensor, ...] = ()
+
+    def give(self, shapes: Sequence[Sequence[PrimExpr]], dtypes: Sequence[str]) -> None:
+        """Make the outputs; where there are several they are named `<name>.v0`, `<name>.v1`, ..."""
+        names = (
+            [self.name] if len(shapes) == 1 else [f"{self.name}.v{k}" for k in range(len(shapes))]
+        )
+        rows = zip(shapes, dtypes, names, strict=True)
+        self.outputs = tuple(Tensor(self, k, *row) for k, row in enumerate(rows))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class PlaceholderOp(Operation):
+    """An input of the program."""
+
+
+class ComputeOp(Operation):
+    """Elements given by an expression each over the axes, or by a reduction of one.
+
+    `body` has an expression an output; `reduce_axis` is empty unless they are reductions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        axis: Sequence[IterVar],
+        reduce_axis: Sequence[IterVar],
+        body: Sequence[PrimExpr],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, tensors_read(body), attrs)
+        self.axis = tuple(axis)
+        self.reduce_axis = tuple(reduce_axis)
+        self.body = tuple(body)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the body is a reduction."""
+        return isinstance(self.body[0], Reduce)
+
+
+class ExternOp(Operation):
+    """A block over `in_buffers` and `out_buffers`, which stand for inputs and outputs."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        in_buffers: Sequence[Buffer],
+        out_buffers: Sequence[Buffer],
+        body: Block,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, inputs, attrs)
+        self.in_buffers = tuple(in_buffers)
+        self.out_buffers = tuple(out_buffers)
+        self.body = body
+
+
+def tensors_read(body: Sequence[PrimExpr]) -> list[Tensor]:
+    """Return the tensors that expressions read, each once; indices come before what they index."""
+    found: dict[Tensor, None] = {}
+
+    def visit(node: object) -> None:
+        if isinstance(node, BufferLoad) and isinstance(node.buffer, Tensor):
+            found[node.buffer] = None
+
+    for expr in body:
+        post_order_visit(expr, visit)
+    return list(found)
+
+
+def as_shape(shape: ShapeLike, name: str) -> list[PrimExpr]:
+    """Return the dimensions of the tensor `name`; one number is a shape of rank 1.
+
+    Raises IRTypeError for a dimension that is no signed integer, IRValueError for a negative one.
+    """
+    dims = [as_expr(n) for n in (shape if isinstance(shape, Sequence) else (shape,))]
+    for k, dim in enumerate(dims):
+        if not dim.dtype.is_int or dim.dtype.lanes != 1:
+            raise IRTypeError(
+                f"dimension {k} of tensor {name} is {dim.dtype}, not a signed integer"
+            )
+        if isinstance(dim, IntImm) and dim.value < 0:
+            raise IRValueError(f"dimension {k} of tensor {name} is {dim.value}, which is negative")
+    return dims
+
+
+def placeholder(shape: ShapeLike, dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """Return an input; `shape` may have variables, and one number is a shape of rank 1."""
+    op = PlaceholderOp(name, (), None)
+    op.give([as_shape(shape, name)], [dtype])
+    return op.outputs[0]
+
+
+def var(name: str = "tindex", dtype: str = "int32") -> Var:
+    """Return a scalar variable."""
+    return Var(name, dtype)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """Return a scalar variable that is at least 0, such as the extent of a dimension."""
+    return SizeVar(name, dtype)
+
+
+def is_number(value: object) -> bool:
+    """Say whether `value` is a plain Python or NumPy number."""
+    return isinstance(value, (bool, int, float, np.number, np.bool_))

@@ -1,0 +1,40 @@
+"""Products of matrices, as tensor expressions."""
+
+from __future__ import annotations
+
+from tensorir import te
+from tensorir.te import Tensor
+
+
+def batch_matmul(b: int, n: int, m: int, k: int) -> tuple[Tensor, ...]:
+    """Multiply `X[b, n, k]` with `Y[b, k, m]`."""
+    x = te.placeholder((b, n, k), name="X")
+    y = te.placeholder((b, k, m), name="Y")
+    r = te.reduce_axis((0, k), "k")
+    z = te.compute(
+        (b, n, m), lambda b, i, j: te.sum(x[b, i, r] * y[b, r, j], axis=r), name="Z"
+    )  # fmt: skip
+    return x, y, z
+
+
+def transpose_batch_matmul(batch: int, length: int, heads: int, dim: int) -> tuple[Tensor, ...]:
+    """Multiply the heads of `query[b, l, h, d]` with those of `value[b, l, h, d]`, transposed."""
+    query = te.placeholder((batch, length, heads, dim), name="query")
+    value = te.placeholder((batch, length, heads, dim), name="value")
+    rows = te.compute(
+        (batch, heads, length, dim),
+        lambda b, h, l, d: query[b, l, h, d],  # noqa: E741
+        name="query_T",
+    )
+    columns = te.compute(
+        (batch, heads, dim, length),
+        lambda b, h, d, l: value[b, l, h, d],  # noqa: E741
+        name="value_T",
+    )
+    k = te.reduce_axis((0, dim), "k")
+    c = te.compute(
+        (batch, heads, length, length),
+        lambda b, h, i, j: te.sum(rows[b, h, i, k] * columns[b, h, k, j], axis=k),
+        name="C",
+    )
+    return query, value, c
