@@ -14,6 +14,7 @@ from search.mutator import (
     MutateUnroll,
     Mutator,
 )
+from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import Matmul
@@ -109,3 +110,105 @@ def test_nothing_to_change() -> None:
     trace = Schedule(Matmul).trace
     for mutator in (MutateTileSize(), MutateUnroll()):
         assert mutator.apply(trace, RandomState(1)) is None
+
+
+NEST = """
+@T.prim_func
+def main(A: T.Buffer((4, 8, 32, 4), "float32"), B: T.Buffer((4, 8, 32, 4), "float32")):
+    for i, j, k, l in T.grid(4, 8, 32, 4):
+        with T.block("B"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            B[vi, vj, vk, vl] = A[vi, vj, vk, vl] + T.float32(1)
+"""
+
+
+def test_numbers_of_iterations_that_fuse_differently() -> None:
+    """The outer loops give 4, 32, 1024 and 4096 iterations; 64 fuses as many as 1024 does."""
+
+    def mark(sch: Schedule) -> None:
+        sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)
+
+    func = parse(NEST)
+    assert isinstance(func, PrimFunc)
+    context = ms.TuneContext(func, target="llvm -num-cores=512", space_generator=mark)
+    mutator = MutateParallel(max_jobs_per_core=8)
+    mutator._initialize_with_tune_context(context)
+    (space,) = context.generate_design_space()
+    rng = RandomState(1)
+    found = set()
+    for _ in range(30):
+        mutated = mutator.apply(space.trace, rng)
+        assert mutated is not None
+        replayed = Schedule(func)
+        mutated.apply_to_schedule(replayed, remove_postproc=True)
+        root = replayed.get(replayed.get_block("root"))
+        found.add(int(root.annotations["meta_schedule.parallel"]))
+    assert found == {4, 32, 4096}
+
+
+def one_tile(extent: int, limit: int, decision: list[int]) -> Trace:
+    func = parse(NEST.replace("32, 4)", f"{extent}, 4)"))
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    loop = sch.get_loops(sch.get_block("B"))[2]
+    sch.sample_perfect_tile(loop, n=len(decision), max_innermost_factor=limit, decision=decision)
+    return sch.trace
+
+
+def test_every_factor_can_move_but_the_innermost_part_keeps_its_limit() -> None:
+    rng = RandomState(1)
+    trace = one_tile(32, 8, [4, 2, 4])
+    seen = set()
+    for _ in range(200):
+        mutated = MutateTileSize().apply(trace, rng)
+        assert mutated is not None
+        (decision,) = mutated.decisions.values()
+        seen.add(tuple(decision))
+    assert seen == {
+        (2, 4, 4), (1, 8, 4), (2, 2, 8),
+        (8, 1, 4), (4, 1, 8),
+        (8, 2, 2), (16, 2, 1), (4, 4, 2), (4, 8, 1),
+    }  # fmt: skip
+
+
+def test_tiles_without_a_move() -> None:
+    assert MutateTileSize().apply(one_tile(1, 8, [1, 1]), RandomState(1)) is None
+    assert MutateTileSize().apply(one_tile(7, 4, [7, 1]), RandomState(1)) is None
+
+
+def test_the_postprocessing_part_is_dropped() -> None:
+    context = task(padded_sum())
+    sch = context.generate_design_space()[0]
+    sch.enter_postproc()
+    sch.vectorize(sch.get_loops(sch.get_block("C", "main"))[-1])
+    for mutator in context.space_generator.mutator_probs:  # type: ignore[union-attr]
+        mutated = mutator.apply(sch.trace, RandomState(2))
+        if mutated is not None:
+            names = [inst.kind.name for inst in mutated.insts]
+            assert "EnterPostproc" not in names
+            assert "Vectorize" not in names
+
+
+def test_the_same_random_state_gives_the_same_mutation() -> None:
+    context = task(padded_sum())
+    trace = context.generate_design_space()[0].trace
+    assert context.space_generator is not None
+    for mutator in context.space_generator.mutator_probs:
+        first, second = (mutator.apply(trace, RandomState(9)) for _ in range(2))
+        assert str(first) == str(second)
+
+
+def test_mutants_of_mutants_survive_postprocessing() -> None:
+    """A chain of mutations stays within what the postprocessors accept."""
+    context = task(padded_sum())
+    application = TraceApplication(context)
+    assert context.space_generator is not None
+    rng = RandomState(4)
+    for space in context.generate_design_space():
+        sch = application.apply(space.trace, resample=True)
+        assert sch is not None
+        for mutator in context.space_generator.mutator_probs:
+            mutated = mutator.apply(sch.trace, rng)
+            if mutated is not None:
+                sch = application.apply(mutated)
+                assert sch is not None

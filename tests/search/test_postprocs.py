@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import search as ms
-from schedule import Schedule
+from schedule import Schedule, Trace
 from search.postproc import (
     DisallowDynamicLoop,
     Postproc,
@@ -307,3 +311,29 @@ def test_what_postprocessors_do_replays(text: str) -> None:
     untouched = Schedule(parse(text))
     sch.trace.apply_to_schedule(untouched, remove_postproc=True)
     assert_structural_equal(untouched.mod["main"], parse(text))
+
+
+SPACES = Path(__file__).parents[3] / "shared" / "vectors" / "spaces.jsonl"
+
+
+def refused_rows() -> list[Any]:
+    if not SPACES.exists():
+        return []
+    return [row for row in map(json.loads, SPACES.open(encoding="utf-8")) if not row["ok"]]
+
+
+@pytest.mark.parametrize("row", refused_rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
+def test_what_the_reference_refuses_is_refused(row: Any) -> None:
+    task = ms.TuneContext(
+        parse(row["before"]),
+        target="llvm -num-cores=4",
+        space_generator="post-order-apply",
+        search_strategy="replay-trace",
+        rand_state=1,
+    )
+    recorded = Trace.from_json(row["trace"])
+    spaces = [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
+    assert recorded.simplified(True).as_json()[0] in spaces
+    application = TraceApplication(task)
+    assert application.apply(recorded) is None
+    assert application.failures == {"DisallowDynamicLoop()": 1}
