@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from tensorir import ops
 from tensorir.buffer import Range
 from tensorir.errors import IRTypeError, IRValueError
@@ -24,7 +26,6 @@ from tensorir.ops import (
     mul,
     sub,
 )
-from tensorir.te.tensor import is_number
 
 
 def reduce_axis(dom: Range | tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
@@ -143,7 +144,7 @@ class Reducer:
             )
         made = []
         for part, value in zip(parts, source, strict=True):
-            typed = const(part, value.dtype) if is_number(part) else as_expr(part)
+            typed = const(part, value.dtype) if _is_number(part) else as_expr(part)
             if typed.dtype is not value.dtype:
                 raise IRTypeError(
                     f"dtype mismatch in te.{self.name}: "
@@ -151,6 +152,10 @@ class Reducer:
                 )
             made.append(typed)
         return tuple(made)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
 
 
 def _is_axes(value: Any) -> bool:
@@ -171,7 +176,7 @@ def comm_reducer(
             lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
             lambda index, value: (te.const(-1, index), te.min_value(value)),
         )
-        index, value = te.compute((n,), lambda i: argmax((k.var, A[i, k]), axis=k), name="argmax")
+        index, value = te.compute((n,), lambda i: argmax((k, A[i, k]), axis=k), name="argmax")
     """
     return Reducer(fcombine, fidentity, name)
 

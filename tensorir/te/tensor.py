@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRTypeError, IRValueError
@@ -204,8 +202,3 @@ def var(name: str = "tindex", dtype: str = "int32") -> Var:
 def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
     """Return a scalar variable that is at least 0, such as the extent of a dimension."""
     return SizeVar(name, dtype)
-
-
-def is_number(value: object) -> bool:
-    """Say whether `value` is a plain Python or NumPy number."""
-    return isinstance(value, (bool, int, float, np.number, np.bool_))

@@ -1,0 +1,527 @@
+"""Graphs of tensors become functions with the published names, blocks and regions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tensorir import (
+    IRModule,
+    IRTypeError,
+    IRValueError,
+    T,
+    assert_structural_equal,
+    parse,
+    te,
+    verify_well_formed,
+)
+from tensorir.interp import interpret
+
+VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+
+
+def body(func):
+    """Return the lines of a function after its signature and attributes."""
+    return func.script().split('T.func_attr({"tir.noalias": True})\n')[1]
+
+
+def checked(*ops, **options):
+    """Return the function of `ops`, which is well-formed and survives its own text."""
+    func = te.create_prim_func(list(ops), **options)
+    verify_well_formed(func)
+    assert_structural_equal(parse(func.script()), func)
+    return func
+
+
+# --------------------------------------------------------------------------- programs of the vectors
+
+
+def matmul(n, m, k):
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+
+
+def matmul_relu():
+    a, b, c = matmul(16, 16, 16)
+    return a, b, te.compute((16, 16), lambda *i: te.max(c(*i), 0.0))
+
+
+def chain():
+    a = te.placeholder((30, 21), name="A")
+    b = te.compute((30, 21), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((30, 21), lambda i, j: b[i, j] + 1.0, name="C")
+    return a, te.compute((21, 30), lambda i, j: c[j, i] - a[j, i], name="D")
+
+
+def rowmax():
+    a = te.placeholder((8, 64), name="A")
+    k = te.reduce_axis((0, 64), "k")
+    m = te.compute((8,), lambda i: te.max(a[i, k], axis=k), name="M")
+    return a, te.compute((8, 64), lambda i, j: a[i, j] - m[i], name="E")
+
+
+def stencil():
+    a = te.placeholder((16, 16), name="A")
+
+    def padded(i0, i1):
+        inside = te.all(i0 >= 1, i0 < 17, i1 >= 1, i1 < 17)
+        return te.if_then_else(inside, a[i0 - 1, i1 - 1], 0.0)
+
+    pad = te.compute((18, 18), padded, name="pad")
+    k, m = te.reduce_axis((0, 3), "k"), te.reduce_axis((0, 3), "l")
+    s = te.compute((16, 16), lambda i, j: te.sum(pad[i + k, j + m], axis=[k, m]), name="S")
+    return a, te.compute((16, 16), lambda i, j: s[i, j] * 0.111, name="R")
+
+
+PROGRAMS = {
+    "MM128": lambda: matmul(128, 128, 128),
+    "matmul": lambda: matmul(16, 24, 32),
+    "mm_relu": matmul_relu,
+    "chain": chain,
+    "rowmax": rowmax,
+    "stencil": stencil,
+}
+
+
+def published():
+    found = {}
+    for path in sorted(VECTORS.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            if entry["workload"] in PROGRAMS:
+                found[entry["workload"]] = entry["before"]
+    return [pytest.param(name, text, id=name) for name, text in found.items()]
+
+
+@pytest.mark.parametrize(("name", "text"), published())
+def test_programs_are_the_published_ones(name, text):
+    func = te.create_prim_func(PROGRAMS[name]())
+    assert_structural_equal(func, parse(text))
+    assert func.script() == text
+
+
+# ------------------------------------------------------------------------------------------- stages
+
+
+def test_reduction_has_init_and_its_result_is_not_read():
+    assert (
+        te.create_prim_func(matmul(8, 16, 32)).script()
+        == """\
+# from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), C: T.Buffer((8, 16), "float32")):
+    T.func_attr({"tir.noalias": True})
+    # with T.block("root"):
+    for i, j, k in T.grid(8, 16, 32):
+        with T.block("C"):
+            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+            T.reads(A[v_i, v_k], B[v_k, v_j])
+            T.writes(C[v_i, v_j])
+            with T.init():
+                C[v_i, v_j] = T.float32(0.0)
+            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]"""
+    )
+
+
+def test_attributes_and_parameters():
+    func = checked(*matmul(8, 16, 32))
+    assert [param.name for param in func.params] == ["var_A", "var_B", "var_C"]
+    assert func.attrs["global_symbol"] == "main"
+    assert int(func.attrs["tir.noalias"]) == 1
+
+
+def test_parameters_come_in_the_order_asked_for():
+    a, b, c = matmul(8, 16, 32)
+    func = checked(c, b, a)
+    assert [func.buffer_map[p].name for p in func.params] == ["C", "B", "A"]
+
+
+def test_one_tensor_alone():
+    ones = te.compute((4,), lambda i: te.const(1.0, "float32"), name="ones")
+    out = np.zeros(4, "float32")
+    interpret(te.create_prim_func(ones), out)
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_stages_between_are_allocated_unless_they_are_parameters():
+    a, d = chain()
+    c = d.op.inputs[0]
+    func = checked(a, c, d)
+    assert [b.name for b in func.body.block.alloc_buffers] == ["B"]
+    data, between = np.ones((30, 21), "float32"), np.zeros((30, 21), "float32")
+    last = np.zeros((21, 30), "float32")
+    interpret(func, data, between, last)
+    np.testing.assert_array_equal(between, 3)
+    np.testing.assert_array_equal(last, 2)
+
+
+def test_one_graph_gives_independent_functions():
+    tensors = matmul(8, 16, 32)
+    first, second = te.create_prim_func(tensors), te.create_prim_func(tensors)
+    assert_structural_equal(first, second)
+    verify_well_formed(IRModule({"first": first, "second": second}))
+
+
+def test_names_that_repeat():
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0)
+    c = te.compute((4,), lambda i: b[i] + 1.0)
+    d = te.compute((4,), lambda i: c[i] + 1.0)
+    sch = Schedule(checked(a, d))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["compute", "compute_1", "compute_2"]
+
+
+def test_rank_zero():
+    a = te.placeholder((), name="a")
+    twice = te.compute((), lambda: a() * 2.0, name="b")
+    assert (
+        body(checked(a, twice))
+        == """\
+    # with T.block("root"):
+    with T.block("b"):
+        vi = T.axis.spatial(1, 0)
+        T.reads(a[()])
+        T.writes(b[()])
+        b[()] = a[()] * T.float32(2.0)"""
+    )
+
+
+def test_outputs_of_one_operation_share_loops():
+    a = te.placeholder((4,), name="A")
+    both = te.compute((4,), lambda i: (a[i] + 1.0, a[i] * 2.0), name="two")
+    assert (
+        body(checked(a, *both))
+        == """\
+    # with T.block("root"):
+    for i in range(4):
+        with T.block("two_v0"):
+            v_i = T.axis.spatial(4, i)
+            T.reads(A[v_i])
+            T.writes(two_v0[v_i])
+            two_v0[v_i] = A[v_i] + T.float32(1.0)
+        with T.block("two_v1"):
+            v_i = T.axis.spatial(4, i)
+            T.reads(A[v_i])
+            T.writes(two_v1[v_i])
+            two_v1[v_i] = A[v_i] * T.float32(2.0)"""
+    )
+
+
+def argmax_of(rows, columns):
+    index = te.placeholder((rows, columns), "int32", name="index")
+    value = te.placeholder((rows, columns), name="value")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
+        lambda i, v: (te.const(-1, i), te.min_value(v)),
+    )
+    k = te.reduce_axis((0, columns), "k")
+    best = te.compute((rows,), lambda i: argmax((index[i, k], value[i, k]), axis=k), name="argmax")
+    return index, value, *best
+
+
+def test_components_of_a_reduction_are_stored_together():
+    assert (
+        body(checked(*argmax_of(4, 8)))
+        == """\
+    # with T.block("root"):
+    for i, k in T.grid(4, 8):
+        with T.block("argmax"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            T.reads(value[v_i, v_k], index[v_i, v_k])
+            T.writes(argmax_v0[v_i], argmax_v1[v_i])
+            with T.init():
+                argmax_v0[v_i] = -1
+                argmax_v1[v_i] = T.float32(-340282346638528859811704183484516925440.0)
+            v_argmax_v0: T.int32 = T.Select(argmax_v1[v_i] >= value[v_i, v_k], argmax_v0[v_i], index[v_i, v_k])
+            v_argmax_v1: T.float32 = T.max(argmax_v1[v_i], value[v_i, v_k])
+            argmax_v0[v_i] = v_argmax_v0
+            argmax_v1[v_i] = v_argmax_v1"""
+    )
+
+
+def test_components_of_a_reduction_compiled():
+    func = te.create_prim_func(argmax_of(4, 8))
+    values = np.random.default_rng(0).random((4, 8), "float32")
+    index = np.broadcast_to(np.arange(8, dtype="int32"), (4, 8)).copy()
+    where, most = np.zeros(4, "int32"), np.zeros(4, "float32")
+    codegen.build(func, target="llvm -num-cores=1")["main"](index, values, where, most)
+    np.testing.assert_array_equal(where, values.argmax(1))
+    np.testing.assert_array_equal(most, values.max(1))
+
+
+def test_values_that_are_used_as_indices():
+    table = te.placeholder((10, 4), name="table")
+    rows = te.placeholder((3,), "int32", name="rows")
+    taken = te.compute((3, 4), lambda i, j: table[rows[i], j], name="taken")
+    func = checked(table, rows, taken)
+    data = np.arange(40, dtype="float32").reshape(10, 4)
+    wanted, out = np.array([7, 0, 7], "int32"), np.zeros((3, 4), "float32")
+    interpret(func, data, wanted, out)
+    np.testing.assert_array_equal(out, data[wanted])
+
+
+# ------------------------------------------------------------------------- domains that depend on axes
+
+
+def test_dependent_domains_are_nested_blocks():
+    x = te.placeholder((8, 8), name="X")
+
+    def triangle(i):
+        k = te.reduce_axis((0, i + 1), "k")
+        return te.sum(x[i, k], axis=k)
+
+    func = checked(x, te.compute((8,), triangle, name="Y"))
+    assert (
+        body(func)
+        == """\
+    # with T.block("root"):
+    for i in range(8):
+        with T.block("Y_l1"):
+            v_i = T.axis.spatial(8, i)
+            T.reads(X[v_i, 0:v_i + 1])
+            T.writes(Y[v_i])
+            for k in range(v_i + 1):
+                with T.block("Y"):
+                    v_i_1 = T.axis.spatial((v_i, v_i + 1), v_i)
+                    v_k = T.axis.reduce(v_i + 1, k)
+                    T.reads(X[v_i_1, v_k])
+                    T.writes(Y[v_i_1])
+                    with T.init():
+                        Y[v_i_1] = T.float32(0.0)
+                    Y[v_i_1] = Y[v_i_1] + X[v_i_1, v_k]"""
+    )
+    data, out = np.random.default_rng(0).random((8, 8), "float32"), np.zeros(8, "float32")
+    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
+    np.testing.assert_allclose(out, np.tril(data).sum(1), rtol=1e-6)
+
+
+def test_reduction_axes_that_depend_on_each_other_start_once():
+    x = te.placeholder((6, 6, 6), name="X")
+
+    def element(i):
+        a = te.reduce_axis((0, i + 1), "a")
+        b = te.reduce_axis((0, a + 1), "b")
+        return te.sum(x[i, a, b], axis=[a, b])
+
+    func = checked(x, te.compute((6,), element, name="Y"))
+    data, out = np.random.default_rng(0).random((6, 6, 6), "float32"), np.zeros(6, "float32")
+    expected = [sum(data[i, a, : a + 1].sum() for a in range(i + 1)) for i in range(6)]
+    interpret(func, data, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
+# --------------------------------------------------------------------------- symbols and index dtype
+
+
+def test_symbolic_shapes_are_variables_of_the_function():
+    n, m = te.size_var("n"), te.var("m")
+    a = te.placeholder((n, m), name="A")
+    func = checked(a, te.compute((m, n), lambda i, j: a[j, i], name="B"))
+    assert (
+        func.script()
+        == """\
+# from tvm.script import tir as T
+
+@T.prim_func
+def main(var_A: T.handle, var_B: T.handle):
+    T.func_attr({"tir.noalias": True})
+    n, m = T.int32(is_size_var=True), T.int32()
+    A = T.match_buffer(var_A, (n, m))
+    B = T.match_buffer(var_B, (m, n))
+    # with T.block("root"):
+    for i, j in T.grid(m, n):
+        with T.block("B"):
+            v_i, v_j = T.axis.remap("SS", [i, j])
+            T.reads(A[v_j, v_i])
+            T.writes(B[v_i, v_j])
+            B[v_i, v_j] = A[v_j, v_i]"""
+    )
+    data, out = np.random.default_rng(0).random((3, 5), "float32"), np.zeros((5, 3), "float32")
+    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
+    np.testing.assert_array_equal(out, data.T)
+
+
+def test_scalars_are_parameters():
+    a, alpha = te.placeholder((4,), name="A"), te.var("alpha", "float32")
+    func = checked(a, alpha, te.compute((4,), lambda i: a[i] * alpha, name="B"))
+    data, out = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    interpret(func, data, 3.0, out)
+    np.testing.assert_array_equal(out, data * 3)
+
+
+def test_wide_dimensions_give_wide_loops():
+    n = te.const(4, "int64")
+    a = te.placeholder((n,), name="A")
+    func = checked(a, te.compute((n,), lambda i: a[i] + 1.0, name="B"))
+    loop = func.body.block.body
+    assert loop.loop_var.dtype == loop.body.block.iter_vars[0].var.dtype == "int64"
+
+
+def test_index_dtype_override():
+    n = te.size_var("n")
+    a = te.placeholder((n, 4), name="A")
+    c = te.placeholder((n,), "int32", name="where")
+    k = te.reduce_axis((0, 4), "k")
+    total = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="total")
+    out = te.compute((n,), lambda i: te.if_then_else(i >= 1, total[c[i]] + i, 0.0), name="out")
+    func = checked(a, c, out, index_dtype_override="int64")
+    assert (
+        func.script()
+        == """\
+# from tvm.script import tir as T
+
+@T.prim_func
+def main(var_A: T.handle, var_where: T.handle, var_out: T.handle):
+    T.func_attr({"tir.noalias": True})
+    n = T.int64(is_size_var=True)
+    A = T.match_buffer(var_A, (n, T.int64(4)))
+    where = T.match_buffer(var_where, (n,), "int32")
+    out = T.match_buffer(var_out, (n,))
+    # with T.block("root"):
+    total = T.alloc_buffer((n,))
+    for i, k in T.grid(n, T.int64(4)):
+        with T.block("total"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            T.reads(A[v_i, v_k])
+            T.writes(total[v_i])
+            with T.init():
+                total[v_i] = T.float32(0.0)
+            total[v_i] = total[v_i] + A[v_i, v_k]
+    for i in range(n):
+        with T.block("out"):
+            v_i = T.axis.spatial(n, i)
+            T.reads(total[T.Cast("int64", where[v_i])], where[v_i])
+            T.writes(out[v_i])
+            out[v_i] = T.if_then_else(T.int64(1) <= v_i, total[T.Cast("int64", where[v_i])] + T.Cast("float32", v_i), T.float32(0.0))"""
+    )
+    rng = np.random.default_rng(0)
+    data, where = rng.random((5, 4), "float32"), rng.integers(0, 5, 5).astype("int32")
+    for program in (func, checked(a, c, out)):
+        result = np.zeros(5, "float32")
+        codegen.build(program, target="llvm -num-cores=1")["main"](data, where, result)
+        expected = data.sum(1)[where] + np.arange(5)
+        expected[0] = 0
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+def test_index_dtype_override_keeps_values():
+    counts = te.compute((4,), lambda i: i * 3, name="counts")
+    func = checked(counts, index_dtype_override="int64")
+    out = np.zeros(4, "int32")
+    interpret(func, out)
+    np.testing.assert_array_equal(out, [0, 3, 6, 9])
+
+
+# ---------------------------------------------------------------------------------------- attributes
+
+
+def test_attributes_become_annotations():
+    a = te.placeholder((4,), name="A")
+    attrs = {"axis": 1, "of": a, "workload": "dropped", "list": [1, {"deep": "text"}]}
+    func = checked(a, te.compute((4,), lambda i: a[i] + 1.0, name="B", attrs=attrs))
+    notes = func.body.block.body.body.block.annotations
+    assert sorted(notes) == ["axis", "list", "of"]
+    assert int(notes["axis"]) == 1
+    assert notes["of"] is func.buffer_map[func.params[0]]
+
+
+def test_layout_free_placeholders():
+    a, b, _ = matmul(8, 16, 32)
+    scale = te.compute((32, 16), lambda i, j: b[i, j] * 2.0, name="scale")
+    k = te.reduce_axis((0, 32), "k")
+    c = te.compute(
+        (8, 16),
+        lambda i, j: te.sum(a[i, k] * scale[k, j] * b[k, j], axis=k),
+        name="C",
+        attrs={"layout_free_placeholders": [scale, b]},
+    )
+    func = te.create_prim_func([a, b, c])
+    assert [int(k) for k in func.attrs["layout_free_buffers"]] == [1]
+    sch = Schedule(func)
+    notes = sch.get(sch.get_block("C")).annotations
+    assert [buffer.name for buffer in notes["layout_free_placeholders"]] == ["scale"]
+
+
+# ----------------------------------------------------------------------------------- extern functions
+
+
+@T.prim_func
+def double(X: T.Buffer((4, 4), "float32"), Y: T.Buffer((4, 4), "float32")):
+    T.func_attr({"global_symbol": "double"})
+    half = T.alloc_buffer((4, 4), "float32")
+    for i, j in T.grid(4, 4):
+        with T.block("half"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            half[vi, vj] = X[vi, vj] * T.float32(0.5)
+    for i, j in T.grid(4, 4):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = half[vi, vj] * T.float32(4)
+
+
+def test_extern_primfunc():
+    a = te.placeholder((4, 4), name="A")
+    once = te.extern_primfunc([a], double)
+    twice = te.extern_primfunc([once], double)
+    plus = te.compute((4, 4), lambda i, j: twice[i, j] + a[i, j], name="plus")
+    func = checked(a, plus)
+    verify_well_formed(IRModule({"main": func, "double": double}))
+    data, out = np.random.default_rng(0).random((4, 4), "float32"), np.zeros((4, 4), "float32")
+    codegen.build(func, target="llvm -num-cores=1")["main"](data, out)
+    np.testing.assert_allclose(out, data * 5, rtol=1e-6)
+    block = func.body.block.body.seq[0].block
+    assert block.name_hint == "extern"
+    assert [str(r) for r in (*block.reads, *block.writes)] == ["A[0:4, 0:4]", "extern[0:4, 0:4]"]
+
+
+def test_extern_primfunc_that_does_not_fit():
+    with pytest.raises(IRValueError, match=r"shapes \(4, 5\) and \(4, 4\) differ"):
+        te.extern_primfunc([te.placeholder((4, 5), name="A")], double)
+    with pytest.raises(
+        IRTypeError, match="passes tensor A as X: dtype mismatch, int32 and float32"
+    ):
+        te.extern_primfunc([te.placeholder((4, 4), "int32", name="A")], double)
+    with pytest.raises(IRValueError, match=r"reads 1 buffer\(s\), got 0 tensor\(s\)"):
+        te.extern_primfunc([], double)
+
+
+# ------------------------------------------------------------------------------------------- refused
+
+
+def test_inputs_must_be_arguments():
+    a, _, c = matmul(4, 4, 4)
+    with pytest.raises(
+        IRValueError, match="the tensor B is needed, but does not appear as a function argument"
+    ):
+        te.create_prim_func([a, c])
+
+
+def test_arguments_must_be_tensors_or_variables():
+    a, b, c = matmul(4, 4, 4)
+    with pytest.raises(IRTypeError, match="takes tensors and variables, got str as item 1: 'B'"):
+        te.create_prim_func([a, "B", c])
+    with pytest.raises(IRTypeError, match="got PlaceholderOp as item 0"):
+        te.create_prim_func([a.op])
+    with pytest.raises(IRValueError, match=r"A is among the arguments of .* twice"):
+        te.create_prim_func([a, b, c, a])
+
+
+def test_variables_must_be_defined():
+    a, n, k = te.placeholder((4,), name="A"), te.var("n"), te.reduce_axis((0, 4), "k")
+    scaled = te.compute((4,), lambda i: a[i] * n, name="scaled")
+    with pytest.raises(IRValueError, match="'scaled' uses the variable n, which nothing defines"):
+        te.create_prim_func([a, scaled])
+    checked(a, n, scaled)
+    loose = te.compute((4,), lambda i: a[i] * a[k], name="loose")
+    with pytest.raises(IRValueError, match=r"variable k, .* must be passed to the reducer"):
+        te.create_prim_func([a, loose])
