@@ -36,8 +36,8 @@ def test_the_example_of_the_package_runs():
 
 
 def test_the_rest_of_the_package_does_not_need_it():
-    """Importing the packages does not load tensor expressions."""
-    code = "import sys, tensorir, schedule, codegen; sys.exit('tensorir.te' in sys.modules)"
+    """Importing the IR does not load tensor expressions."""
+    code = "import sys, tensorir; sys.exit('tensorir.te' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

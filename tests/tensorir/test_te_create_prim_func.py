@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import codegen
-from schedule import Schedule
 from tensorir import (
+    Block,
     IRModule,
     IRTypeError,
     IRValueError,
@@ -21,6 +21,7 @@ from tensorir import (
     verify_well_formed,
 )
 from tensorir.interp import interpret
+from tensorir.visit import walk
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 
@@ -28,6 +29,11 @@ VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
 def body(func):
     """Return the lines of a function after its signature and attributes."""
     return func.script().split('T.func_attr({"tir.noalias": True})\n')[1]
+
+
+def blocks(func):
+    """Return the blocks of a function by name, in program order."""
+    return {node.name_hint: node for node in walk(func.body) if isinstance(node, Block)}
 
 
 def checked(*ops, **options):
@@ -174,9 +180,7 @@ def test_names_that_repeat():
     b = te.compute((4,), lambda i: a[i] + 1.0)
     c = te.compute((4,), lambda i: b[i] + 1.0)
     d = te.compute((4,), lambda i: c[i] + 1.0)
-    sch = Schedule(checked(a, d))
-    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
-    assert blocks == ["compute", "compute_1", "compute_2"]
+    assert list(blocks(checked(a, d))) == ["root", "compute", "compute_1", "compute_2"]
 
 
 def test_rank_zero():
@@ -447,8 +451,7 @@ def test_layout_free_placeholders():
     )
     func = te.create_prim_func([a, b, c])
     assert [int(k) for k in func.attrs["layout_free_buffers"]] == [1]
-    sch = Schedule(func)
-    notes = sch.get(sch.get_block("C")).annotations
+    notes = blocks(func)["C"].annotations
     assert [buffer.name for buffer in notes["layout_free_placeholders"]] == ["scale"]
 
 
