@@ -10,6 +10,8 @@ from schedule.errors import Problem, RenderLevel, ScheduleError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
+from schedule.primitives.decompose_padding import plan_decomposition
+from schedule.primitives.lookup import get_block
 from schedule.random_state import RandomState, normalize_seed
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
@@ -175,6 +177,18 @@ class Schedule(PrimitiveMethods):
             by = f": {sref.consumed_by.replace('_', '-')} replaced it" if sref.consumed_by else ""
             raise ExpiredHandleError(_EXPIRED, values={"what": what, "by": by})
         return sref
+
+    def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
+        """Say whether `decompose_padding` would accept a block and a loop; nothing is recorded."""
+        if isinstance(block, str):
+            found = get_block(self.state, block, self._function_to_search())
+        else:
+            found = self.get_sref(block)
+        try:
+            plan_decomposition(self.state, found, self.get_sref(loop))
+        except ScheduleError:
+            return False
+        return True
 
     def remove_rv(self, rv: BlockRV | LoopRV | Var) -> None:
         """Forget a handle; using it afterwards is an error."""

@@ -126,7 +126,7 @@ def _at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
     first = {lp.loop_var: lp.min for lp in reduction_loops}
     analyzer = Analyzer()
     result: PrimExpr = TRUE
-    for conjunct in reversed(_conjuncts(predicate)):
+    for conjunct in reversed(conjuncts(predicate)):
         at_first = substitute(conjunct, first)
         if at_first is not conjunct:
             at_first = analyzer.simplify(at_first)
@@ -134,9 +134,10 @@ def _at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
     return result
 
 
-def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+    """Return the conditions whose conjunction a predicate is, in the order written."""
     if isinstance(predicate, And):
-        return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
+        return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
     return [predicate]
 
 

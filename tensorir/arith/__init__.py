@@ -21,6 +21,7 @@ from tensorir.arith.region import (
     estimate_region_strict_bound,
     estimate_region_upper_bound,
 )
+from tensorir.arith.subspace import SubspaceDivision, subspace_divide
 
 __all__ = [
     "Analyzer",
@@ -33,6 +34,7 @@ __all__ = [
     "IterSplitExpr",
     "IterSumExpr",
     "ModularSet",
+    "SubspaceDivision",
     "detect_iter_map",
     "estimate_region_lower_bound",
     "estimate_region_strict_bound",
@@ -41,4 +43,5 @@ __all__ = [
     "inverse_affine_iter_map",
     "iter_map_simplify",
     "normalize_iter_map_to_expr",
+    "subspace_divide",
 ]

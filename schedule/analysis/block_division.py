@@ -1,0 +1,338 @@
+"""Dividing a block into an outer block around some of its loops and an inner one inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from schedule.analysis.bindings import loop_domain
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.regions import relax_by_intervals
+from schedule.errors import Problem, check, fail
+from schedule.sref import StmtSRef
+from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
+from tensorir.arith.subspace import divide_predicate
+from tensorir.buffer import BufferRegion, Range
+from tensorir.dtype import DataType
+from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.ops import add, const, is_const_int, mul
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tensorir.visit import collect_vars, substitute, uses_var, walk
+
+NOT_DIVISIBLE = Problem(
+    "SubspaceNotDivisibleError",
+    "{0} cannot be blockized with the loops {inner} inside: {reason}",
+    "each axis must be `outer * extent + inner`, with outer loops in one part and inner ones in "
+    "the other, and a predicate must be on one of the two",
+)
+NO_CHAIN = Problem(
+    "NonSingleChildBlockError",
+    "{0} should be the only statement below {1}",
+    "move the other statements out of the loop first",
+)
+
+
+@dataclass(slots=True)
+class BlockDivision:
+    """The axes and predicates of the two blocks that one block is divided into."""
+
+    block: Block
+    loops: list[For]
+    """The loops between the two blocks, outermost first."""
+    outer_axes: list[IterVar] = field(default_factory=list)
+    outer_values: list[PrimExpr] = field(default_factory=list)
+    inner_axes: list[IterVar] = field(default_factory=list)
+    inner_values: list[PrimExpr] = field(default_factory=list)
+    outer_predicate: PrimExpr | None = None
+    inner_predicate: PrimExpr | None = None
+    values: dict[Var, PrimExpr] = field(default_factory=dict)
+    """What each axis of the block is in terms of the new ones."""
+    first_steps: list[tuple[IterVar, PrimExpr]] = field(default_factory=list)
+    """For each axis: its value where both parts are at the start of their domains."""
+
+    @property
+    def reduces_outside(self) -> bool:
+        """Whether an axis of the outer block is a reduction."""
+        return any(axis.iter_type == IterVar.COMM_REDUCE for axis in self.outer_axes)
+
+    def substituted(self) -> tuple[Block, dict[Block, Block]]:
+        """Return the block in terms of the new axes, and what became of blocks inside it."""
+        analyzer = Analyzer()
+        for axis in (*self.outer_axes, *self.inner_axes):
+            assert axis.dom is not None
+            analyzer.bind(axis.var, axis.dom)
+        rewriter = _InTermsOf(self.values, analyzer)
+        block: Block = rewriter.generic(self.block)
+        return block, rewriter.reuse
+
+    def nest(self, inner: Block) -> Stmt:
+        """Return the loops around the inner block."""
+        assert self.inner_predicate is not None
+        body: Stmt = BlockRealize(self.inner_values, self.inner_predicate, inner)
+        for loop in reversed(self.loops):
+            body = loop.with_(body=body)
+        return body
+
+    def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
+        """Return what regions in terms of the new axes cover while the inner axes run."""
+        domain = {axis.var: axis.dom for axis in self.inner_axes if axis.dom is not None}
+        analyzer = Analyzer()
+        for axis in self.outer_axes:
+            assert axis.dom is not None
+            analyzer.bind(axis.var, axis.dom)
+        result = []
+        for region in regions:
+            box = relax_by_intervals(region.region, domain, analyzer)
+            ranges = [
+                _simplified(dim.cover_range(Range(extent), analyzer), analyzer)
+                for dim, extent in zip(box, region.buffer.shape, strict=True)
+            ]
+            result.append(BufferRegion(region.buffer, ranges))
+        return result
+
+
+def divide_block(
+    block: StmtSRef, outer: Sequence[StmtSRef], inner: Sequence[StmtSRef], preserve_unit: bool
+) -> BlockDivision:
+    """Divide a block at the boundary between the loops `outer` and the loops `inner`.
+
+    Raises ScheduleError where the bindings, the predicate or the loops relate the two otherwise
+    than `outer * extent + inner`.
+    """
+    realize = block.block_realize
+    _check_chain(block, inner)
+    above = [sref.loop.loop_var for sref in outer]
+    below = [sref.loop.loop_var for sref in inner]
+
+    def refuse(reason: str) -> None:
+        fail(NOT_DIVISIBLE, block, inner=[var.name for var in below], reason=reason)
+
+    for sref in inner:
+        for bound in (sref.loop.min, sref.loop.extent):
+            if uses_var(bound, lambda var: var in above):
+                refuse(f"the range of {sref.loop.loop_var.name} follows from an outer loop")
+    division = BlockDivision(realize.block, [sref.loop for sref in inner])
+    analyzer = Analyzer()
+    found = subspace_divide(
+        realize.iter_values,
+        loop_domain([*outer, *inner]),
+        below,
+        realize.predicate,
+        IterMapLevel.SURJECTIVE,
+        analyzer,
+        simplify_trivial_iterators=not preserve_unit,
+    )
+    if found is None:
+        _divide_trivially(division, realize, above, below, refuse)
+        return division
+    for axis, part in zip(realize.block.iter_vars, found.parts, strict=True):
+        dtype = axis.var.dtype
+        base = analyzer.linearizer.write(part.base, dtype)
+        _add_parts(
+            division,
+            axis,
+            (part.outer_extent, normalize_iter_map_to_expr(part.outer, dtype, analyzer)),
+            (part.inner_extent, normalize_iter_map_to_expr(part.inner, dtype, analyzer)),
+            base,
+            preserve_unit,
+        )
+    division.outer_predicate = found.outer_predicate
+    division.inner_predicate = found.inner_predicate
+    return division
+
+
+def _check_chain(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
+    """Raise unless each of the loops contains the next and nothing else."""
+    bodies: list[Stmt] = [sref.loop for sref in inner[1:]]
+    if inner:
+        bodies.append(block.block_realize)
+    for sref, body in zip(inner, bodies, strict=True):
+        check(sref.loop.body is body, NO_CHAIN, block, sref)
+
+
+def _add_parts(
+    division: BlockDivision,
+    axis: IterVar,
+    outer: tuple[int, PrimExpr],
+    inner: tuple[int, PrimExpr],
+    base: PrimExpr,
+    preserve_unit: bool,
+) -> None:
+    """Add the axes that the parts of one axis become."""
+    dtype = axis.var.dtype
+    outer_var = _add_axis(division, axis, outer, inside=False)
+    value: PrimExpr = outer_var
+    if outer[0] == 1 and (inner[0] != 1 or not preserve_unit):
+        value = const(0, dtype)
+    if inner[0] != 1:
+        value = mul(value, const(inner[0], dtype))
+        value = add(value, _add_axis(division, axis, inner, inside=True))
+    division.values[axis.var] = add(value, base)
+    division.first_steps.append((axis, base))
+
+
+def _add_axis(
+    division: BlockDivision, axis: IterVar, part: tuple[int, PrimExpr], *, inside: bool
+) -> Var:
+    extent, value = part
+    var = axis.var.with_name(f"{axis.var.name}_{'i' if inside else 'o'}")
+    made = IterVar(_domain(extent, var.dtype), var, axis.iter_type, axis.thread_tag)
+    (division.inner_axes if inside else division.outer_axes).append(made)
+    (division.inner_values if inside else division.outer_values).append(value)
+    return var
+
+
+def _domain(extent: int, dtype: DataType) -> Range:
+    return Range.from_min_extent(const(0, dtype), const(extent, dtype))
+
+
+def _divide_trivially(
+    division: BlockDivision,
+    realize: BlockRealize,
+    above: Sequence[Var],
+    below: Sequence[Var],
+    refuse: object,
+) -> None:
+    """Divide a block each axis of which is bound to outer loops alone, or to inner ones alone."""
+    assert callable(refuse)
+    sides = divide_predicate(realize.predicate, above, below)
+    if sides is None:
+        refuse(f"its predicate `{realize.predicate}` relates outer and inner loops")
+        return
+    division.outer_predicate, division.inner_predicate = sides
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        used = collect_vars(value)
+        inside = any(var in below for var in used)
+        if inside and any(var in above for var in used):
+            refuse(f"axis {axis.var.name} is bound to `{value}`")
+        assert axis.dom is not None
+        var = axis.var.with_name(f"{axis.var.name}_{'i' if inside else 'o'}")
+        made = IterVar(axis.dom, var, axis.iter_type, axis.thread_tag)
+        (division.inner_axes if inside else division.outer_axes).append(made)
+        (division.inner_values if inside else division.outer_values).append(value)
+        division.values[axis.var] = var
+        if inside:
+            unit = axis.var.with_name(f"{axis.var.name}_o")
+            whole = IterVar(_domain(1, unit.dtype), unit, axis.iter_type, axis.thread_tag)
+            division.outer_axes.append(whole)
+            division.outer_values.append(const(0, unit.dtype))
+        division.first_steps.append((axis, value))
+
+
+class _InTermsOf(BlockRewriter):
+    """Replaces axes, simplifying the expressions in which they occur."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__()
+        self._values = values
+        self._analyzer = analyzer
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Rewrite an expression if an axis occurs in it."""
+        new = substitute(node, self._values)
+        return node if new is node else self._analyzer.simplify(new)
+
+
+# --------------------------------------------------------------------------------- initialisation
+
+
+def check_init_moves_out(
+    block: StmtSRef, outer: Sequence[StmtSRef], inner: Sequence[StmtSRef], division: BlockDivision
+) -> None:
+    """Raise unless initialising before the inner loops, and not among them, gives the same."""
+    node = block.block
+    names = [sref.loop.loop_var.name for sref in inner]
+
+    def require(holds: bool, reason: str) -> None:
+        check(holds, NOT_DIVISIBLE, block, inner=names, reason=reason)
+
+    used = {var for value in block.block_realize.iter_values for var in collect_vars(value)}
+    for sref in inner:
+        idle = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
+        require(not idle, f"{sref.loop.loop_var.name} repeats the reduction, init included")
+    domains = loop_domain([*outer, *inner])
+    analyzer = Analyzer()
+    for axis, first in division.first_steps:
+        if axis.iter_type != IterVar.COMM_REDUCE:
+            continue
+        assert axis.dom is not None
+        plain = isinstance(first, Var) and first in domains
+        start = domains[first].min if isinstance(first, Var) and plain else first
+        same = analyzer.can_prove_equal(start, axis.dom.min)
+        require(same, f"reduction axis {axis.var.name} may not start at {axis.dom.min}")
+    assert node.init is not None
+    own = {*node.alloc_buffers, *(view.buffer for view in node.match_buffers)}
+    local = any(isinstance(n, BufferStore) and n.buffer in own for n in walk(node.init))
+    require(not local, "its init stores to a buffer of the block itself")
+    stored = {n.buffer: n.indices for n in walk(node.init) if isinstance(n, BufferStore)}
+    for load in walk(node.body):
+        if isinstance(load, BufferLoad) and load.buffer in stored:
+            pairs = zip(load.indices, stored[load.buffer], strict=True)
+            own_element = all(analyzer.can_prove_equal(a, b) for a, b in pairs)
+            require(own_element, f"it reads {load} besides the element that it accumulates into")
+
+
+def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
+    """Return the statement that initialises all that the inner block accumulates into.
+
+    The block `<name>_init` runs under copies of those inner loops that its axes use.
+    """
+    assert inner.init is not None
+    assert division.inner_predicate is not None
+    values: dict[Var, PrimExpr] = {}
+    axes, bindings = [], []
+    for axis, value in zip(division.inner_axes, division.inner_values, strict=True):
+        if axis.iter_type == IterVar.DATA_PAR and uses_var(inner.init, axis.var):
+            var = axis.var.with_name(f"{axis.var.name}_init")
+            axes.append(IterVar(axis.dom, var, axis.iter_type))
+            bindings.append(value)
+            values[axis.var] = var
+    used = {var for value in bindings for var in collect_vars(value)}
+    first = {lp.loop_var: lp.min for lp in division.loops if lp.loop_var not in used}
+    predicate = substitute(division.inner_predicate, first)
+    if predicate is not division.inner_predicate:
+        predicate = Analyzer().simplify(predicate)
+    block = Block(
+        axes,
+        (),
+        [substitute(region, values) for region in inner.writes],
+        f"{name}_init",
+        substitute(inner.init, values),
+    )
+    nest: Stmt = BlockRealize(bindings, predicate, block)
+    copies: dict[Var, PrimExpr] = {}
+    for loop in reversed(division.loops):
+        if loop.loop_var in used:
+            var = loop.loop_var.with_name(loop.loop_var.name)
+            copies[loop.loop_var] = var
+            nest = loop.with_(loop_var=var, body=nest)
+    return substitute(nest, copies)
+
+
+def _simplified(values: Range, analyzer: Analyzer) -> Range:
+    return Range.from_min_extent(analyzer.simplify(values.min), analyzer.simplify(values.extent))
+
+
+def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:
+    """Say whether several divisions give outer blocks with the same axes, bound alike."""
+    return all(
+        len(a.outer_axes) == len(b.outer_axes)
+        and all(_same_axis(x, y) for x, y in zip(a.outer_axes, b.outer_axes, strict=True))
+        and all(
+            Analyzer().can_prove_equal(x, y)
+            for x, y in zip(a.outer_values, b.outer_values, strict=True)
+        )
+        for a, b in pairwise(divisions)
+    )
+
+
+def _same_axis(a: IterVar, b: IterVar) -> bool:
+    assert a.dom is not None
+    assert b.dom is not None
+    analyzer = Analyzer()
+    return (
+        a.iter_type == b.iter_type
+        and analyzer.can_prove_equal(a.dom.min, b.dom.min)
+        and analyzer.can_prove_equal(a.dom.extent, b.dom.extent)
+    )

@@ -1,0 +1,257 @@
+"""Making a loop nest, or several, the body of a block of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schedule.analysis.block_division import (
+    BlockDivision,
+    check_init_moves_out,
+    divide_block,
+    init_nest,
+    same_outer_axes,
+)
+from schedule.analysis.block_kind import require_scope
+from schedule.analysis.regions import union
+from schedule.errors import Problem, check
+from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
+from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import is_const_int
+from tensorir.stmt import Block, BlockRealize, SeqStmt, Stmt, sequence
+from tensorir.visit import substitute
+
+NOT_ONE_CHILD = Problem(
+    "NonSingleChildBlockError",
+    "{0} should have only one child block, but it has {count}",
+    "blockize a loop further in, or give the blocks as a list",
+)
+NO_BLOCKS = Problem(
+    "NoBlockError", "blockize takes a loop or at least one block, the list is empty"
+)
+NOT_SIBLINGS = Problem(
+    "BlocksNotSiblingsError",
+    "{0} and {1} do not follow one another as the only blocks of their statements",
+    "give blocks whose nests stand right after each other in one loop or block, in their order",
+)
+OTHER_AXES = Problem(
+    "OuterAxesMismatchError",
+    "the blocks cannot share an outer block, because {0} would have the outer axes {first} there, "
+    "and {1} {second}",
+)
+REDUCES = Problem(
+    "OuterReductionError",
+    "{0} has a reduction with an init, which several blocks in one outer block cannot share",
+    "decompose_reduction separates the init first",
+)
+
+
+@primitive("Blockize")
+def blockize(
+    state: ScheduleState, target: BlocksOrLoopArg, preserve_unit_iters: bool = True
+) -> NewBlock:
+    """Make what a loop runs, or several blocks that follow one another, one block.
+
+    Before: for i_0, i_1 in T.grid(4, 8): block B: vi = i_0 * 8 + i_1; S(vi)    # blockize(i_1)
+    After:  for i_0 in range(4): block B_o: vi_o = i_0
+                for i_1 in range(8): block B: vi_i = i_1; S(vi_o * 8 + vi_i)
+
+    The outer block gets the part of each axis that comes from outside, and reads and writes what
+    all of its instances do. An init moves to the outer block. Given a list of blocks, the outer
+    block is called `outer_<name>_<name>_`, and all blocks must agree on its axes. With
+    `preserve_unit_iters` axes of extent 1 stay visible in indices.
+
+    TVM also takes reductions that are repeated by an inner loop, or whose axes do not start at
+    their minimum; initialising those once, before the inner loops, is wrong, so they are refused.
+
+    Raises ScheduleError: NonSingleChildBlockError, SubspaceNotDivisibleError, RootBlockError, and
+    for lists NoBlockError, BlocksNotSiblingsError, OuterAxesMismatchError, OuterReductionError.
+    """
+    if not isinstance(target, StmtSRef):
+        return _blockize_blocks(state, target, preserve_unit_iters)
+
+    # Preconditions.
+    children = state.child_blocks(target)
+    check(len(children) == 1, NOT_ONE_CHILD, target, count=len(children))
+    (block,) = children
+    loops = loops_above(block)
+    position = loops.index(target)
+    outer, inner = loops[:position], loops[position:]
+    division = divide_block(block, outer, inner, preserve_unit_iters)
+    if block.block.init is not None:
+        check_init_moves_out(block, outer, inner, division)
+
+    # Rewrite.
+    old = block.block
+    realize, reuse = _outer_block(division)
+    state.replace(target, realize, {**reuse, old: _innermost(realize.block.body)})
+
+    # Result.
+    return state.get_sref(realize.block)
+
+
+def _outer_block(division: BlockDivision) -> tuple[BlockRealize, dict[Block, Block]]:
+    """Return the outer block with the inner one inside, and what became of blocks in that."""
+    plain, reuse = division.substituted()
+    init = None
+    inner = plain.with_(iter_vars=division.inner_axes, init=None)
+    if plain.init is not None:
+        init = init_nest(division, plain, plain.name_hint)
+        if division.reduces_outside:
+            inner = inner.with_(reads=(*plain.writes, *plain.reads))
+    outer = Block(
+        division.outer_axes,
+        division.relaxed(plain.reads),
+        division.relaxed(plain.writes),
+        f"{plain.name_hint}_o",
+        division.nest(inner),
+        init,
+    )
+    assert division.outer_predicate is not None
+    return BlockRealize(division.outer_values, division.outer_predicate, outer), reuse
+
+
+def _innermost(nest: Stmt) -> Block:
+    while not isinstance(nest, BlockRealize):
+        nest = nest.body  # type: ignore[attr-defined]
+    return nest.block
+
+
+# -------------------------------------------------------------------------------- several blocks
+
+
+def _blockize_blocks(
+    state: ScheduleState, blocks: Sequence[StmtSRef], preserve_unit_iters: bool
+) -> StmtSRef:
+    # Preconditions.
+    check(bool(blocks), NO_BLOCKS)
+    for block in blocks:
+        require_scope(state, block)
+        check(scope_root(block) is scope_root(blocks[0]), NOT_SIBLINGS, blocks[0], block)
+    place = _place(blocks)
+    parts = place.stmt.body  # type: ignore[union-attr]
+    stmts = list(parts.seq) if isinstance(parts, SeqStmt) else [parts]
+    first = _check_siblings(state, blocks, place, stmts)
+    divisions = []
+    for block in blocks:
+        loops = loops_above(block)
+        depth = loops.index(place) + 1 if place in loops else 0
+        division = divide_block(block, loops[:depth], loops[depth:], preserve_unit_iters)
+        reduces = division.reduces_outside and block.block.init is not None
+        check(not reduces, REDUCES, block)
+        divisions.append(division)
+        same = same_outer_axes((divisions[0], division))
+        check(same, OTHER_AXES, blocks[0], block, **_outer_texts(divisions[0], division))
+
+    # Rewrite.
+    shared = divisions[0]
+    reuse: dict[Block, Block] = {}
+    nests: list[Stmt] = []
+    reads: list[BufferRegion] = []
+    writes: list[BufferRegion] = []
+    for division in divisions:
+        plain, inside = division.substituted()
+        pairs = zip(division.outer_axes, shared.outer_axes, strict=True)
+        renamed: dict[Var, PrimExpr] = {a.var: b.var for a, b in pairs if a is not b}
+        inner = plain.with_(iter_vars=division.inner_axes)
+        reads += substitute_all(division.relaxed(plain.reads), renamed)
+        writes += substitute_all(division.relaxed(plain.writes), renamed)
+        inner = substitute(inner, renamed)
+        reuse.update(inside)
+        reuse[division.block] = inner
+        nests.append(division.nest(inner))
+    name = "".join(f"{block.block.name_hint}_" for block in blocks)
+    made = Block(
+        shared.outer_axes,
+        _united(reads),
+        _united(writes),
+        f"outer_{name}",
+        sequence(nests),
+    )
+    assert shared.outer_predicate is not None
+    realize = BlockRealize(shared.outer_values, shared.outer_predicate, made)
+    body = sequence([*stmts[:first], realize, *stmts[first + len(blocks) :]])
+    assert place.stmt is not None
+    state.replace(place, place.stmt.with_(body=body), reuse)
+
+    # Result.
+    return state.get_sref(made)
+
+
+def substitute_all(
+    regions: Sequence[BufferRegion], values: dict[Var, PrimExpr]
+) -> list[BufferRegion]:
+    """Return regions with variables replaced."""
+    return [substitute(region, values) for region in regions]
+
+
+def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
+    """Return the loop or block whose body the blocks stand in."""
+    if len(set(blocks)) > 1:
+        return lowest_common_ancestor(list(blocks))
+    parent = blocks[0].parent
+    assert parent is not None
+    return parent
+
+
+def _check_siblings(
+    state: ScheduleState, blocks: Sequence[StmtSRef], place: StmtSRef, stmts: Sequence[Stmt]
+) -> int:
+    """Return which statement the first block is in; raise unless the others follow it."""
+    positions: list[int] = []
+    for block in blocks:
+        current = block
+        while current.parent is not place:
+            assert current.parent is not None
+            current = current.parent
+            alone = len(state.child_blocks(current)) == 1
+            check(alone, NOT_SIBLINGS, blocks[0], block)
+        stmt = current.block_realize if current.is_block else current.stmt
+        found = next((k for k, part in enumerate(stmts) if part is stmt), None)
+        check(found is not None, NOT_SIBLINGS, blocks[0], block)
+        assert found is not None
+        in_order = not positions or found == positions[-1] + 1
+        check(in_order, NOT_SIBLINGS, blocks[len(positions) - 1], block)
+        positions.append(found)
+    return positions[0]
+
+
+def _outer_texts(first: BlockDivision, second: BlockDivision) -> dict[str, str]:
+    texts = [
+        ", ".join(
+            f"{axis.var.name} = {value}"
+            for axis, value in zip(d.outer_axes, d.outer_values, strict=True)
+        )
+        for d in (first, second)
+    ]
+    return {"first": f"({texts[0]})", "second": f"({texts[1]})"}
+
+
+def _united(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
+    """Return one region a buffer: the smallest box around all of its regions."""
+    analyzer = Analyzer()
+    by_buffer: dict[Buffer, list[BufferRegion]] = {}
+    for region in regions:
+        by_buffer.setdefault(region.buffer, []).append(region)
+    result = []
+    for buffer, parts in by_buffer.items():
+        box = union(
+            [tuple(IntervalSet.from_range(dim) for dim in part.region) for part in parts], analyzer
+        )
+        assert box is not None
+        if len(parts) == 1:
+            result.append(parts[0])
+            continue
+        ranges = [
+            dim.cover_range(Range(extent), analyzer)
+            for dim, extent in zip(box, buffer.shape, strict=True)
+        ]
+        result.append(BufferRegion(buffer, ranges))
+    return result
+
+
+def _is_true(predicate: PrimExpr) -> bool:
+    return is_const_int(predicate, 1)
