@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from schedule import Schedule, ScheduleError, Trace
+from schedule.errors import describe
 from tensorir import IRModule, T, assert_structural_equal, parse
 from tensorir.index_map import IndexMap
 from tensorir.interp import interpret, random_arguments
+from tensorir.visit import walk
 
 
 def apply(
@@ -59,8 +61,18 @@ def assert_replays(sch: Schedule, func) -> None:
     assert_structural_equal(written.mod, sch.mod)
 
 
-def refused(before: str, call: Callable[[Schedule], object], code: str, words: str = "") -> None:
-    """Check that the last primitive of `call` is refused with `code`, and changes nothing."""
+def refused(
+    before: str,
+    call: Callable[[Schedule], object],
+    code: str,
+    words: str = "",
+    marked: Sequence[str] | None = None,
+) -> ScheduleError:
+    """Check that the last primitive of `call` is refused with `code`, and changes nothing.
+
+    `marked` describes the loops and blocks that the error points at, which must be nodes of the
+    program, in order: `"block B"`, `"loop i"`.
+    """
     sch = Schedule(parse(before), debug_mask="all", seed=1)
     seen: dict[str, object] = {}
 
@@ -78,10 +90,18 @@ def refused(before: str, call: Callable[[Schedule], object], code: str, words: s
 
     with pytest.raises(ScheduleError) as caught:
         call(Watched())
-    assert caught.value.code == code
-    assert words in str(caught.value)
+    error = caught.value
+    assert error.code == code
+    assert words in str(error)
     assert sch.mod["main"] is seen["program"]
     assert len(sch.trace.insts) == seen["length"]
+    if marked is not None:
+        assert [describe(node).replace("`", "").replace('"', "") for node in error.locations] == [
+            *marked
+        ]
+        present = {id(node) for node in walk(sch.mod["main"].body)}
+        assert all(id(node) in present for node in error.locations)
+    return error
 
 
 class _Tvm:
