@@ -245,6 +245,9 @@ class _Stage:
         around = loops_above(place) if place.is_block else [*loops_above(place), place]
         for var, values in loop_domain(around).items():
             self._analyzer.bind(var, values, allow_override=True)
+        for axis in self._scope.block.iter_vars:
+            if axis.dom is not None:
+                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
         prove = self._analyzer.can_prove
         guarded = [
             (not prove(dim.min >= 0), not prove(dim.min + dim.extent <= extent))
@@ -260,7 +263,11 @@ def cache_buffer(buffer: Buffer, storage_scope: str) -> Buffer:
     name = f"{buffer.name}_{storage_scope or 'global'}"
     pointer = PointerType(_element_type(buffer), storage_scope)
     return buffer.with_(
-        name=name, data=Var(name, pointer), strides=(), elem_offset=const(0), buffer_type=""
+        name=name,
+        data=Var(name, pointer),
+        strides=(),
+        elem_offset=const(0, buffer.elem_offset.dtype),
+        buffer_type="",
     )
 
 

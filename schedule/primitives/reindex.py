@@ -23,6 +23,7 @@ from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.dtype import INT64
 from tensorir.equal import expr_deep_equal
 from tensorir.errors import IRValueError
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
@@ -166,7 +167,7 @@ def _reindexed_buffer(old: Buffer, axes: Sequence[IterVar], analyzer: Analyzer) 
         data=Var(name, old.data.type_annotation or old.data.dtype),
         shape=shape,
         strides=(),
-        elem_offset=const(0),
+        elem_offset=const(0, shape[0].dtype if shape else INT64),
         axis_separators=(),
         buffer_type="",
     )

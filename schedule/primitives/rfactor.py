@@ -140,7 +140,7 @@ def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
         data=pointer,
         shape=tuple(shape),
         strides=(),
-        elem_offset=const(0),
+        elem_offset=const(0, shape[0].dtype),
         buffer_type="",
     )
 
