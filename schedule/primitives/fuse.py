@@ -75,7 +75,10 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         piece = fused if position == 0 else floormod(fused, size)
         values[loop.loop_var] = floordiv(piece, inner_size).astype(loop.loop_var.dtype)
         inner_size = size
-    extent = Analyzer().simplify(inner_size)
+    product: PrimExpr = const(1, widest)
+    for loop in old:
+        product = product * loop.extent
+    extent = Analyzer().simplify(product)
     body = substitute_loops(old[-1].body, values)
     nest = For(fused, const(0, widest), extent.astype(widest), ForKind.SERIAL, body)
     nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
