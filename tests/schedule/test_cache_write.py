@@ -1,0 +1,487 @@
+"""cache_write: a block writes a buffer of its own, which is copied back."""
+
+from __future__ import annotations
+
+import pytest
+
+from schedule import Schedule
+from tensorir import parse
+from tests.schedule.transformation import apply, refused, scheduled
+
+MATMUL = """\
+@T.prim_func
+def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
+    for i, j, k in T.grid(8, 6, 5):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+CHAIN = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(3)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[vi] - T.float32(1)
+"""
+
+UNDER_A_LOOP = """\
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i in range(8):
+        for j in range(6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in range(6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+
+TWO_OUTPUTS = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), M: T.Buffer((8,)), N: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("both"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(M[vi], N[vi])
+            M[vi] = A[vi] + T.float32(1)
+            N[vi] = A[vi] + T.float32(2)
+"""
+
+
+def write(block, index, scope, **options):
+    return lambda sch: sch.cache_write(block, index, scope, **options)
+
+
+# ----------------------------------------------------------------------------------- what is cached
+
+
+@pytest.mark.parametrize("scope", ["global", "local", "shared"])
+def test_an_output_is_copied_back_at_the_end(scope):
+    after = f"""\
+@T.prim_func
+def main(A: T.Buffer((8, 5)), B: T.Buffer((5, 6)), C: T.Buffer((8, 6))):
+    C_{scope} = T.alloc_buffer((8, 6), scope="{scope}")
+    for i, j, k in T.grid(8, 6, 5):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C_{scope}[vi, vj] = T.float32(0)
+            C_{scope}[vi, vj] = C_{scope}[vi, vj] + A[vi, vk] * B[vk, vj]
+    for ax0, ax1 in T.grid(8, 6):
+        with T.block("C_{scope}"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            C[v0, v1] = C_{scope}[v0, v1]
+"""
+    apply(MATMUL, write("C", 0, scope), after)
+
+
+def test_an_intermediate_buffer_is_copied_back_before_its_first_reader():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    B_local = T.alloc_buffer((8,), scope="local")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B_local[vi] = A[vi] * T.float32(3)
+    for ax0 in range(8):
+        with T.block("B_local"):
+            v0 = T.axis.spatial(8, ax0)
+            B[v0] = B_local[v0]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[vi] - T.float32(1)
+"""
+    apply(CHAIN, write("B", 0, "local"), after)
+
+
+def test_readers_that_use_the_cache_do_not_wait_for_the_copy():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    B_local = T.alloc_buffer((8,), scope="local")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B_local[vi] = A[vi] * T.float32(3)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B_local[vi] + T.float32(1)
+    for ax0 in range(8):
+        with T.block("B_local"):
+            v0 = T.axis.spatial(8, ax0)
+            B[v0] = B_local[v0]
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B[vi] - T.float32(1)
+"""
+    sch = apply(CHAIN, write("B", 0, "local", consumer_blocks=["C"]), after)
+    assert sch.trace.as_python() == [
+        'b0 = sch.get_block(name="B", func_name="main")',
+        'b1 = sch.get_block(name="C", func_name="main")',
+        'b2 = sch.cache_write(block=b0, write_buffer_index=0, storage_scope="local", '
+        "consumer_blocks=[b1])",
+    ]
+    assert sch.trace.as_json()[0][-1] == ["CacheWrite", ["b0", ["b1"]], [0, "local"], ["b2"]]
+
+
+def test_where_all_readers_use_the_cache_the_copy_comes_last():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    B_local = T.alloc_buffer((8,), scope="local")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B_local[vi] = A[vi] * T.float32(3)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B_local[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = B_local[vi] - T.float32(1)
+    for ax0 in range(8):
+        with T.block("B_local"):
+            v0 = T.axis.spatial(8, ax0)
+            B[v0] = B_local[v0]
+"""
+
+    def call(sch):
+        sch.cache_write("B", 0, "local", sch.get_consumers("B"))
+
+    apply(CHAIN, call, after)
+
+
+def test_under_a_loop_the_cache_has_the_whole_shape():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    B_local = T.alloc_buffer((8, 6), scope="local")
+    for i in range(8):
+        for j in range(6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vi, vj] = A[vi, vj] * T.float32(2)
+        for ax0, ax1 in T.grid(1, 6):
+            with T.block("B_local"):
+                v0 = T.axis.spatial(8, i + ax0)
+                v1 = T.axis.spatial(6, ax1)
+                B[v0, v1] = B_local[v0, v1]
+        for j in range(6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+    apply(UNDER_A_LOOP, write("B", "B", "local"), after)
+
+
+def test_a_part_of_the_buffer_gives_a_cache_of_that_part():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((5, 4)), B: T.Buffer((9, 4))):
+    for i, k in T.grid(5, 4):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            B[vi + 2, vk] = A[vi, vk]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((5, 4)), B: T.Buffer((9, 4))):
+    B_local = T.alloc_buffer((5, 4), scope="local")
+    for i, k in T.grid(5, 4):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            B_local[vi, vk] = A[vi, vk]
+    for ax0, ax1 in T.grid(5, 4):
+        with T.block("B_local"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            B[2 + v0, v1] = B_local[v0, v1]
+"""
+    apply(before, write("B", 0, "local"), after)
+
+
+def test_in_a_block_the_cache_covers_what_the_block_writes_there():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(4):
+        with T.block("outer"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B[vi * 4 + vj])
+                    B[vi * 4 + vj] = A[vi * 4 + vj] + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    for i in range(4):
+        with T.block("outer"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            B_local = T.alloc_buffer((4,), scope="local")
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B_local[vj])
+                    B_local[vj] = A[vi * 4 + vj] + T.float32(1)
+            for ax0 in range(4):
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(4, ax0)
+                    T.reads(B_local[v0])
+                    T.writes(B[vi * 4 + v0])
+                    B[vi * 4 + v0] = B_local[v0]
+"""
+    apply(before, write("inner", 0, "local"), after)
+
+
+def test_non_dividing_tiles():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((14,)), B: T.Buffer((14,))):
+    for i in range(14):
+        with T.block("B"):
+            vi = T.axis.spatial(14, i)
+            B[vi] = A[vi] + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((14,)), B: T.Buffer((14,))):
+    B_global = T.alloc_buffer((14,))
+    for i_0, i_1 in T.grid(4, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(14, i_0 * 4 + i_1)
+            T.where(i_0 * 4 + i_1 < 14)
+            B_global[vi] = A[vi] + T.float32(1)
+    for ax0 in range(14):
+        with T.block("B_global"):
+            v0 = T.axis.spatial(14, ax0)
+            B[v0] = B_global[v0]
+"""
+
+    def call(sch):
+        block = sch.get_block("B")
+        sch.split(sch.get_loops(block)[0], [None, 4])
+        sch.cache_write(block, 0, "global")
+
+    apply(before, call, after)
+
+
+@pytest.mark.parametrize(("index", "name"), [(0, "M"), (1, "N"), ("M", "M"), ("N", "N")])
+def test_one_of_two_outputs(index, name):
+    after = TWO_OUTPUTS.replace(f"{name}[vi]", f"{name}_local[vi]").replace(
+        "    for i",
+        f'    {name}_local = T.alloc_buffer((8,), scope="local")\n    for i',
+    )
+    after += f"""\
+    for ax0 in range(8):
+        with T.block("{name}_local"):
+            v0 = T.axis.spatial(8, ax0)
+            {name}[v0] = {name}_local[v0]
+"""
+    apply(TWO_OUTPUTS, write("both", index, "local"), after)
+
+
+def test_a_buffer_object_names_the_output():
+    sch = Schedule(parse(TWO_OUTPUTS))
+    block = sch.get_block("both")
+    sch.cache_write(block, sch.get(block).writes[1].buffer, "local")
+    assert sch.trace.as_json()[0][-1] == ["CacheWrite", ["b0", []], [1, "local"], ["b1"]]
+
+
+def test_views_in_the_writer_follow_the_cache():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:4])
+            T.writes(C[vi, 0:4])
+            V = T.match_buffer(C[vi, 0:4], (4,), offset_factor=1)
+            for j in range(4):
+                V[j] = A[vi, j]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
+    C_global = T.alloc_buffer((8, 4))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:4])
+            T.writes(C_global[vi, 0:4])
+            V = T.match_buffer(C_global[vi, 0:4], (4,), offset_factor=1)
+            for j in range(4):
+                V[j] = A[vi, j]
+    for ax0, ax1 in T.grid(8, 4):
+        with T.block("C_global"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            C[v0, v1] = C_global[v0, v1]
+"""
+    scheduled(before, write("C", 0, "global"), after)
+
+
+def test_a_writer_with_blocks_inside_moves_to_the_cache_as_a_whole():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(2):
+        with T.block("outer"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B[vi * 4:vi * 4 + 4])
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B[vi * 4 + vj])
+                    B[vi * 4 + vj] = A[vi * 4 + vj]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    B_global = T.alloc_buffer((8,))
+    for i in range(2):
+        with T.block("outer"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(B_global[vi * 4:vi * 4 + 4])
+            for j in range(4):
+                with T.block("inner"):
+                    vj = T.axis.spatial(4, j)
+                    T.reads(A[vi * 4 + vj])
+                    T.writes(B_global[vi * 4 + vj])
+                    B_global[vi * 4 + vj] = A[vi * 4 + vj]
+    for ax0 in range(8):
+        with T.block("B_global"):
+            v0 = T.axis.spatial(8, ax0)
+            B[v0] = B_global[v0]
+"""
+    apply(before, write("outer", 0, "global"), after)
+
+
+# ------------------------------------------------------------------------------------------ handles
+
+
+def test_handles():
+    sch = Schedule(parse(MATMUL), debug_mask="all")
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    copy = sch.cache_write(block, 0, "local")
+    assert sch.get(copy).name_hint == "C_local"
+    assert sch.get(block).writes[0].buffer is sch.get(copy).reads[0].buffer
+    sch.reverse_compute_at(copy, i)
+    sch.decompose_reduction(block, k)
+    assert [sch.get(loop).loop_var.name for loop in (i, j, k)] == ["i", "j", "k"]
+
+
+def test_trace():
+    sch = apply(MATMUL, write("C", 0, "global"))
+    assert sch.trace.as_python() == [
+        'b0 = sch.get_block(name="C", func_name="main")',
+        'b1 = sch.cache_write(block=b0, write_buffer_index=0, storage_scope="global")',
+    ]
+    assert sch.trace.as_json() == [
+        [
+            ["GetBlock", [], ["C", "main"], ["b0"]],
+            ["CacheWrite", ["b0", []], [0, "global"], ["b1"]],
+        ],
+        [],
+    ]
+
+
+# ------------------------------------------------------------------------------------------ refused
+
+ROOT_THAT_DECLARES = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    with T.block("root"):
+        T.reads(A[0:8])
+        T.writes(B[0:8])
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+"""
+
+
+def decomposed(sch):
+    block = sch.get_block("C")
+    sch.decompose_reduction(block, sch.get_loops(block)[0])
+    sch.cache_write(block, 0, "local")
+
+
+@pytest.mark.parametrize(
+    ("before", "call", "code", "words", "marked"),
+    [
+        (MATMUL, write("C", 0, "L1"), "InvalidStorageScopeError", "'L1'", ["block C"]),
+        (MATMUL, write("C", 5, "L1"), "InvalidStorageScopeError", "storage scope", ["block C"]),
+        (
+            MATMUL,
+            write("C", 1, "local"),
+            "BufferIndexOutOfRangeError",
+            '`buffer_index` is 1, but block "C" has 1 write region(s)',
+            ["block C"],
+        ),
+        (MATMUL, write("C", -1, "local"), "BufferIndexOutOfRangeError", "count", ["block C"]),
+        (
+            ROOT_THAT_DECLARES,
+            write("root", 0, "local"),
+            "RootBlockError",
+            "root block",
+            ["block root"],
+        ),
+        (MATMUL, decomposed, "NotSingleWriteBlock", "single block", ["block root"]),
+    ],
+)
+def test_refused(before, call, code, words, marked):
+    refused(before, call, code, words, marked)
+
+
+def test_a_buffer_that_the_block_does_not_write():
+    sch = Schedule(parse(MATMUL))
+    block = sch.get_block("C")
+    program = sch.mod["main"]
+    with pytest.raises(ValueError, match="names a buffer that the block reads"):
+        sch.cache_write(block, "A", "local")
+    with pytest.raises(TypeError, match=r"Schedule\.cache_write: `storage_scope` takes str"):
+        sch.cache_write(block, 0, None)
+    assert sch.mod["main"] is program
+    assert len(sch.trace.insts) == 1
