@@ -32,11 +32,6 @@ AXIS_KIND = Problem(
 )
 NOT_AFFINE = Problem(
     "NotAffineBindingError",
-    "{0} is required to have an affine binding, but its axes are no independent affine functions "
-    "of the loops",
-)
-NOT_PARTIALLY_AFFINE = Problem(
-    "NotAffineBindingError",
     "{0} is required to have a partial affine binding under {var}",
 )
 DEPENDENT = Problem(
@@ -136,8 +131,7 @@ def _check_block(state: ScheduleState, block: StmtSRef, top: StmtSRef) -> None:
     if not block.block.iter_vars or is_affine_binding(state, block):
         return
     loops = loops_above(block)
-    check(top in loops, NOT_AFFINE, block)
     realize = block.block_realize
     below = loop_domain(loops[loops.index(top) :])
     result = detect_iter_map(realize.iter_values, below, realize.predicate, IterMapLevel.SURJECTIVE)
-    check(bool(result.indices), NOT_PARTIALLY_AFFINE, block, var=top.loop.loop_var.name)
+    check(bool(result.indices), NOT_AFFINE, block, var=top.loop.loop_var.name)
