@@ -140,9 +140,12 @@ def reverse_compute_at(
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
         return
-    plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False).apply(state)
+    move = plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False)
+    before = block.block, loop.loop
+    move.apply(state)
     covered = covers_reads(state, block, dependencies(state, state.scope_root(block)))
-    check(covered, READS_AHEAD, block, loop)
+    # The move is taken back if this fails, so the error marks what the program has again then.
+    check(covered, READS_AHEAD, *before)
 
 
 @dataclass(slots=True)
