@@ -7,14 +7,17 @@ and numbers that the primitive's function takes; replaying a trace starts there.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Union, get_args, get_origin
 
+from schedule.errors import ArgumentError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
+from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr, const
@@ -38,7 +41,7 @@ class Arguments:
         """Return what the trace records for `value`.
 
         Raises TypeError naming the method, the parameter, what it takes and what it got;
-        ValueError for a name that cannot be looked up.
+        ArgumentError for what does not fit the block.
         """
         recorded = _ACCEPT[param.operand.kind](self, param, param.name, value)
         self.accepted[param.name] = recorded
@@ -50,6 +53,10 @@ class Arguments:
             f"Schedule.{self.method}: `{path}` takes {expected}, "
             f"got {type(value).__name__}: {value!r}"
         )
+
+    def reject(self, path: str, reason: str) -> NoReturn:
+        """Raise the ArgumentError for an argument that does not fit the block."""
+        raise ArgumentError(self.method, path, reason)
 
     def block_sref(self) -> StmtSRef:
         """Return the block that the call is about; buffer names are looked up in it."""
@@ -144,10 +151,10 @@ def _accept_buffer_index(call: Arguments, param: Parameter, path: str, value: An
         return value
     side, index = _find_buffer(call, path, value)
     if side != param.operand.side:
-        raise ValueError(
-            f"Schedule.{call.method}: `{path}` names a buffer that the block "
-            f"{'reads' if side == 'read' else 'writes'}, "
-            f"but the primitive takes one that it {param.operand.side}s"
+        call.reject(
+            path,
+            f"names a buffer that the block {side}s, "
+            f"but the primitive takes one that it {param.operand.side}s",
         )
     return index
 
@@ -158,17 +165,15 @@ def _accept_buffer(call: Arguments, param: Parameter, path: str, value: Any) -> 
         block = call.block_sref().block
         regions = block.reads if side == "read" else block.writes
         if type(index) is not int or not 0 <= index < len(regions):
-            raise ValueError(
-                f"Schedule.{call.method}: `{path}` is {value!r}, but the block has "
-                f"{len(regions)} {side} region(s)"
-            )
+            call.reject(path, f"is {value!r}, but the block has {len(regions)} {side} region(s)")
         return (side, index)
     if type(value) is int:
         block = call.block_sref().block
         if not 0 <= value < len(block.reads) + len(block.writes):
-            raise ValueError(
-                f"Schedule.{call.method}: `{path}` is {value}, but the block has "
-                f"{len(block.reads)} read region(s) followed by {len(block.writes)} write region(s)"
+            call.reject(
+                path,
+                f"is {value}, but the block has {len(block.reads)} read region(s) "
+                f"followed by {len(block.writes)} write region(s)",
             )
         written = value - len(block.reads)
         return ("read", value) if written < 0 else ("write", written)
@@ -187,18 +192,16 @@ def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
             if region.buffer is value or region.buffer.name == value
         ]
         if len(found) > 1:
-            raise ValueError(
-                f"Schedule.{call.method}: `{path}` is ambiguous, the block {side}s "
-                f"{len(found)} buffers called {value!r}; give its index"
+            call.reject(
+                path,
+                f"is ambiguous, the block {side}s {len(found)} buffers called {value!r}; "
+                "give its index",
             )
         if found:
             return side, found[0]
     names = sorted({region.buffer.name for region in (*block.reads, *block.writes)})
     wanted = value if isinstance(value, str) else value.name
-    raise ValueError(
-        f'Schedule.{call.method}: `{path}` names "{wanted}", but block '
-        f'"{block.name_hint}" touches only {names}'
-    )
+    call.reject(path, f'names "{wanted}", but block "{block.name_hint}" touches only {names}')
 
 
 def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
@@ -210,11 +213,14 @@ def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) 
     ndim = len(block.iter_vars)
     buffer = call.accepted.get("buffer")
     dtype = _index_dtype(block)
-    if buffer is None:
-        return IndexMap.from_func(value, ndim=ndim, index_dtype=dtype)
-    side, index = buffer
-    ndim = len((block.reads if side == "read" else block.writes)[index].region)
-    index_map, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
+    try:
+        if buffer is None:
+            return IndexMap.from_func(value, ndim=ndim, index_dtype=dtype)
+        side, index = buffer
+        ndim = len((block.reads if side == "read" else block.writes)[index].region)
+        index_map, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
+    except IRValueError as error:
+        call.reject(path, f"is not an index map that can be used here: {error}")
     if separators:
         operands = [call.accepted["block"], buffer, tuple(separators)]
         call.follow_ups.append(("SetAxisSeparator", operands))
@@ -237,7 +243,10 @@ def _accept_pad_value(call: Arguments, param: Parameter, path: str, value: Any) 
     dtype = (block.reads if side == "read" else block.writes)[index].buffer.dtype
     ndim = len(call.accepted["index_map"].final_indices)
     if callable(value):
-        index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
+        try:
+            index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
+        except IRValueError as error:
+            call.reject(path, f"is not a function of the new indices: {error}")
         final = [_as_element(f, dtype) for f in index_map.final_indices]
         return IndexMap(index_map.initial_indices, final)
     if not isinstance(value, (bool, int, float, PrimExpr)):
@@ -268,6 +277,10 @@ def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> 
         call.refuse(path, "a function of the block's axes that gives a list of ranges", value)
     block = call.block_sref().block
     axes = [Var(axis.var.name, axis.var.dtype) for axis in block.iter_vars]
+    try:
+        inspect.signature(value).bind(*axes)
+    except TypeError as error:
+        call.reject(path, f"cannot be called with the block's {len(axes)} axes: {error}")
     ranges = value(*axes)
     if not isinstance(ranges, (list, tuple)):
         call.refuse(f"{path}(...)", "a list of ranges", ranges)
@@ -282,9 +295,10 @@ def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> 
     regions = block.reads if call.accepted["buf_type"] == "read" else block.writes
     index = call.accepted["buffer_index"]
     if 0 <= index < len(regions) and len(regions[index].region) != len(ranges):
-        raise ValueError(
-            f"Schedule.{call.method}: `{path}` gives {len(ranges)} range(s), but "
-            f"{regions[index].buffer.name} has {len(regions[index].region)} dimension(s)"
+        call.reject(
+            path,
+            f"gives {len(ranges)} range(s), but {regions[index].buffer.name} has "
+            f"{len(regions[index].region)} dimension(s)",
         )
     return IndexMap(axes, ends)
 

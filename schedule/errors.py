@@ -97,6 +97,16 @@ class ScheduleError(TensorIRError):
         return (_RenderedError, (self.problem.code, str(self)))
 
 
+class ArgumentError(ScheduleError, ValueError):
+    """An argument of a primitive does not fit the block that it is for."""
+
+    def __init__(self, method: str, path: str, reason: str) -> None:
+        super().__init__(_ARGUMENT, values={"method": method, "path": path, "reason": reason})
+
+
+_ARGUMENT: Final = Problem("ArgumentError", "Schedule.{method}: `{path}` {reason}")
+
+
 class _RenderedError(ScheduleError):
     """A `ScheduleError` that came from another process: its code and its text."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
@@ -49,6 +50,7 @@ class ScheduleState:
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
+        self._mod_before: IRModule | None = None
         self._roots: dict[str, StmtSRef] = {}
         self._loop_of: dict[Var, StmtSRef] = {}
         self._block_of: dict[Var, StmtSRef] = {}
@@ -130,10 +132,10 @@ class ScheduleState:
         return found
 
     def scope_root(self, sref: StmtSRef) -> StmtSRef:
-        """Return the block whose scope `sref` is in; IRValueError for a function's root block."""
+        """Return the block whose scope `sref` is in; RootBlockError for a function's root block."""
         root = scope_root(sref)
         if root is None:
-            raise IRValueError("the root block of a function is in no scope")
+            fail(ROOT_BLOCK, sref)
         return root
 
     # ----------------------------------------------------------------------------------- changing
@@ -156,7 +158,7 @@ class ScheduleState:
         gives blocks that were removed before, and now come back, their references again.
         """
         assert old.stmt is not None
-        self._mod = None
+        self._begin()
         above = old.parent
         if type(old.stmt) is Block and type(new) is not Block:
             old_stmt: Stmt = old.block_realize
@@ -338,16 +340,23 @@ class ScheduleState:
         if func.body is not self._funcs[name].body:
             assert isinstance(func.body, BlockRealize)
             self.replace(root, func.body, {root.block: func.body.block})
-        self._mod = None
+        self._begin()
         self._undo_funcs.append((name, self._funcs[name]))
         self._funcs[name] = func
 
     # ------------------------------------------------------------------------------- transactions
 
+    def _begin(self) -> None:
+        """Note that the module is about to change."""
+        if not self._undo and not self._undo_funcs:
+            self._mod_before = self._mod
+        self._mod = None
+
     def commit(self) -> None:
         """Make what was replaced since the last commit final."""
         self._undo.clear()
         self._undo_funcs.clear()
+        self._mod_before = None
 
     def rollback(self) -> None:
         """Take back what was replaced since the last commit."""
@@ -362,7 +371,7 @@ class ScheduleState:
         for name, func in reversed(self._undo_funcs):
             self._funcs[name] = func
         if self._undo or self._undo_funcs:
-            self._mod = None
+            self._mod = self._mod_before
         self.commit()
 
     def copy(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
@@ -383,6 +392,7 @@ class ScheduleState:
         twin._block_of = {var: twins[sref] for var, sref in self._block_of.items()}
         twin._undo = []
         twin._undo_funcs = []
+        twin._mod_before = None
         return twin, twins
 
     # ------------------------------------------------------------------------------------ indexing

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from tensorir.buffer import Buffer
 from tensorir.expr import Var
 from tensorir.stmt import Block
-from tensorir.visit import Rewriter
+from tensorir.visit import Rewriter, walk
 
 
 class BlockRewriter(Rewriter):
@@ -21,6 +21,11 @@ class BlockRewriter(Rewriter):
         new: Block = self.generic(node)
         if new is not node:
             self.reuse[node] = new
+            if node.init is not None:
+                # Blocks in an init cannot be scheduled, so nothing refers to them.
+                for inner in walk(node.init):
+                    if type(inner) is Block:
+                        self.reuse.pop(inner, None)
         return new
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.regions import bound_region, path_domain, relax
+from schedule.analysis.sure_writes import holds, surely_written
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
@@ -32,17 +33,17 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         for var, values in loop_domain(outer).items():
             analyzer.bind(var, values)
         for buffer, producers in by_buffer.items():
-            written = _surely_written(buffer, producers, meeting, analyzer)
+            written = written_below(meeting, buffer, producers, analyzer)
             for region in consumer.block.reads:
-                if region.buffer is buffer and not _holds(
+                if region.buffer is buffer and not holds(
                     written, _possibly_read(region, consumer, meeting, analyzer), analyzer
                 ):
                     return False
     return True
 
 
-def _surely_written(
-    buffer: Buffer, producers: list[StmtSRef], meeting: StmtSRef, analyzer: Analyzer
+def written_below(
+    meeting: StmtSRef, buffer: Buffer, producers: list[StmtSRef], analyzer: Analyzer
 ) -> tuple[IntervalSet, ...] | None:
     """Return a box of `buffer` that the producers fill below `meeting`, None if none is known."""
     boxes = []
@@ -51,14 +52,17 @@ def _surely_written(
         domain = path_domain(producer, meeting, buffer.scope())
         for region in producer.block.writes:
             if region.buffer is buffer:
-                bound = bound_region(region, realize)
+                surely = surely_written(producer.block, region)
+                if surely is None:
+                    continue
+                bound = bound_region(BufferRegion(buffer, surely), realize)
                 box = relax(bound, domain, realize.predicate, analyzer, upper=False)
                 if box is None and _only_keeps_in_bounds(
                     bound, buffer, realize.predicate, analyzer
                 ):
                     box = relax(bound, domain, TRUE, analyzer, upper=False)
                 if box is not None:
-                    boxes.append(_clip(box, buffer))
+                    boxes.append(clip(box, buffer))
     if not boxes:
         return None
     return _join(boxes, analyzer)
@@ -86,10 +90,10 @@ def _possibly_read(
     domain = path_domain(consumer, meeting, region.buffer.scope())
     bound = bound_region(region, realize)
     box = relax(bound, domain, realize.predicate, analyzer, upper=True)
-    return None if box is None else _clip(box, region.buffer)
+    return None if box is None else clip(box, region.buffer)
 
 
-def _clip(box: tuple[IntervalSet, ...], buffer: Buffer) -> tuple[IntervalSet, ...]:
+def clip(box: tuple[IntervalSet, ...], buffer: Buffer) -> tuple[IntervalSet, ...]:
     """Return the part of a box that lies inside the buffer."""
     return tuple(
         IntervalSet(max_(dim.min_value, const(0, extent.dtype)), min_(dim.max_value, extent - 1))
@@ -129,17 +133,3 @@ def _join(boxes: list[tuple[IntervalSet, ...]], analyzer: Analyzer) -> tuple[Int
             )
             joined = (*joined[:k], merged, *joined[k + 1 :])
     return joined
-
-
-def _holds(
-    outer: tuple[IntervalSet, ...] | None,
-    inner: tuple[IntervalSet, ...] | None,
-    analyzer: Analyzer,
-) -> bool:
-    if outer is None or inner is None:
-        return False
-    return all(
-        analyzer.can_prove(o.min_value <= i.min_value)
-        and analyzer.can_prove(i.max_value <= o.max_value)
-        for o, i in zip(outer, inner, strict=True)
-    )

@@ -52,14 +52,22 @@ def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Bu
     """Raise if a block that writes a buffer relies on what the buffer held before."""
     if not state.enable_check:
         return
+    check_starts_anew(state, block, buffer)
     node = block.block
-    values = {"buffer": buffer.name}
-    if node.init is None:
-        reads = loads(node.body, buffer) or any(r.buffer is buffer for r in node.reads)
-        check(not reads, UNSAFE, block, **values, reason="it reads what the buffer held before")
     if not state.child_blocks(block):
         stores = stores_surely(node.init, buffer) or stores_surely(node.body, buffer)
-        check(stores, UNSAFE, block, **values, reason="it stores under a condition only")
+        reason = "it stores under a condition only"
+        check(stores, UNSAFE, block, buffer=buffer.name, reason=reason)
+
+
+def check_starts_anew(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
+    """Raise if a block without init reads what it writes: what the buffer held before matters."""
+    node = block.block
+    if not state.enable_check or node.init is not None:
+        return
+    reads = loads(node.body, buffer) or any(r.buffer is buffer for r in node.reads)
+    reason = "it reads what the buffer held before"
+    check(not reads, UNSAFE, block, buffer=buffer.name, reason=reason)
 
 
 def check_runs_everywhere(

@@ -9,13 +9,15 @@ from schedule.analysis.block_kind import require_scope
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import RedirectBuffers
-from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.region_cover import clip, covers_reads, written_below
 from schedule.analysis.regions import bound_region, path_domain, relax
+from schedule.analysis.staging_safety import UNSAFE, check_starts_anew
+from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import (
     BufferLoad,
@@ -56,6 +58,12 @@ SEVERAL_WRITERS = Problem(
     "write it",
 )
 
+NO_CONSUMER = Problem(
+    "NotConsumerError",
+    "none of the consumer_blocks reads {buffer}, so nothing would read the cache of {0}",
+    "leave consumer_blocks out, or give blocks that get_consumers returns",
+)
+
 STORAGE_SCOPES = (
     "global",
     "shared",
@@ -84,7 +92,7 @@ def cache_read(
     restricts which readers use it.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotRegionCoverError, NotSingleWriteBlock.
+    NotRegionCoverError, NotSingleWriteBlock, NotConsumerError.
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
@@ -97,14 +105,16 @@ def cache_read(
     writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
 
-    # Rewrite.
-    wanted = list(consumer_blocks or ())
     readers = [
         c
         for c in graph.children
         if c not in writers and any(r.buffer is buffer for r in c.block.reads)
     ]
+    wanted = list(consumer_blocks or ())
     chosen = [r for r in readers if not wanted or r in wanted]
+    check(bool(chosen), NO_CONSUMER, block, buffer=buffer.name)
+
+    # Rewrite.
     stage = _Stage(state, scope, buffer, storage_scope)
     if writers:
         consumers = raw_consumers(graph, writers[0], buffer)
@@ -113,8 +123,7 @@ def cache_read(
     else:
         stage.locate_at_start(block)
     stage.choose_shape(readers)
-    redirected = chosen or readers
-    return stage.insert(source=buffer, target=stage.cache, redirected=redirected)
+    return stage.insert(source=buffer, target=stage.cache, redirected=chosen)
 
 
 @primitive("CacheWrite")
@@ -131,8 +140,11 @@ def cache_write(
     copies back stands before the first reader, or at the end of the scope. `consumer_blocks` read
     the new buffer.
 
+    A block that relies on what the buffer held before, or may leave out some of what would be
+    copied back, is refused, unlike in TVM, unless the schedule was made with `enable_check=False`.
+
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
-    NotSingleWriteBlock.
+    NotSingleWriteBlock, UnsafeStageError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
@@ -140,13 +152,15 @@ def cache_write(
     graph = dependencies(state, scope)
     writers = graph.buffer_writers.get(buffer, [])
     check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
-
-    # Rewrite.
+    check_starts_anew(state, block, buffer)
     wanted = list(consumer_blocks or ())
     stage = _Stage(state, scope, buffer, storage_scope)
     rest = [c for c in raw_consumers(graph, block, buffer) if c not in wanted]
     stage.locate(block, rest)
     stage.use_region_of(block)
+    stage.check_filled_by(block)
+
+    # Rewrite.
     stage.choose_shape([block, *wanted])
     return stage.insert(source=stage.cache, target=buffer, redirected=[block, *wanted])
 
@@ -204,8 +218,9 @@ class _Stage:
         domain = path_domain(writer, self._location, self._buffer.scope())
         for region in writer.block.writes:
             if region.buffer is self._buffer:
+                written = surely_written(writer.block, region) or region.region
                 box = relax(
-                    bound_region(region, realize),
+                    bound_region(BufferRegion(self._buffer, written), realize),
                     domain,
                     realize.predicate,
                     self._analyzer,
@@ -216,6 +231,20 @@ class _Stage:
                     s.cover_range(Range(n), self._analyzer)
                     for s, n in zip(box, self._buffer.shape, strict=True)
                 )
+
+    def check_filled_by(self, writer: StmtSRef) -> None:
+        """Raise unless the writer fills all of the region, which will be copied back."""
+        if not self._state.enable_check:
+            return
+        written = written_below(self._location, self._buffer, [writer], self._analyzer)
+        box = clip(tuple(IntervalSet.from_range(dim) for dim in self._region), self._buffer)
+        check(
+            holds(written, box, self._analyzer),
+            UNSAFE,
+            writer,
+            buffer=self._buffer.name,
+            reason="it may leave out elements, which would be written back all the same",
+        )
 
     def choose_shape(self, users: Sequence[StmtSRef]) -> None:
         """Shrink the cache to the region where everything that uses it is below the location."""

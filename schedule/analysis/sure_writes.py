@@ -1,0 +1,101 @@
+"""What a block surely writes, which may be less than it declares.
+
+The declared regions of a block hold everything that it may touch. Whoever copies a buffer back, or
+relies on its contents, needs the opposite: a region of which every element is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from schedule.analysis.bindings import loop_range
+from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.regions import bound_region, relax
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import IntImm, Var
+from tensorir.ops import TRUE
+from tensorir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from tensorir.visit import walk
+
+Box = tuple[IntervalSet, ...]
+
+
+def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:
+    """Return what one instance of a block writes of the buffer of one of its declared regions.
+
+    That is the declared region, or a smaller one in terms of the same axes; None where no box is
+    known. What happens through pointers and views is as declared.
+    """
+    buffer, body = region.buffer, block.body
+    plain = type(body) is BufferStore and body.buffer is buffer and body.predicate is None
+    if plain and all(_is_point(dim) for dim in region.region):
+        return region.region
+    if any(is_opaque(node, buffer) for node in walk(block)):
+        return region.region
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        if axis.dom is not None:
+            analyzer.bind(axis.var, axis.dom)
+    boxes = list(_boxes(body, buffer, {}, analyzer))
+    declared = tuple(IntervalSet.from_range(dim) for dim in region.region)
+    if any(holds(box, declared, analyzer) for box in boxes):
+        return region.region
+    if len(boxes) != 1:
+        return None
+    whole = [Range(extent) for extent in buffer.shape]
+    return [dim.cover_range(r, analyzer) for dim, r in zip(boxes[0], whole, strict=True)]
+
+
+def _is_point(dim: Range) -> bool:
+    return type(dim.extent) is IntImm and dim.extent.value == 1
+
+
+def _boxes(
+    stmt: Stmt, buffer: Buffer, domain: Mapping[Var, Range], analyzer: Analyzer
+) -> Iterator[Box]:
+    """Yield boxes of a buffer that a statement writes whatever happens."""
+    if isinstance(stmt, BufferStore):
+        if stmt.buffer is buffer and stmt.predicate is None:
+            box = relax(
+                [Range.point(i) for i in stmt.indices],
+                domain,
+                TRUE,
+                analyzer,
+                upper=False,
+            )
+            if box is not None:
+                yield box
+    elif isinstance(stmt, SeqStmt):
+        for part in stmt.seq:
+            yield from _boxes(part, buffer, domain, analyzer)
+    elif isinstance(stmt, For):
+        yield from _boxes(stmt.body, buffer, {**domain, stmt.loop_var: loop_range(stmt)}, analyzer)
+    elif isinstance(stmt, AttrStmt):
+        yield from _boxes(stmt.body, buffer, domain, analyzer)
+    elif isinstance(stmt, BlockRealize):
+        for region in stmt.block.writes:
+            if region.buffer is buffer:
+                yield from _boxes_of_block(stmt, region, domain, analyzer)
+
+
+def _boxes_of_block(
+    realize: BlockRealize, region: BufferRegion, domain: Mapping[Var, Range], analyzer: Analyzer
+) -> Iterator[Box]:
+    written = surely_written(realize.block, region)
+    if written is not None:
+        bound = bound_region(BufferRegion(region.buffer, written), realize)
+        box = relax(bound, domain, realize.predicate, analyzer, upper=False)
+        if box is not None:
+            yield box
+
+
+def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:
+    """Say whether one box surely contains another; False where one is unknown."""
+    if outer is None or inner is None:
+        return False
+    return all(
+        analyzer.can_prove(o.min_value <= i.min_value)
+        and analyzer.can_prove(i.max_value <= o.max_value)
+        for o, i in zip(outer, inner, strict=True)
+    )
