@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from schedule.analysis.rebuild import BlockRewriter, RedirectBuffers
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.primitives.cache import INDEX_OUT_OF_RANGE, INVALID_SCOPE, STORAGE_SCOPES
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
+from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, Cast, IntImm, PointerType, PrimExpr, PrimType, Var
 from tensorir.ops import cast
@@ -52,19 +54,19 @@ def storage_align(
     inside = -ndim <= axis < ndim
     check(inside, AXIS_OUT_OF_RANGE, block, axis=axis, buffer=buffer.name, ndim=ndim)
     _allocation(block, buffer)
-    place = [buffer_index, axis % ndim]
-    entries: list[list[int]] = []
-    for entry in block.block.annotations.get(_ALIGN_KEY, ()):
+    present = block.block.annotations.get(_ALIGN_KEY, ())
+    check(isinstance(present, tuple), INVALID_ANNOTATION, block)
+    requests: dict[tuple[int, int], tuple[int, int]] = {}
+    for entry in present:
         valid = (
             isinstance(entry, tuple)
             and len(entry) == 4
             and all(isinstance(v, IntImm) for v in entry)
         )
         check(valid, INVALID_ANNOTATION, block)
-        numbers = [int(v) for v in entry]
-        if numbers[:2] != place:
-            entries.append(numbers)
-    entries.append([*place, factor, offset])
+        requests[int(entry[0]), int(entry[1])] = int(entry[2]), int(entry[3])
+    requests[buffer_index, axis % ndim] = factor, offset
+    entries = [[*place, *stride] for place, stride in requests.items()]
     annotations = block.block.annotations.with_item(_ALIGN_KEY, normalize_annotation(entries))
     state.replace(block, block.block.with_(annotations=annotations))
 
@@ -81,14 +83,16 @@ def set_scope(
     buffer = _written(block, buffer_index)
     valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
     check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
-    if buffer.scope() == (storage_scope or "global"):
+    scope = storage_scope or "global"
+    if buffer.scope() == scope:
         return
-    allocation = _allocation(block, buffer)
-    name = f"{buffer.name}_{storage_scope}"
-    data = Var(name, PointerType(PrimType(_stored(buffer.dtype)), storage_scope))
-    changed = buffer.with_(name=name, data=data)
-    rewriter = RedirectBuffers({buffer: changed}, None)
-    _rewrite_below(state, allocation, rewriter)
+
+    def moved(old: Buffer) -> Buffer:
+        name = f"{old.name}_{scope}"
+        data = Var(name, PointerType(PrimType(_stored(old.dtype)), scope))
+        return old.with_(name=name, data=data)
+
+    _rewrite_below(state, _allocation(block, buffer), _ChangeBuffer(buffer, moved))
 
 
 @primitive("UnsafeSetDType")
@@ -103,30 +107,44 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     kind = DataType(dtype)
     if buffer.dtype is kind:
         return
-    allocation = _allocation(block, buffer)
-    data = Var(buffer.data.name, PointerType(PrimType(_stored(kind)), buffer.scope()))
-    changed = buffer.with_(dtype=kind, data=data)
-    _rewrite_below(state, allocation, _ChangeDType(buffer, changed))
+
+    def converted(old: Buffer) -> Buffer:
+        data = Var(old.data.name, PointerType(PrimType(_stored(kind)), old.scope()))
+        return old.with_(dtype=kind, data=data)
+
+    _rewrite_below(state, _allocation(block, buffer), _ChangeDType(buffer, converted))
 
 
-class _ChangeDType(RedirectBuffers):
-    def __init__(self, old: Buffer, new: Buffer) -> None:
-        super().__init__({old: new}, None)
-        self._old = old
-        self._new = new
+class _ChangeBuffer(RedirectBuffers):
+    """Changes a buffer, and the views that blocks make of it, in the same way."""
 
+    def __init__(self, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> None:
+        self.changed = {buffer: change(buffer)}
+        super().__init__(self.changed, None)
+        self._change = change
+
+    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
+        if node.source.buffer in self.changed:
+            view = self._change(node.buffer)
+            self.changed[node.buffer] = view
+            self._pointers[node.buffer.data] = view.data
+        return self.generic(node)
+
+
+class _ChangeDType(_ChangeBuffer):
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
-        return cast(node.dtype, new) if node.buffer is self._old else new
+        return cast(node.dtype, new) if node.buffer in self.changed else new
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        if node.buffer is not self._old:
+        buffer = self.changed.get(node.buffer)
+        if buffer is None:
             return self.generic(node)
         value = self(node.value)
-        dtype = self._new.dtype.with_lanes(value.dtype.lanes)
+        dtype = buffer.dtype.with_lanes(value.dtype.lanes)
         predicate = self.maybe(node.predicate)
         stored = value if value.dtype is dtype else Cast(dtype, value)
-        return BufferStore(self._new, stored, self.each(node.indices), predicate)
+        return BufferStore(buffer, stored, self.each(node.indices), predicate)
 
 
 def _stored(dtype: DataType) -> DataType:
