@@ -312,13 +312,20 @@ class _ReversePlan:
         body: Stmt = BufferStore(store.buffer, value, indices)
         predicate = realize.predicate
         in_bound = self._in_bound(axes)
-        if in_bound is not TRUE:
+        if in_bound is TRUE:
+            if self._condition is not None:
+                body = IfThenElse(self._condition, body)
+        else:
+            if self._condition is not None:
+                in_bound = self._analyzer.simplify(logical_and(in_bound, self._condition))
             bindings = dict(
                 zip((a.var for a in producer.iter_vars), realize.iter_values, strict=True)
             )
-            predicate = logical_and(predicate, substitute(in_bound, bindings))
-        if self._condition is not None:
-            body = IfThenElse(self._condition, body)
+            in_bound = substitute(in_bound, bindings)
+            if self._implies(in_bound, predicate):
+                predicate = in_bound
+            else:
+                predicate = logical_and(predicate, in_bound)
         visible = _visible_buffers(self._state, scope)
         new = producer.with_(body=body)
         reads, writes = get_block_read_write_region(new, visible)
@@ -333,6 +340,11 @@ class _ReversePlan:
         old = scope.block
         kept = tuple(b for b in old.alloc_buffers if b is not self._buffer)
         state.replace(scope, old.with_(alloc_buffers=kept))
+
+    def _implies(self, condition: PrimExpr, other: PrimExpr) -> bool:
+        """Say whether, where one condition holds, the other one surely does."""
+        with self._analyzer.constraint_scope(condition):
+            return self._analyzer.can_prove(other)
 
     def _in_bound(self, axes: dict[Var, PrimExpr]) -> PrimExpr:
         """Return the condition under which the producer's instance is one of the consumer's."""
