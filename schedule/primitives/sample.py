@@ -56,8 +56,10 @@ def sample_perfect_tile(
     Raises ValueError for fewer than 1 part, or a limit with 1 part.
     """
     extent = loop.loop.extent
+    count = n if decision is None else len(decision)
+    if count < 1:
+        raise ValueError(f"sample_perfect_tile: a tile has at least 1 part, got {count}")
     if not isinstance(extent, IntImm):
-        count = n if decision is None else len(decision)
         return Sampled([None] + [1] * (count - 1), [-1] + [1] * (count - 1))
     if decision is None:
         tile = perfect_tile(rng, extent.value, n, max_innermost_factor)
