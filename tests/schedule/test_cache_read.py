@@ -583,6 +583,13 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
             "region cover",
             ["block root", "block C"],
         ),
+        (
+            TWO_READERS,
+            read("C", "B", "local", consumer_blocks=["B"]),
+            "NotConsumerError",
+            "none of the consumer_blocks reads B",
+            ["block C"],
+        ),
         (WRITTEN_TWICE, read("C", 0, "local"), "NotSingleWriteBlock", "2 write", ["block root"]),
     ],
 )

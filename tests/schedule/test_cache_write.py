@@ -442,6 +442,25 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
 """
 
 
+UPDATE = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("X"):
+            vi = T.axis.spatial(8, i)
+            X[vi] = X[vi] + A[vi]
+"""
+
+EVERY_OTHER = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((16,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi * 2] = A[vi]
+"""
+
+
 def decomposed(sch):
     block = sch.get_block("C")
     sch.decompose_reduction(block, sch.get_loops(block)[0])
@@ -468,6 +487,29 @@ def decomposed(sch):
             "root block",
             ["block root"],
         ),
+        (
+            UPDATE,
+            write("X", 0, "local"),
+            "UnsafeStageError",
+            "it reads what the buffer held before",
+            ["block X"],
+        ),
+        (
+            EVERY_OTHER,
+            write("B", 0, "local"),
+            "UnsafeStageError",
+            "it may leave out elements",
+            ["block B"],
+        ),
+        (
+            EVERY_OTHER.replace(
+                "B[vi * 2] = A[vi]", "if A[vi] > T.float32(0):\n                B[vi] = A[vi]"
+            ),
+            write("B", 0, "local"),
+            "UnsafeStageError",
+            "it may leave out elements",
+            ["block B"],
+        ),
         (MATMUL, decomposed, "NotSingleWriteBlock", "single block", ["block root"]),
     ],
 )
@@ -485,3 +527,9 @@ def test_a_buffer_that_the_block_does_not_write():
         sch.cache_write(block, 0, None)
     assert sch.mod["main"] is program
     assert len(sch.trace.insts) == 1
+
+
+def test_without_checks_a_block_may_leave_out_elements():
+    sch = Schedule(parse(EVERY_OTHER), enable_check=False)
+    sch.cache_write("B", 0, "local")
+    assert "B_local[vi * 2] = A[vi]" in sch.mod.script()
