@@ -321,6 +321,10 @@ class Writer:
         """Return a truth value."""
         return str(self.chance(0.5))
 
+    def paddings(self) -> str:
+        """Return a padding for each of few axes."""
+        return str([self.choice((1, 1, 2, 4, 5)) for _ in range(self.choice((1, 2, 3, 3, 4, 5)))])
+
     def permutation(self) -> str:
         """Return an order of few axes."""
         numbers = list(range(self.choice((1, 2, 3, 4))))
@@ -451,6 +455,7 @@ LINES: dict[str, tuple[float, Callable[[Writer], str]]] = {
         ),
     ),
     "decompose_padding": (1, lambda w: f"sch.decompose_padding({w.block()}, {w.loop()})"),
+    "pad_einsum": (0.7, lambda w: f"sch.pad_einsum({w.block()}, {w.paddings()})"),
     "lookup": (
         0.3,
         lambda w: (

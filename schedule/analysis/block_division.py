@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from schedule.analysis.bindings import loop_domain
+from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
@@ -306,7 +307,7 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
         if loop.loop_var in used:
             var = loop.loop_var.with_name(loop.loop_var.name)
             copies[loop.loop_var] = var
-            nest = loop.with_(loop_var=var, body=nest)
+            nest = loop.with_(loop_var=var, body=nest, thread_binding=fresh_thread(loop))
     return substitute(nest, copies)
 
 

@@ -62,10 +62,7 @@ class FreshCopy(Rewriter):
         """Copy a loop with a variable of its own."""
         low, extent = self(node.min), self(node.extent)
         var = self.define(node.loop_var)
-        thread = node.thread_binding
-        if thread is not None:
-            own = thread.var.with_name(thread.var.name)
-            thread = IterVar(thread.dom, own, thread.iter_type, thread.thread_tag)
+        thread = fresh_thread(node)
         body = self(node.body)
         return For(var, low, extent, node.kind, body, thread, self.value(node.annotations))
 
@@ -115,3 +112,11 @@ class FreshCopy(Rewriter):
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
         """Copy a view of a pointer."""
         return DeclBuffer(self.define_buffer(node.buffer), self(node.body))
+
+
+def fresh_thread(loop: For) -> IterVar | None:
+    """Return the thread axis that a copy of a loop is bound to: the same one, as its own variable."""
+    old = loop.thread_binding
+    if old is None:
+        return None
+    return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)

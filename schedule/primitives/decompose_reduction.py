@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import check_reduction
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.fresh_copy import fresh_thread
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -77,14 +78,14 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
-    predicate = _at_first_step(realize.predicate, [lp for lp in below if lp.loop_var not in used])
+    predicate = at_first_step(realize.predicate, [lp for lp in below if lp.loop_var not in used])
     nest: Stmt = BlockRealize(bindings, predicate, init_block)
     renamed: dict[Var, PrimExpr] = {}
     for inner in reversed(below):
         if inner.loop_var in used:
             var = inner.loop_var.with_name(f"{inner.loop_var.name}_init")
             renamed[inner.loop_var] = var
-            nest = For(var, inner.min, inner.extent, inner.kind, nest, _fresh_thread(inner))
+            nest = For(var, inner.min, inner.extent, inner.kind, nest, fresh_thread(inner))
     nest = substitute_loops(nest, renamed)
 
     # Rewrite: the update block keeps everything else.
@@ -121,7 +122,7 @@ def _check_not_repeated(block: StmtSRef, below: list[StmtSRef]) -> None:
         check(not repeats, REPEATED, below[0], sref, block)
 
 
-def _at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
+def at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
     """Return the predicate under which the init runs: reduction loops are at their first value."""
     first = {lp.loop_var: lp.min for lp in reduction_loops}
     analyzer = Analyzer()
@@ -139,19 +140,3 @@ def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
     if isinstance(predicate, And):
         return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
     return [predicate]
-
-
-def _fresh_thread(loop: For) -> IterVar | None:
-    old = loop.thread_binding
-    if old is None:
-        return None
-    return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)
-
-
-def _update_block(old: Block) -> Block:
-    """Return the block without its init; it now reads what it accumulates into."""
-    read = {region.buffer for region in old.reads}
-    accumulated = [region for region in old.writes if region.buffer not in read]
-    return old.with_(
-        name_hint=f"{old.name_hint}_update", init=None, reads=(*accumulated, *old.reads)
-    )

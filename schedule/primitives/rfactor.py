@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
+from schedule.primitives.decompose_reduction import at_first_step, conjuncts
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
-from tensorir.ops import TRUE, const, is_const_int
+from tensorir.expr import GE, GT, LE, LT, BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.ops import TRUE, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.visit import Rewriter, collect_vars, substitute
 
@@ -67,13 +71,15 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     inside = -(ndim + 1) <= factor_axis <= ndim
     check(inside, AXIS_RANGE, block, axis=factor_axis, low=-(ndim + 1), high=ndim, ndim=ndim)
     axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
+    others = [lp for lp in loops if lp is not loop and lp.loop.loop_var in touched.reduce]
+    predicate = _final_predicate(block, loop, loops, others)
 
     # Rewrite.
     partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
     plan = _Plan(block, loop.loop, loops, reduction, partial, axis)
     partial_nest, partial_block = plan.partial_nest()
-    final = plan.final_block()
-    dropped = {lp.loop.loop_var for lp in loops if lp is not loop} & touched.reduce
+    final = plan.final_block(predicate)
+    dropped = {lp.loop.loop_var for lp in others}
     rebuilt = _Rebuild(block.block_realize, final, dropped)(loops[0].loop)
     state.replace(loops[0], sequence([partial_nest, rebuilt]), {block.block: final.block})
     root = scope.block
@@ -123,9 +129,53 @@ def _check_loops(
                 len(state.child_blocks(sref)) == 1,
                 f"its outermost reduction loop {name.name} has other blocks below it",
             )
+        if name in touched.reduce:
+            require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
         idle = name not in touched.spatial and name not in touched.reduce
         repeats = below_reduction and idle and not is_const_int(sref.loop.extent, 1)
         require(not repeats, f"loop {name.name} repeats each step of the reduction")
+
+
+def _final_predicate(
+    block: StmtSRef, loop: StmtSRef, loops: Sequence[StmtSRef], others: Sequence[StmtSRef]
+) -> PrimExpr:
+    """Return where there is a partial result: where the first step of the other loops runs.
+
+    Raises unless a partial result that has any step has the first one, which initialises it.
+    """
+    predicate = block.block_realize.predicate
+    if is_const_int(predicate, 1):
+        return predicate
+    analyzer = Analyzer()
+    for var, values in loop_domain(loops).items():
+        analyzer.bind(var, values)
+    nodes = [sref.loop for sref in others]
+    for conjunct in conjuncts(predicate):
+        starts = _holds_sooner(conjunct, at_first_step(conjunct, nodes), nodes, analyzer)
+        reason = f"its predicate `{conjunct}` may leave out the first step of a partial result"
+        check(starts, LOOPS, block, loop, reason=reason)
+    first = at_first_step(predicate, nodes)
+    kept: PrimExpr = TRUE
+    for conjunct in conjuncts(first):
+        if not analyzer.can_prove(conjunct):
+            kept = logical_and(kept, conjunct)
+    return kept
+
+
+def _holds_sooner(
+    condition: PrimExpr, at_first: PrimExpr, loops: Sequence[For], analyzer: Analyzer
+) -> bool:
+    """Say whether a condition that holds at any step of some loops holds at their first one."""
+    if at_first is condition or analyzer.can_prove(at_first):
+        return True
+    if not isinstance(condition, (LT, LE, GT, GE)):
+        return False
+    small, large = condition.a, condition.b
+    if isinstance(condition, (GT, GE)):
+        small, large = large, small
+    excess = small - large
+    start = {lp.loop_var: lp.min for lp in loops}
+    return analyzer.can_prove(substitute(excess, start) <= excess)
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
@@ -181,7 +231,13 @@ class _Plan:
         nest: Stmt = realize
         for lp in reversed(self._loops):
             low, extent = (substitute(e, copies) for e in (lp.min, lp.extent))
-            nest = lp.with_(loop_var=copies[lp.loop_var], min=low, extent=extent, body=nest)
+            nest = lp.with_(
+                loop_var=copies[lp.loop_var],
+                min=low,
+                extent=extent,
+                body=nest,
+                thread_binding=fresh_thread(lp),
+            )
         return nest, block
 
     def _partial_block(self, copies: Mapping[Var, PrimExpr]) -> tuple[BlockRealize, Block]:
@@ -258,7 +314,7 @@ class _Plan:
 
     # -------------------------------------------------------------------------- reducing those
 
-    def final_block(self) -> BlockRealize:
+    def final_block(self, predicate: PrimExpr) -> BlockRealize:
         """Return the block that reduces the partial results, under the name of the original."""
         old = self._realize.block
         first = self._new_axis(IterVar.COMM_REDUCE)
@@ -286,7 +342,7 @@ class _Plan:
             substitute(old.init, values),
             annotations=old.annotations,
         )
-        return BlockRealize(bindings, TRUE, block)
+        return BlockRealize(bindings, predicate, block)
 
 
 class _Rebuild(Rewriter):
