@@ -115,7 +115,7 @@ class FreshCopy(Rewriter):
 
 
 def fresh_thread(loop: For) -> IterVar | None:
-    """Return the thread axis that a copy of a loop is bound to: the same one, as its own variable."""
+    """Return the thread axis for a copy of a loop: the same axis, a variable of its own."""
     old = loop.thread_binding
     if old is None:
         return None

@@ -140,3 +140,12 @@ def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
     if isinstance(predicate, And):
         return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
     return [predicate]
+
+
+def _update_block(old: Block) -> Block:
+    """Return the block without its init; it now reads what it accumulates into."""
+    read = {region.buffer for region in old.reads}
+    accumulated = [region for region in old.writes if region.buffer not in read]
+    return old.with_(
+        name_hint=f"{old.name_hint}_update", init=None, reads=(*accumulated, *old.reads)
+    )
