@@ -8,7 +8,7 @@ import json
 import pytest
 
 from schedule import LoopRV, Schedule, Trace
-from tensorir import assert_structural_equal, parse
+from tensorir import parse
 from tests.schedule.transformation import apply, refused
 
 STAGES = """\
