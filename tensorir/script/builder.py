@@ -80,6 +80,7 @@ class FunctionBuilder:
         self._blocks: list[BlockParts] = []
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
+        self._filled: dict[s.Block, tuple[bool, bool]] = {}
         self._depth = 0
         self._depth_of_macros = 0
         self._arms: list[dict[bool, Stmt]] = []
@@ -99,7 +100,7 @@ class FunctionBuilder:
         elif "global_symbol" in attrs:
             raise self._fail("a private function has no global_symbol", place)
         ret_type = self._return_type(result)
-        completed = with_root_block(stmt, function.alloc_buffers)
+        completed = with_root_block(stmt, function.alloc_buffers, self._filled)
         return PrimFunc(function.params, completed, ret_type, function.buffer_map, attrs)
 
     # ------------------------------------------------------------------------------------ signature
@@ -617,8 +618,9 @@ class FunctionBuilder:
             parts.attrs,
         )
         missing = (parts.reads is None, parts.writes is None)
-        is_root = not self._blocks and not self._loops and not parts.axes
-        block = self._guard(place, complete_block, block, missing, outer_buffers, is_root)
+        block = self._guard(place, complete_block, block, missing, outer_buffers)
+        if not self._blocks and not self._loops and not parts.axes:
+            self._filled[block] = missing
         self._visible = outer_buffers
         if not frame.realize:
             bare: Stmt = block

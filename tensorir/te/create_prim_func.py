@@ -201,7 +201,7 @@ class _Function:
         self, axes: Axes, name: str, body: Stmt, init: Stmt | None, notes: Mapping[str, Any]
     ) -> BlockRealize:
         block = Block(axes.iter_vars, (), (), self._unique(name), body, init, annotations=notes)
-        block = complete_block(block, (True, True), self._visible(), is_root=False)
+        block = complete_block(block, (True, True), self._visible())
         return BlockRealize(axes.bindings, TRUE, block)
 
     # ---------------------------------------------------------------------------------- reductions
