@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from schedule.analysis.bindings import substitute_loops
-from schedule.analysis.block_kind import check_reduction
+from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.fresh_copy import fresh_thread
-from schedule.errors import Problem, check
+from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
@@ -57,7 +57,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
         _check_not_repeated(block, loops[position:])
     old = block.block
     init = old.init
-    assert init is not None
+    if init is None:
+        fail(NOT_REDUCTION, block, condition=1)
 
     # Rewrite: the init block under copies of the loops that it needs.
     realize = block.block_realize
