@@ -455,6 +455,7 @@ LINES: dict[str, tuple[float, Callable[[Writer], str]]] = {
         ),
     ),
     "decompose_padding": (1, lambda w: f"sch.decompose_padding({w.block()}, {w.loop()})"),
+    "rolling_buffer": (0.7, lambda w: f"sch.rolling_buffer({w.block()}, {w.position()})"),
     "pad_einsum": (0.7, lambda w: f"sch.pad_einsum({w.block()}, {w.paddings()})"),
     "lookup": (
         0.3,

@@ -83,6 +83,19 @@ def loops_above(sref: StmtSRef) -> list[StmtSRef]:
     return loops
 
 
+def loops_seen_through(scope: StmtSRef) -> list[StmtSRef]:
+    """Return the loops around a scope whose variables its blocks may bind, outermost first.
+
+    These are all up to a block with axes: what is inside one sees only the axes.
+    """
+    loops: list[StmtSRef] = []
+    current: StmtSRef | None = scope
+    while current is not None and not current.block.iter_vars:
+        loops[:0] = loops_above(current)
+        current = scope_root(current)
+    return loops
+
+
 def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
     """Say whether `outer` encloses `inner` (a statement encloses itself)."""
     current: StmtSRef | None = inner

@@ -11,7 +11,7 @@ from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
 from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
@@ -64,7 +64,7 @@ class BlockDivision:
             assert axis.dom is not None
             analyzer.bind(axis.var, axis.dom)
         rewriter = _InTermsOf(self.values, analyzer)
-        block: Block = rewriter.generic(self.block)
+        block: Block = rewriter(self.block)
         return block, rewriter.reuse
 
     def nest(self, inner: Block) -> Stmt:
@@ -103,6 +103,9 @@ def divide_block(
     """
     realize = block.block_realize
     _check_chain(block, inner)
+    scope = scope_root(block)
+    assert scope is not None
+    outer = [*loops_seen_through(scope), *outer]
     above = [sref.loop.loop_var for sref in outer]
     below = [sref.loop.loop_var for sref in inner]
 

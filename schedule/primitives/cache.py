@@ -15,7 +15,13 @@ from schedule.analysis.staging_safety import UNSAFE, check_starts_anew
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
-from schedule.sref import StmtSRef, is_ancestor, loops_above, lowest_common_ancestor
+from schedule.sref import (
+    StmtSRef,
+    is_ancestor,
+    loops_above,
+    loops_seen_through,
+    lowest_common_ancestor,
+)
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
@@ -36,6 +42,7 @@ from tensorir.stmt import (
     Stmt,
     sequence,
 )
+from tensorir.visit import uses_var
 
 INVALID_SCOPE = Problem(
     "InvalidStorageScopeError",
@@ -248,11 +255,16 @@ class _Stage:
 
     def choose_shape(self, users: Sequence[StmtSRef]) -> None:
         """Shrink the cache to the region where everything that uses it is below the location."""
-        if self._location is not self._scope:
+        if self._location is not self._scope or self._region_follows_outer_loops():
             return
         if all(is_ancestor(self._location, user) for user in users):
             self._compact = True
             self.cache = self.cache.with_(shape=tuple(r.extent for r in self._region))
+
+    def _region_follows_outer_loops(self) -> bool:
+        """Say whether loops beyond the scope move the region; no block may use their variables."""
+        outer = {sref.loop.loop_var for sref in loops_seen_through(self._scope)}
+        return bool(outer) and any(uses_var(dim.min, outer.__contains__) for dim in self._region)
 
     def insert(self, source: Buffer, target: Buffer, redirected: Sequence[StmtSRef]) -> StmtSRef:
         """Redirect accesses to the cache, put the copy in place and return its block."""

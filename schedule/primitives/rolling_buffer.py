@@ -1,0 +1,255 @@
+"""Keeping only the part of a buffer that a sliding window still needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schedule.analysis.bindings import loop_domain
+from schedule.analysis.block_kind import check_not_output, require_scope
+from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.opaque_access import check_no_opaque
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
+from schedule.errors import Problem, check, fail
+from schedule.instruction import BlockArg, WriteIndex, primitive
+from schedule.primitives.cache import INDEX_OUT_OF_RANGE
+from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
+from schedule.state import ScheduleState
+from tensorir.access import get_block_read_write_region
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.expr import BufferLoad, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.ops import const, is_const_int, logical_and, logical_or
+from tensorir.stmt import Block, BlockRealize, BufferStore, ForKind, Stmt
+from tensorir.visit import uses_var
+
+DEPENDENCY = Problem(
+    "RollingBufferDependencyError",
+    "{buffer} cannot roll: {0} and {1} are related otherwise than by reading what {0} wrote",
+    "the buffer must have one writer, and only later blocks may read it",
+)
+NO_LOOP = Problem(
+    "RollingBufferInsertionError",
+    "{0} and its consumers have no loop in common, so there is no window that slides",
+    "move the block to its consumer with compute_at first",
+)
+NO_MATCH = Problem(
+    "RollingBufferMatchError",
+    "an iteration writes {region} of {buffer}, no dimension of which slides with overlap: {reason}",
+    "a dimension must start at a serial loop variable, times a stride, and extend over more than "
+    "the stride",
+)
+
+
+@primitive("RollingBuffer")
+def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: WriteIndex) -> None:
+    """Store only a window of a buffer, and compute only what the window's next place adds.
+
+    Before: for i: { for k in range(3): B[i + k] = f(i + k);  C[i] = B[i] + B[i + 2] }
+    After:  for i: { for k in range(3) if i < 1 or 2 <= k: B[(i + k) % 3] = f(i + k)
+                     C[i] = B[i % 3] + B[(i + 2) % 3] }
+
+    The block must stand in a loop with its consumers. The outermost dimension that slides by less
+    than its extent shrinks to that extent, and is indexed modulo it. What is kept from iteration
+    to iteration binds their order, so the axes at the position of that dimension, in all blocks of
+    the scope, become opaque.
+
+    Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
+    OutputBlockError, RollingBufferDependencyError, RollingBufferInsertionError,
+    RollingBufferMatchError, OpaqueAccessError.
+    """
+    # Preconditions.
+    scope = require_scope(state, block, pipeline=True)
+    regions = block.block.writes
+    inside = 0 <= write_buffer_index < len(regions)
+    numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
+    check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
+    buffer = regions[write_buffer_index].buffer
+    check_not_output(state, block)
+    consumers = _consumers(state, scope, block, buffer)
+    check(bool(consumers), NO_LOOP, block)
+    place = lowest_common_ancestor([block, *consumers])
+    check(not place.is_block, NO_LOOP, block)
+    check_no_opaque(scope, buffer)
+    window = _find_window(block, place, regions[write_buffer_index])
+
+    # Rewrite.
+    size = const(window.size, buffer.shape[window.dimension].dtype)
+    shape = [size if k == window.dimension else n for k, n in enumerate(buffer.shape)]
+    rolling = buffer.with_(shape=tuple(shape))
+    rewriter = _Roll(scope.block, block.block_realize, buffer, rolling, window)
+    old = scope.block
+    allocated = [rolling if b is buffer else b for b in old.alloc_buffers]
+    body = rewriter(old.body)
+    state.replace(scope, old.with_(body=body, alloc_buffers=allocated), rewriter.reuse)
+
+
+def _consumers(
+    state: ScheduleState, scope: StmtSRef, block: StmtSRef, buffer: Buffer
+) -> list[StmtSRef]:
+    """Return the blocks that read what the block writes; raise for any other relation."""
+    graph = dependencies(state, scope)
+    for edge in (*graph.into(block), *graph.out_of(block)):
+        if edge.buffer is buffer:
+            other = edge.src if edge.dst is block else edge.dst
+            allowed = edge.kind is DepKind.RAW and edge.src is block
+            check(allowed, DEPENDENCY, block, other, buffer=buffer.name)
+    own = block.block.init is None and any(r.buffer is buffer for r in block.block.reads)
+    check(not own, DEPENDENCY, block, block, buffer=buffer.name)
+    return [edge.dst for edge in graph.out_of(block) if edge.buffer is buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """How a dimension of a buffer slides along a loop."""
+
+    dimension: int
+    var: Var
+    size: int
+    overlap: int
+    inner: PrimExpr
+    """The position in the window that an instance of the block computes."""
+
+
+def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Window:
+    """Return the outermost dimension that slides, and how; raise if there is none."""
+    realize = block.block_realize
+    loops = loops_above(block)
+    analyzer = Analyzer()
+    for var, values in loop_domain(loops).items():
+        analyzer.bind(var, values)
+    bound = bound_region(region, realize)
+    box = relax_by_intervals(bound, path_domain(block, place), analyzer)
+    written = [(analyzer.simplify(d.min_value), analyzer.simplify(d.max_value)) for d in box]
+    text = ", ".join(f"{low} to {high}" for low, high in written)
+    reason = "none starts at a loop variable"
+    axes = {axis.var for axis in realize.block.iter_vars}
+    shared = loops[: loops.index(place) + 1]
+    for k, (low, high) in enumerate(written):
+        found = _stride(low)
+        if found is None:
+            continue
+        var, stride = found
+        loop = next((sref.loop for sref in shared if sref.loop.loop_var is var), None)
+        if loop is None:
+            continue
+        extent = analyzer.simplify(high - low + 1)
+        if loop.kind is not ForKind.SERIAL or not is_const_int(loop.min, 0):
+            reason = f"loop {var.name} is not serial from 0"
+        elif not isinstance(extent, IntImm):
+            reason = f"its extent along {var.name} is not constant"
+        elif extent.value <= stride:
+            reason = f"nothing of an iteration of {var.name} is left for the next one"
+        elif any(
+            uses_var(bound_end, lambda v, var=var: v is var)  # type: ignore[misc]
+            for other, ends in enumerate(written)
+            if other != k
+            for bound_end in ends
+        ):
+            reason = f"loop {var.name} moves other dimensions as well"
+        elif not is_const_int(region.region[k].extent, 1) or region.region[k].min not in axes:
+            reason = f"dimension {k} is not indexed by an axis of the block alone"
+        else:
+            start = bound[k].min
+            inner = analyzer.simplify(start - low)
+            return _Window(k, var, extent.value, extent.value - stride, inner)
+    fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
+
+
+def _stride(start: PrimExpr) -> tuple[Var, int] | None:
+    """Return the variable that a window starts at, and how far a step moves it at most."""
+    divisor, factor = 1, 1
+    if isinstance(start, FloorDiv) and isinstance(start.b, IntImm):
+        divisor, start = start.b.value, start.a
+    if isinstance(start, Mul) and isinstance(start.b, IntImm):
+        factor, start = start.b.value, start.a
+    if not isinstance(start, Var) or divisor <= 0 or factor <= 0:
+        return None
+    return start, -(-factor // divisor)
+
+
+class _Roll(BlockRewriter):
+    """Sends accesses to the window, and leaves out what it holds already."""
+
+    def __init__(
+        self,
+        scope: Block,
+        producer: BlockRealize,
+        old: Buffer,
+        new: Buffer,
+        window: _Window,
+    ) -> None:
+        super().__init__()
+        self._scope = scope
+        self._producer = producer
+        self._old = old
+        self._new = new
+        self._window = window
+        self._depth = 0
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        block = self(node.block)
+        predicate = node.predicate
+        if node is self._producer:
+            window = self._window
+            first = window.var < 1
+            fresh = const(window.overlap, window.inner.dtype) <= window.inner
+            predicate = logical_and(predicate, logical_or(first, fresh))
+        if block is node.block and predicate is node.predicate:
+            return node
+        return BlockRealize(node.iter_values, predicate, block)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        self._depth += 1
+        new = super().rewrite_Block(node)
+        self._depth -= 1
+        result = self._with_regions(node, new)
+        position = self._window.dimension
+        if self._depth == 0 and position < len(result.iter_vars):
+            axis = result.iter_vars[position]
+            if axis.iter_type == IterVar.DATA_PAR:
+                opaque = IterVar(axis.dom, axis.var, IterVar.OPAQUE, axis.thread_tag)
+                axes = list(result.iter_vars)
+                axes[position] = opaque
+                result = result.with_(iter_vars=axes)
+        if result is not node:
+            self.reuse[node] = result
+        return result
+
+    def _with_regions(self, old: Block, new: Block) -> Block:
+        """Return a block whose regions of the window are those of its accesses."""
+        if not any(r.buffer is self._old for r in (*old.reads, *old.writes)):
+            return new
+        reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
+        return new.with_(
+            reads=_exchanged(old.reads, self._old, reads),
+            writes=_exchanged(old.writes, self._old, writes),
+        )
+
+    def _rolled(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        result = list(indices)
+        k = self._window.dimension
+        result[k] = result[k] % self._window.size
+        return result
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        new = self.generic(node)
+        if node.buffer is not self._old:
+            return new
+        return BufferLoad(self._new, self._rolled(new.indices), new.predicate)
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        new = self.generic(node)
+        if node.buffer is not self._old:
+            return new
+        return BufferStore(self._new, new.value, self._rolled(new.indices), new.predicate)
+
+
+def _exchanged(
+    regions: Sequence[BufferRegion], old: Buffer, found: Sequence[BufferRegion]
+) -> list[BufferRegion]:
+    """Return regions with those of one buffer replaced."""
+    return [
+        next((f for f in found), region) if region.buffer is old else region for region in regions
+    ]
