@@ -45,8 +45,6 @@ def _input(value: Any, names: Names) -> Any:
         return [_input(item, names) for item in value]
     if isinstance(value, dict):
         return {key: _input(item, names) for key, item in value.items()}
-    if isinstance(value, bool):
-        return int(value)
     if isinstance(value, (int, float)):
         return value
     return names.text(value)
@@ -83,7 +81,7 @@ def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
     )
     if not well_formed:
         raise ValueError("ValueError: a trace is a list of its instructions and its decisions")
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"inline": LoopRV.inline_rv(), "root": LoopRV.root_rv()}
     insts = [_instruction(k, row, known) for k, row in enumerate(obj[0])]
     decisions: dict[Instruction, Any] = {}
     for entry in obj[1]:

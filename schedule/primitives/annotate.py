@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from schedule.errors import Problem, check
@@ -29,7 +28,7 @@ def annotate(
     """
     stmt = _annotated(block_or_loop)
     if ann_key not in stmt.annotations:
-        added = stmt.annotations.with_item(ann_key, normalize_annotation(_without_bools(ann_val)))
+        added = stmt.annotations.with_item(ann_key, normalize_annotation(ann_val))
         _set_annotations(state, block_or_loop, added)
 
 
@@ -43,17 +42,6 @@ def unannotate(state: ScheduleState, block_or_loop: BlockOrLoopArg, ann_key: str
     present = ann_key in stmt.annotations
     check(present, NO_SUCH_KEY, block_or_loop, key=ann_key, keys=sorted(stmt.annotations))
     _set_annotations(state, block_or_loop, stmt.annotations.without(ann_key))
-
-
-def _without_bools(value: Any) -> Any:
-    """Return an annotation value with 0 and 1 for False and True, as the trace's JSON has them."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, (list, tuple)):
-        return [_without_bools(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _without_bools(item) for key, item in value.items()}
-    return value
 
 
 def _annotated(sref: StmtSRef) -> Block | For:
