@@ -208,7 +208,7 @@ class InstructionKind:
             elif param.required:
                 raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
             else:
-                values.append(param.default)
+                values.append(() if operand.many else param.default)
         if given_inputs or given_attrs:
             count = "kNumInputs" if given_inputs else "kNumAttrs"
             extra = len(given_inputs or given_attrs)
@@ -226,6 +226,8 @@ class Instruction:
     """
 
     __slots__ = ("kind", "outputs", "values")
+    printer: ClassVar[Callable[[Instruction], str] | None] = None
+    """What gives the text of an instruction; printing comes with the trace."""
 
     def __init__(
         self,
@@ -253,6 +255,10 @@ class Instruction:
             if param.name == name:
                 return value
         raise KeyError(f"{self.kind.name} has no parameter {name!r}")
+
+    def __str__(self) -> str:
+        assert Instruction.printer is not None
+        return Instruction.printer(self)
 
 
 def primitive(name: str, *, pure: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:

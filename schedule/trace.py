@@ -109,9 +109,9 @@ class Trace:
         """Do to `sch` what this trace did.
 
         Blocks are found by name, loops by asking again; decisions are repaired where they do not
-        fit. `decision_provider(inst, inputs, attrs, decision)` may replace a decision, None makes
-        the instruction sample anew. An instruction that fails raises its `ScheduleError`; the ones
-        before it stay applied.
+        fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and
+        may replace a decision, None makes the instruction sample anew. An instruction that fails
+        raises its `ScheduleError`; the ones before it stay applied.
         """
         made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
         made[LoopRV.root_rv()] = LoopRV.root_rv()
@@ -122,9 +122,11 @@ class Trace:
                 break
             values = [translate(value, made) for value in inst.values]
             decision = decisions.get(inst) if kind.has_decision else None
-            if decision_provider is not None and kind.has_decision:
+            if decision_provider is not None:
                 inputs, attrs = kind.pack(values)
                 decision = decision_provider(inst, inputs, attrs, decision)
+                if decision is not None and not kind.has_decision:
+                    raise ValueError(f"{kind.name}: ValueError: the kind takes no decision")
             outputs = sch.invoke(kind, values, decision)
             if len(outputs) != len(inst.outputs):
                 raise ValueError(

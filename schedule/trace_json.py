@@ -149,6 +149,8 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
             return value[1:-1]
         if value == "None":
             return None
+        if not value:
+            raise ValueError(f"ValueError: {where}: an input is an empty string")
         if value in known:
             return known[value]
         if value.lstrip().startswith(("lambda", "tvm.tir.IndexMap.from_func(", "{")):

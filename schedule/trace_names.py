@@ -52,3 +52,28 @@ class Names:
     def _named(self, expr: PrimExpr) -> PrimExpr:
         own = [v for v in collect_vars(expr) if v in self._names]
         return substitute(expr, {v: Var(self._names[v], v.dtype) for v in own})
+
+
+class Anonymous(Names):
+    """Calls every random variable `_`, for an instruction shown on its own."""
+
+    def define(self, rv: Any) -> str:
+        """Return the name of an output."""
+        return "_"
+
+    def text(self, value: Any) -> str:
+        """Return a random variable as `_`, and what is made of them as script text."""
+        if isinstance(value, (BlockRV, LoopRV, Var)):
+            return "_"
+        if isinstance(value, PrimExpr):
+            return _hidden(value, frozenset()).script()
+        if isinstance(value, IndexMap):
+            own = frozenset(value.initial_indices)
+            final = [_hidden(e, own) for e in value.final_indices]
+            return str(IndexMap(value.initial_indices, final, value.inverse_index_map))
+        return super().text(value)
+
+
+def _hidden(expr: PrimExpr, shown: frozenset[Var]) -> PrimExpr:
+    hidden = [v for v in collect_vars(expr) if v not in shown]
+    return substitute(expr, {v: Var("_", v.dtype) for v in hidden})

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schedule.instruction import Instruction, Parameter
-from schedule.trace_names import Names
+from schedule.trace_names import Anonymous, Names
 from tensorir.expr import FloatImm, IntImm
 
 
@@ -15,6 +15,14 @@ def python_lines(insts: Sequence[Instruction], decisions: Mapping[Instruction, A
     """Return the instructions as calls of `sch` methods."""
     names = Names()
     return [_line(inst, decisions.get(inst), names) for inst in insts]
+
+
+def instruction_text(inst: Instruction) -> str:
+    """Return an instruction as a call in which every random variable is `_`."""
+    return _line(inst, None, Anonymous())
+
+
+Instruction.printer = instruction_text
 
 
 def _line(inst: Instruction, decision: Any, names: Names) -> str:
