@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, overload
+from typing import Any, Final, NoReturn, overload
+from weakref import WeakSet
 
 from schedule.arguments import Arguments, resolve
 from schedule.errors import Problem, RenderLevel, ScheduleError
@@ -29,6 +30,9 @@ _MARKS: Final[dict[LoopRV, StmtSRef]] = {
     LoopRV.inline_rv(): INLINE_MARK,
     LoopRV.root_rv(): ROOT_MARK,
 }
+
+# A search makes thousands of schedules of one program, which need not be looked at each time.
+_WELL_FORMED: Final[WeakSet[PrimFunc]] = WeakSet()
 
 
 class ExpiredHandleError(ScheduleError, ValueError):
@@ -60,7 +64,8 @@ class Schedule(PrimitiveMethods):
     the program). `error_render_level` is `"detail"`, `"fast"` or `"none"`. `enable_check=False`
     skips the prerequisites that the primitives' documentation marks as such.
 
-    Raises TypeError or ValueError for arguments of the wrong kind.
+    Raises TypeError or ValueError for arguments of the wrong kind, WellFormedError for a program
+    that is not well-formed.
     """
 
     def __init__(
@@ -85,6 +90,10 @@ class Schedule(PrimitiveMethods):
         self.state = ScheduleState(
             mod, debug_mask=_checked_mask(debug_mask), enable_check=enable_check
         )
+        for func in self.mod.functions.values():
+            if func not in _WELL_FORMED:
+                verify_well_formed(func)
+                _WELL_FORMED.add(func)
         self.trace: Trace = Trace()
         self._table: dict[Any, StmtSRef | int | None] = dict(_MARKS)
         self._func_working_on = _default_function(self.state.mod)
@@ -103,6 +112,8 @@ class Schedule(PrimitiveMethods):
 
     def work_on(self, func_name: str) -> None:
         """Choose the function in which `get_block` looks; ValueError lists what there is."""
+        if not isinstance(func_name, str):
+            _refuse("work_on", "func_name", "a str", func_name)
         self.mod[func_name]  # raises for an unknown name
         self._func_working_on = func_name
 
@@ -125,6 +136,8 @@ class Schedule(PrimitiveMethods):
 
     def seed(self, seed: int) -> None:
         """Reset the random stream; -1 takes entropy from the device, other negatives are errors."""
+        if not isinstance(seed, int):
+            _refuse("seed", "seed", "an int", seed)
         self._rng.state = normalize_seed(seed)
 
     def fork_seed(self) -> int:
@@ -169,6 +182,8 @@ class Schedule(PrimitiveMethods):
         """Return the reference behind a handle or a statement of the current program."""
         if isinstance(rv_or_stmt, (Block, For)):
             return self.state.get_sref(rv_or_stmt)
+        if not isinstance(rv_or_stmt, (BlockRV, LoopRV)):
+            _refuse("get_sref", "rv_or_stmt", "a BlockRV, LoopRV, Block or For", rv_or_stmt)
         sref = self._table.get(rv_or_stmt)
         what = "block" if isinstance(rv_or_stmt, BlockRV) else "loop"
         if not isinstance(sref, StmtSRef):
@@ -192,6 +207,8 @@ class Schedule(PrimitiveMethods):
 
     def remove_rv(self, rv: BlockRV | LoopRV | Var) -> None:
         """Forget a handle; using it afterwards is an error."""
+        if not isinstance(rv, (BlockRV, LoopRV, Var)):
+            _refuse("remove_rv", "rv", "a BlockRV, LoopRV or ExprRV", rv)
         if rv not in self._table:
             raise UnknownHandleError(_UNKNOWN, values={"what": "handle"})
         del self._table[rv]
@@ -326,6 +343,12 @@ class Schedule(PrimitiveMethods):
             error.primitive = kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
+
+
+def _refuse(method: str, name: str, expected: str, value: object) -> NoReturn:
+    raise TypeError(
+        f"Schedule.{method}: `{name}` takes {expected}, got {type(value).__name__}: {value!r}"
+    )
 
 
 def _bind(kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -13,13 +13,14 @@ from tensorir.arith import (
     IntervalSet,
     IterMapLevel,
     detect_iter_map,
+    eval_set,
     inverse_affine_iter_map,
 )
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
 from tensorir.expr import FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.ops import TRUE, const, floordiv, is_const_int, max_, min_
-from tensorir.visit import collect_vars
+from tensorir.visit import collect_vars, walk
 
 Box = tuple[IntervalSet, ...]
 
@@ -102,17 +103,31 @@ def _solve_affine(
     low, high, first, last = (
         inverse_affine_iter_map(result.indices, corner, linearizer) for corner in corners
     )
+    places = [Var(f"axis{k}", n.dtype) for k, n in enumerate(buffer.shape)]
+    solved = inverse_affine_iter_map(result.indices, places, linearizer)
     for var in domain:
         if var not in low:
             only = IntervalSet.point(ranges[var].min)
             domains[var].widen(only, only, analyzer)
             continue
-        domains[var].widen(
-            _between(low[var], high[var], analyzer),
-            _between(first[var], last[var], analyzer),
-            analyzer,
-        )
+        wanted = _between(low[var], high[var], analyzer)
+        exists = _between(first[var], last[var], analyzer)
+        if any(type(node) is FloorMod for node in walk(solved[var])):
+            # A remainder can be larger inside a range than at both of its ends.
+            whole = {
+                v: IntervalSet.from_range(Range(n))
+                for v, n in zip(places, buffer.shape, strict=True)
+            }
+            needed = dict(zip(places, box, strict=True))
+            wanted = _including(wanted, eval_set(solved[var], needed, analyzer), analyzer)
+            exists = _including(exists, eval_set(solved[var], whole, analyzer), analyzer)
+        domains[var].widen(wanted, exists, analyzer)
     return True
+
+
+def _including(found: IntervalSet, safe: IntervalSet, analyzer: Analyzer) -> IntervalSet:
+    """Return the values found if they surely are all that is safe, else those."""
+    return found if safe.is_bounded and _within(safe, found, analyzer) else safe
 
 
 def _are_axes(point: Sequence[PrimExpr], domain: Mapping[Var, Range]) -> bool:

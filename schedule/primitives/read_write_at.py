@@ -8,18 +8,19 @@ from schedule.analysis.bindings import loop_domain, loop_range
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import RedirectBuffers
+from schedule.analysis.region_cover import written_below
 from schedule.analysis.regions import (
     bound_region,
     path_domain,
-    relax,
     relax_by_intervals,
     union,
 )
 from schedule.analysis.staging_safety import UNSAFE, check_fills_before_reading, check_inside
+from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.primitives.cache import cache_buffer, checked_buffer
-from schedule.sref import StmtSRef, is_ancestor, loops_above, scope_root
+from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
@@ -148,7 +149,7 @@ class _Body:
         self._parts: Sequence[Stmt] = body.seq if isinstance(body, SeqStmt) else (body,)
         self.count = len(self._parts)
         self.analyzer = Analyzer()
-        for var, values in loop_domain([*loops_above(loop), loop]).items():
+        for var, values in loop_domain(_loops_around(loop)).items():
             self.analyzer.bind(var, values)
         self._blocks = [(self._position(child), child) for child in state.child_blocks(loop)]
 
@@ -181,6 +182,9 @@ class _Body:
             domain = path_domain(sref, self._loop, storage_scope or "global")
             for region in kind(sref.block):
                 if region.buffer is self._buffer:
+                    if kind is _writes:
+                        written = surely_written(sref.block, region) or region.region
+                        region = BufferRegion(self._buffer, written)
                     bound = bound_region(region, sref.block_realize)
                     boxes.append(relax_by_intervals(bound, domain, analyzer))
         box = union(boxes, analyzer)
@@ -201,28 +205,13 @@ class _Body:
             check(own, UNSAFE, reader, buffer=self._buffer.name, reason=reason)
         for writer in writers:
             check_fills_before_reading(self._state, writer, self._buffer)
-        filled = any(self._fills(writer, region) for writer in writers)
+        box = tuple(IntervalSet.from_range(dim) for dim in region)
+        filled = any(
+            holds(written_below(self._loop, self._buffer, [w], self.analyzer), box, self.analyzer)
+            for w in writers
+        )
         reason = "not all that would be copied back is surely written"
         check(filled, UNSAFE, writers[0], buffer=self._buffer.name, reason=reason)
-
-    def _fills(self, writer: StmtSRef, region: Sequence[Range]) -> bool:
-        realize = writer.block_realize
-        domain = path_domain(writer, self._loop)
-        written = [r for r in writer.block.writes if r.buffer is self._buffer]
-        for part in written:
-            bound = bound_region(part, realize)
-            box = relax(bound, domain, realize.predicate, self.analyzer, upper=False)
-            if box is not None and all(
-                self._holds(dim, values) for dim, values in zip(box, region, strict=True)
-            ):
-                return True
-        return False
-
-    def _holds(self, outer: IntervalSet, inner: Range) -> bool:
-        last = inner.min + inner.extent - 1
-        return self.analyzer.can_prove(outer.min_value <= inner.min) and self.analyzer.can_prove(
-            last <= outer.max_value
-        )
 
     def insert(
         self, scope: StmtSRef, copy: BlockRealize, position: int, using: range, cache: Buffer
@@ -238,6 +227,13 @@ class _Body:
         return self._state.get_sref(copy.block)
 
 
+def _loops_around(loop: StmtSRef) -> list[StmtSRef]:
+    """Return the loops whose variables may occur below a loop, itself included."""
+    scope = scope_root(loop)
+    assert scope is not None
+    return [*loops_seen_through(scope), *loops_above(loop), loop]
+
+
 def _simplified(values: Range, analyzer: Analyzer) -> Range:
     return Range.from_min_extent(analyzer.simplify(values.min), analyzer.simplify(values.extent))
 
@@ -246,7 +242,7 @@ def _copying_block(
     loop: StmtSRef, source: Buffer, target: Buffer, region: Sequence[Range], name: str
 ) -> BlockRealize:
     """Return a block that copies a region; its axes are the loops that the region depends on."""
-    around = {sref.loop.loop_var: sref.loop for sref in (*loops_above(loop), loop)}
+    around = {sref.loop.loop_var: sref.loop for sref in _loops_around(loop)}
     axes: dict[Var, IterVar] = {}
     for dim in region:
         for var in (*collect_vars(dim.min), *collect_vars(dim.extent)):
