@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Single-threaded comparisons with NumPy; the project's own threads follow the target.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: tune test lint bench notebooks clean
+.PHONY: tune test lint bench bench-primitives notebooks clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,9 @@ lint: $(VENV)/.installed  ## style, types, layers
 
 bench: $(VENV)/.installed  ## measure the budgets
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.budgets
+
+bench-primitives: $(VENV)/.installed  ## time every primitive, and replays of recorded traces
+	$(BIN)/python -m benchmarks.primitives
 
 notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
