@@ -36,7 +36,7 @@ NOT_SAME_SCOPE = Problem(
 )
 LOOP_ABOVE = Problem(
     "NotInSameScopeError",
-    "{1} is an ancestor of block {0}, which is below it already",
+    "{1} is an ancestor of {0}, which is below it already",
     "give a loop around another block",
 )
 ONLY_LEAF = Problem(
