@@ -10,6 +10,7 @@ from schedule.sref import StmtSRef, scope_root
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
+from tensorir.node import Node
 from tensorir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -47,6 +48,8 @@ class ScheduleState:
         self.stmt2ref: dict[Stmt, StmtSRef] = {}
         self.running = ""
         """The primitive that runs now; recorded in the references it consumes."""
+        self.covered: dict[Block, tuple[list[Node], bool]] = {}
+        """Whether what a block reads is written before it, with all that this depends on."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -383,6 +386,7 @@ class ScheduleState:
         twin.debug_mask = self.debug_mask
         twin.enable_check = self.enable_check
         twin.running = ""
+        twin.covered = dict(self.covered)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs

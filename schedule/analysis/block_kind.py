@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
-from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.known_cover import reads_covered
 from schedule.errors import ROOT_BLOCK, Problem, check, fail
 from schedule.sref import StmtSRef, scope_root
 from schedule.state import ScheduleState
@@ -187,7 +187,7 @@ def check_stage_pipeline(state: ScheduleState, scope: StmtSRef) -> None:
             )
             fail(NOT_PIPELINE, scope, edge.dst, reason=reason)
     for child in graph.children:
-        if not covers_reads(state, child, graph):
+        if not reads_covered(state, child, graph):
             reason = f'here block "{child.block.name_hint}" reads more than its producers write'
             fail(NOT_PIPELINE, scope, child, reason=reason)
 

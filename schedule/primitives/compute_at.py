@@ -14,7 +14,7 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
 from schedule.analysis.iteration_cover import stays_within
-from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
@@ -113,7 +113,9 @@ def compute_at(
     if loop is INLINE_MARK:
         compute_inline(state, block)
         return
-    plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=True).apply(state)
+    graph = require_movable(state, block)
+    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=True)
+    move.apply(state)
 
 
 @primitive("ReverseComputeAt")
@@ -140,10 +142,11 @@ def reverse_compute_at(
     if loop is INLINE_MARK:
         reverse_compute_inline(state, block)
         return
-    move = plan_move(state, block, loop, index, preserve_unit_loops, to_consumers=False)
+    graph = require_movable(state, block)
+    move = plan_move(state, graph, block, loop, index, preserve_unit_loops, to_consumers=False)
     before = block.block, loop.loop
     move.apply(state)
-    covered = covers_reads(state, block, dependencies(state, state.scope_root(block)))
+    covered = reads_covered(state, block, dependencies(state, state.scope_root(block)))
     # The move is taken back if this fails, so the error marks what the program has again then.
     check(covered, READS_AHEAD, *before)
 
@@ -172,8 +175,17 @@ class Move:
         state.replace(self.loop, moved, revive={node: sref})
 
 
+def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
+    """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
+    scope = require_scope(state, block, pipeline=True)
+    graph = dependencies(state, scope)
+    check_complete_or_reduction(state, block, graph)
+    return graph
+
+
 def plan_move(
     state: ScheduleState,
+    graph: BlockScope,
     block: StmtSRef,
     loop: StmtSRef,
     index: int,
@@ -181,10 +193,11 @@ def plan_move(
     *,
     to_consumers: bool,
 ) -> Move:
-    """Check that a block may move below a loop, and work out how; nothing is changed."""
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
-    check_complete_or_reduction(state, block, graph)
+    """Check that a block may move below a loop, and work out how; nothing is changed.
+
+    `graph` is what `require_movable` gave for the block.
+    """
+    scope = state.scope_root(block)
     check(scope_root(loop) is scope, NOT_SAME_SCOPE, block, loop)
     check(not is_ancestor(loop, block), LOOP_ABOVE, block, loop)
     if to_consumers:

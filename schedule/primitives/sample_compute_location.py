@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
-from schedule.primitives.compute_at import plan_move
+from schedule.primitives.compute_at import plan_move, require_movable
 from schedule.primitives.inline import check_compute_inline
 from schedule.random_state import RandomState
 from schedule.sref import (
@@ -69,6 +69,10 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
         return found
     loops = loops_above(consumers[0])
     reachable = loops[: loops.index(boundary) + 1]
+    try:
+        graph = require_movable(state, block)
+    except ScheduleError:
+        return found
     kinds_of = loop_iter_types(state, reachable)
     spatial = [k for k, kind in enumerate(kinds_of) if kind == IterVar.DATA_PAR]
     last_spatial = max(spatial, default=-1)
@@ -83,13 +87,13 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
             met_other = True
             if k > last_spatial:
                 break
-        if _can_move(state, block, loop):
+        if _can_move(state, graph, block, loop):
             found[k] = loop
     return found
 
 
-def _can_move(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> bool:
-    return _succeeds(lambda: plan_move(state, block, loop, -1, True, to_consumers=True))
+def _can_move(state: ScheduleState, graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> bool:
+    return _succeeds(lambda: plan_move(state, graph, block, loop, -1, True, to_consumers=True))
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:
