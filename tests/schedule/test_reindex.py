@@ -242,3 +242,17 @@ def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
 def test_unchecked_schedules_take_what_tvm_takes():
     sch = Schedule(parse(NOT_FULL), enable_check=False)
     sch.reindex("C", "C")
+
+
+@pytest.mark.parametrize(("buffer", "after"), [(("read", 0), READ), (("write", 0), WRITE)])
+def test_64_bit_shapes(buffer, after):
+    before, after = (
+        text.replace("(9,)", "(T.int64(9),)")
+        .replace("(3,)", "(T.int64(3),)")
+        .replace("(7,)", "(T.int64(7),)")
+        .replace("range(7)", "range(T.int64(7))")
+        .replace("spatial(7, ", "spatial(T.int64(7), ")
+        .replace("(7, 3)", "(T.int64(7), T.int64(3))")
+        for text in (CONV, after)
+    )
+    apply(before, lambda sch: sch.reindex("C", buffer), after)

@@ -146,3 +146,15 @@ def test_an_unknown_combiner_is_refused() -> None:
     sch = Schedule(program(text))
     with pytest.raises(ScheduleError, match="no known reducer"):
         sch.rfactor(sch.get_loops(sch.get_block("C"))[1], 0)
+
+
+def test_64_bit_shapes() -> None:
+    def wide(text: str) -> str:
+        for shape in ("5, 12", "5, 3, 4", "5, 4"):
+            numbers = ", ".join(f"T.int64({n})" for n in shape.split(", "))
+            text = text.replace(f"({shape})", f"({numbers})")
+        return text.replace("(5,)", "(T.int64(5),)").replace("vk_0 * 4", "vk_0 * T.int64(4)")
+
+    sch = factored(wide(ROW_SUM), 4, 1, 1)
+    assert_structural_equal(sch.mod["main"], program(wide(FACTORED)))
+    assert_same_result(program(wide(ROW_SUM)), sch)
