@@ -106,7 +106,8 @@ def compute_at(
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
-    NotAllRequiredBlocksAreVisitedError, DependencyOrderError.
+    InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
+    DomainNotSolvableError.
     """
     if loop is ROOT_MARK:
         return
@@ -134,8 +135,9 @@ def reverse_compute_at(
     The arguments are those of `compute_at`.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
-    NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError,
-    NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError.
+    NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
+    NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
+    DomainNotSolvableError, WrongBlockIterTypeError.
     """
     if loop is ROOT_MARK:
         return
