@@ -261,16 +261,11 @@ def time_primitives(repeats: int = 30, names: Sequence[str] = ()) -> list[Timed]
 
     Raises SystemExit if a primitive has no case here.
     """
-    kinds = InstructionKind.all()
+    kinds = [kind for kind in InstructionKind.all() if not names or kind.method in names]
     missing = [kind.name for kind in kinds if kind.name not in CASES]
     if missing:
         raise SystemExit(f"no case in {Path(__file__).name} for {', '.join(missing)}")
-    rows = [
-        Timed(kind, case)
-        for kind in kinds
-        if not names or kind.method in names
-        for case in CASES[kind.name]
-    ]
+    rows = [Timed(kind, case) for kind in kinds for case in CASES[kind.name]]
     originals: dict[int, Schedule] = {}
     for row in rows:
         program = row.case.program

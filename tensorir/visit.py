@@ -102,7 +102,9 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        stack.extend(reversed(_CHILDREN[type(current)](current)))
+        parts = _CHILDREN[type(current)](current)
+        if parts:
+            stack.extend(parts[::-1])
 
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:

@@ -1,13 +1,13 @@
-"""Whether a block's reads are covered, not worked out again where the program stayed the same."""
+"""Whether a block's reads are covered, without analysis where that is known or plain to see."""
 
 from __future__ import annotations
 
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.whole_buffer import fills_buffer
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.node import Node
-from tensorir.stmt import Stmt
 
 _LIMIT = 128
 """How many blocks a schedule remembers; what it remembers keeps old loop nests in memory."""
@@ -16,14 +16,22 @@ _LIMIT = 128
 def reads_covered(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
     """Return what `covers_reads` says.
 
-    That depends on the loop nests of the consumer and its producers and on the loops around their
-    scope. Statements are immutable, so if all are the same objects, the answer is the same.
+    Producers in other loop nests that fill their buffers settle it. Else it depends on the loop
+    nests of the consumer and its producers, and on the loops around their scope. Statements are
+    immutable, so if all these are the same objects as before, so is the answer.
     """
-    evidence: list[Node] = [_nest(consumer)]
-    for edge in graph.into(consumer):
-        if edge.kind is DepKind.RAW:
-            evidence += (_nest(edge.src), edge.src.block, edge.buffer)
-    outer = _top(consumer).parent
+    nest = _nest(consumer)
+    edges = [edge for edge in graph.into(consumer) if edge.kind is DepKind.RAW]
+    nests = [_nest(edge.src) for edge in edges]
+    if all(
+        other is not nest and fills_buffer(edge.src, edge.buffer)
+        for edge, other in zip(edges, nests, strict=True)
+    ):
+        return True
+    evidence = [_evidence(nest)]
+    for edge, other in zip(edges, nests, strict=True):
+        evidence += (_evidence(other), edge.src.block, edge.buffer)
+    outer = nest.parent
     while outer is not None:
         if not outer.is_block:
             evidence.append(outer.loop)
@@ -38,14 +46,12 @@ def reads_covered(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -
     return answer
 
 
-def _top(block: StmtSRef) -> StmtSRef:
+def _nest(block: StmtSRef) -> StmtSRef:
     """Return the outermost loop around a block in its scope, the block itself if there is none."""
-    top = block
-    while top.parent is not None and not top.parent.is_block:
-        top = top.parent
-    return top
+    while block.parent is not None and not block.parent.is_block:
+        block = block.parent
+    return block
 
 
-def _nest(block: StmtSRef) -> Stmt:
-    top = _top(block)
-    return top.block_realize if top.is_block else top.loop
+def _evidence(nest: StmtSRef) -> Node:
+    return nest.block_realize if nest.is_block else nest.loop

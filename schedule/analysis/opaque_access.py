@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, Var
+from tensorir.expr import BufferLoad, Call, SizeVar, Var
 from tensorir.node import Node
 from tensorir.stmt import Block, BufferStore
 from tensorir.visit import walk
@@ -19,8 +21,13 @@ OPAQUE = Problem(
 def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
     """Raise unless a loop or block touches `buffer` by loads and stores of single elements only."""
     assert place.stmt is not None
-    plain = not any(is_opaque(node, buffer) for node in walk(place.stmt))
+    plain = not any(
+        type(node) in _ACCESSING and is_opaque(node, buffer) for node in walk(place.stmt)
+    )
     check(plain, OPAQUE, place, buffer=buffer.name)
+
+
+_ACCESSING: Final = frozenset({Var, SizeVar, BufferLoad, BufferStore, Call, Block})
 
 
 def is_opaque(node: Node, buffer: Buffer) -> bool:
