@@ -455,6 +455,13 @@ LINES: dict[str, tuple[float, Callable[[Writer], str]]] = {
         ),
     ),
     "decompose_padding": (1, lambda w: f"sch.decompose_padding({w.block()}, {w.loop()})"),
+    "tensorize": (
+        0.5,
+        lambda w: (
+            f"sch.tensorize({w.loop()}, {w.choice(('dot_16x4_portable', 'small_dot', 'nothing'))!r})"
+        ),
+    ),
+    "tiled_and_tensorized": (0.3, lambda w: f"tensorized({w.block()})"),
     "rolling_buffer": (0.7, lambda w: f"sch.rolling_buffer({w.block()}, {w.position()})"),
     "pad_einsum": (0.7, lambda w: f"sch.pad_einsum({w.block()}, {w.paddings()})"),
     "lookup": (
@@ -520,12 +527,24 @@ class Session:
         def at(moved: BlockRV) -> None:
             sch.compute_at(moved, sch.sample_compute_location(moved))
 
+        def tensorized(dot: BlockRV) -> None:
+            loops = sch.get_loops(dot)
+            if len(loops) < 2:
+                raise NoOperand
+            (outer, lanes), (steps, group) = (
+                sch.split(loops[-2], [None, 16]),
+                sch.split(loops[-1], [None, 4]),
+            )
+            sch.reorder(outer, steps, lanes, group)
+            sch.tensorize(lanes, "dot_16x4_portable")
+
+        names = {"block": block, "loop": loop, "at": at, "tensorized": tensorized}
         try:
-            eval(line, {"sch": sch, "block": block, "loop": loop, "at": at})
+            eval(line, {"sch": sch, **names})
         except NoOperand:
             return False
         except ScheduleError as error:
-            if sch.mod is not before:
+            if sch.mod is not before and line.startswith("sch."):
                 raise Failure("a refused call changed the program", line) from error
             insts = sch.trace.insts
             if insts and insts[-1].kind.method == method and not insts[-1].kind.is_pure:

@@ -5,6 +5,7 @@ Functions of a real variable are in `codegen.vector_math`; here is everything el
 
 from __future__ import annotations
 
+from codegen import machine_intrinsics
 from codegen.emit_context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
 from codegen.emit_convert import half_to_float32
 from codegen.emit_expr import may_not_run
@@ -100,6 +101,12 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
         del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
+    if name.value.startswith(machine_intrinsics.PREFIXES):
+        reason = machine_intrinsics.refusal(name.value, f.module.features)
+        if reason is not None:
+            f.fail(reason)
+        f.module.needed_features.update(machine_intrinsics.FEATURES[name.value])
+        return f.call_intrinsic(name.value, result, arguments)
     # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
     full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix

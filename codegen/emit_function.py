@@ -51,7 +51,11 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
             exported.append(signature_of(func, name, symbol, written))
             _emit_packed(module, func, symbol)
     info = ModuleInfo(
-        str(target), tuple(exported), tuple(module.messages), tuple(sorted(module.externs))
+        str(target),
+        tuple(exported),
+        tuple(module.messages),
+        tuple(sorted(module.externs)),
+        tuple(sorted(module.needed_features)),
     )
     data = info.to_json().encode() + b"\0"
     module.text.declare(

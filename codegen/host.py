@@ -23,6 +23,9 @@ _KERNEL_TO_LLVM: Final = {
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
+    "amx_tile": "amx-tile",
+    "amx_int8": "amx-int8",
+    "amx_bf16": "amx-bf16",
     "asimd": "neon",
 }
 """Features whose name in /proc/cpuinfo is not the one LLVM uses."""

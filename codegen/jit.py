@@ -10,6 +10,7 @@ from typing import Any, Final
 from codegen import openmp
 from codegen.emit_function import CALL_PREFIX
 from codegen.errors import LinkError
+from codegen.machine_intrinsics import prepare_host
 from codegen.optimize import binding
 from codegen.signature import ModuleInfo
 
@@ -44,10 +45,12 @@ def _linker() -> Any:
 def load_object(data: bytes) -> LoadedCode:
     """Load a relocatable object that `compile_object` made.
 
-    Raises LinkError if it is none, or calls a C function that this process does not have.
+    Raises LinkError if it is none, calls a C function that this process does not have, or uses
+    instructions that this CPU does not have.
     """
     info = _describe(data)
     _check_externs(info)
+    prepare_host(info.needed_features)
     names = [s.symbol for s in info.functions]
     builder = _builder(data)
     for name in names:

@@ -18,7 +18,7 @@ from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.visit import collect_vars
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
@@ -85,6 +85,7 @@ class ModuleInfo:
     functions: tuple[Signature, ...]
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = field(default=())
+    needed_features: tuple[str, ...] = field(default=())
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -95,6 +96,7 @@ class ModuleInfo:
                 "functions": [_to_data(s) for s in self.functions],
                 "messages": self.messages,
                 "externs": self.externs,
+                "needed_features": self.needed_features,
             },
             separators=(",", ":"),
         )
@@ -113,6 +115,7 @@ class ModuleInfo:
             tuple(_from_data(s) for s in data["functions"]),
             tuple(data["messages"]),
             tuple(data["externs"]),
+            tuple(data["needed_features"]),
         )
 
 

@@ -10,6 +10,7 @@ _AVX: Final = _V2 | {"avx"}
 _V3: Final = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
 _V4: Final = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _VNNI: Final = _V4 | {"avx512vnni"}
+_AMX: Final = _VNNI | {"amx-tile", "amx-int8", "amx-bf16"}
 _NEON: Final = frozenset({"neon", "fma", "f16c"})
 
 
@@ -30,9 +31,9 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     **_models(_V4, "x86-64-v4 skylake-avx512 skx cannonlake"),
     **_models(
         _VNNI,
-        "cascadelake cooperlake icelake-client icelake-server tigerlake rocketlake sapphirerapids "
-        "emeraldrapids graniterapids znver4 znver5",
+        "cascadelake cooperlake icelake-client icelake-server tigerlake rocketlake znver4 znver5",
     ),
+    **_models(_AMX, "sapphirerapids emeraldrapids graniterapids"),
     **_models(
         _NEON,
         "cortex-a53 cortex-a57 cortex-a72 cortex-a76 neoverse-n1 neoverse-n2 neoverse-v1 "

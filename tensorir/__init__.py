@@ -28,6 +28,7 @@ from tensorir.script import I, T, parse, parse_expr, parse_index_map
 from tensorir.simplify import simplify
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from tensorir.structural_hash import structural_hash
+from tensorir.tensor_intrin import TensorIntrin
 from tensorir.verify import verify_ssa, verify_well_formed
 from tensorir.visit import post_order_visit, pre_order_visit, substitute
 
@@ -55,6 +56,7 @@ __all__ = [
     "Stmt",
     "T",
     "TensorIRError",
+    "TensorIntrin",
     "Var",
     "WellFormedError",
     "arith",

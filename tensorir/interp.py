@@ -22,7 +22,8 @@ from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError, TensorIRError
 from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.interp_lanes import lane_of
+from tensorir.interp_bits import is_across_lanes, lane_of_call
+from tensorir.interp_lanes import lane_indices, lane_of
 from tensorir.ops import is_const_int
 
 Env: TypeAlias = dict[Var, Any]
@@ -172,8 +173,14 @@ class _Compiler:
         if isinstance(node, e.Let):
             var, value, body = node.var, self.expr(node.value), self.expr(node.body)
             return lambda env: body({**env, var: value(env)})
+        if is_across_lanes(node):
+            return self._across_lanes(node, 0)
         if isinstance(node, e.Call):
             return self._call(node)
+        if isinstance(node, e.Shuffle) and is_across_lanes(node.vectors[0]):
+            lane = node.indices[0]
+            assert isinstance(lane, IntImm)
+            return self._across_lanes(node.vectors[0], lane.value)
         raise InterpreterError(f"the interpreter has no scalar meaning for `{node}`")
 
     def _arithmetic(self, node: e.BinaryOp) -> Eval:
@@ -186,6 +193,12 @@ class _Compiler:
     def _choice(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Eval:
         c, t, f = self.expr(condition), self.expr(yes), self.expr(no)
         return lambda env: t(env) if c(env) else f(env)
+
+    def _across_lanes(self, node: PrimExpr, lane: int) -> Eval:
+        assert isinstance(node, e.Call)
+        needed, compute = lane_of_call(node, lane)
+        parts = [self.expr(lane_of(operand, k)) for operand, k in needed]
+        return lambda env: compute([part(env) for part in parts])
 
     def _call(self, node: e.Call) -> Eval:
         if isinstance(node.op, e.GlobalVar):
@@ -338,7 +351,7 @@ class _Compiler:
                 s.BufferStore(
                     node.buffer,
                     held[k],
-                    [lane_of(index, k) for index in node.indices],
+                    lane_indices(node.buffer, node.indices, k),
                     None if node.predicate is None else lane_of(node.predicate, k),
                 )
             )

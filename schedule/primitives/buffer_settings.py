@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schedule.analysis.rebuild import BlockRewriter, RedirectBuffers
-from schedule.errors import Problem, check, fail
+from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.primitives.cache import INDEX_OUT_OF_RANGE, INVALID_SCOPE, STORAGE_SCOPES
 from schedule.sref import StmtSRef
@@ -104,7 +104,10 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
     that names no type.
     """
     buffer = _written(block, buffer_index)
-    kind = DataType(dtype)
+    try:
+        kind = DataType(dtype)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("unsafe_set_dtype", "dtype", f"names no type: {error}") from None
     if buffer.dtype is kind:
         return
 

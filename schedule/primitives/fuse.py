@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
-from schedule.errors import Problem, check
+from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import loops_above
@@ -48,7 +48,7 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     """
     # Preconditions.
     if not loops:
-        raise ValueError("fuse takes at least one loop")
+        raise ArgumentError("fuse", "loops", "is empty: fuse takes at least one loop")
     for sref in loops:
         check_plain(sref)
     for outer, inner in pairwise(loops):

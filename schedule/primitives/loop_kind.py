@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
-from schedule.errors import Problem, fail
+from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, Var
 from tensorir.stmt import Block, ForKind, Stmt
 from tensorir.visit import uses_var
@@ -63,9 +62,8 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
     WrongBlockIterTypeError.
     """
     if thread_axis not in _THREAD_AXES:
-        raise IRValueError(
-            f"there is no thread axis {thread_axis!r}; it is one of {sorted(_THREAD_AXES)}"
-        )
+        reason = f"names no thread axis {thread_axis!r}; it is one of {sorted(_THREAD_AXES)}"
+        raise ArgumentError("bind", "thread_axis", reason)
     reduces = thread_axis.startswith("threadIdx")
     _check_independent(state, loop, "bind", allow_reduce=reduces)
     old = loop.loop

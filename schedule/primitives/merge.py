@@ -8,7 +8,7 @@ from itertools import pairwise
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.execution_order import may_overtake
-from schedule.errors import Problem, check
+from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.fuse import NOT_ONLY_CHILD
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
@@ -64,7 +64,7 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
     """
     # Preconditions.
     if len(loops) < 2:
-        raise ValueError(f"merge takes at least two loops, got {len(loops)}")
+        raise ArgumentError("merge", "loops", f"takes at least two loops, got {len(loops)}")
     first = loops[0]
     scope = scope_root(first)
     assert scope is not None

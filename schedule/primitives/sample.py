@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Number, Numbers, Sampled, primitive
 from schedule.random_state import RandomState
 from schedule.sampling import perfect_tile, repair_tile
@@ -27,14 +28,12 @@ def sample_categorical(
     decision is an index of them.
     """
     if len(candidates) != len(probs) or not candidates:
-        raise ValueError(
-            f"sample_categorical: {len(candidates)} candidates but {len(probs)} probabilities"
-        )
+        reason = f"has {len(candidates)} candidates but there are {len(probs)} probabilities"
+        raise ArgumentError("sample_categorical", "candidates", reason)
     index = rng.categorical(probs) if decision is None else int(decision)
     if not 0 <= index < len(candidates):
-        raise ValueError(
-            f"sample_categorical: decision {index} is no index of {len(candidates)} candidates"
-        )
+        reason = f"is {index}, no index of {len(candidates)} candidates"
+        raise ArgumentError("sample_categorical", "decision", reason)
     return Sampled(int(candidates[index]), index)
 
 
@@ -58,7 +57,7 @@ def sample_perfect_tile(
     extent = loop.loop.extent
     count = n if decision is None else len(decision)
     if count < 1:
-        raise ValueError(f"sample_perfect_tile: a tile has at least 1 part, got {count}")
+        raise ArgumentError("sample_perfect_tile", "n", f"is {count}: a tile has at least 1 part")
     if not isinstance(extent, IntImm):
         return Sampled([None] + [1] * (count - 1), [-1] + [1] * (count - 1))
     if decision is None:

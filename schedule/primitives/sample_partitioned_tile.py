@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Numbers, Sampled, primitive
 from schedule.random_state import RandomState
 from schedule.sampling import partitioned_tile, repair_partitioned_tile
@@ -31,9 +32,11 @@ def sample_partitioned_tile(
     Raises ValueError for fewer than 1 part, or a position or factor that cannot be.
     """
     if not 0 <= partition_pos <= n or innerpart_factor < 1:
-        raise ValueError(
-            f"sample_partitioned_tile: position {partition_pos} among {n} parts with factor "
-            f"{innerpart_factor}; the position is in [0, n] and the factor at least 1"
+        raise ArgumentError(
+            "sample_partitioned_tile",
+            "partition_pos",
+            f"is position {partition_pos} among {n} parts with factor {innerpart_factor}; "
+            "the position is in [0, n] and the factor at least 1",
         )
     extent = loop.loop.extent
     if not isinstance(extent, IntImm) or extent.value % innerpart_factor:

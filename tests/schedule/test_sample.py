@@ -269,10 +269,10 @@ def test_a_sampled_number_is_an_int32_variable():
 @pytest.mark.parametrize(
     ("candidates", "probs", "decision", "words"),
     [
-        ([1, 2], [1.0], None, "2 candidates but 1 probabilities"),
+        ([1, 2], [1.0], None, "has 2 candidates but there are 1 prob"),
         ([], [], None, "0 candidates"),
-        ([1, 2], [0.5, 0.5], 2, "decision 2 is no index of 2 candidates"),
-        ([1, 2], [0.5, 0.5], -1, "decision -1 is no index"),
+        ([1, 2], [0.5, 0.5], 2, "`decision` is 2, no index of 2 candidates"),
+        ([1, 2], [0.5, 0.5], -1, "`decision` is -1, no index"),
     ],
 )
 def test_choices_that_cannot_be(candidates, probs, decision, words):

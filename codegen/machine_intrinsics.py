@@ -1,0 +1,72 @@
+"""Instructions of particular machines that programs may call by LLVM's names.
+
+LLVM ends the process when a program calls an instruction that the target does not have, so only
+those listed here are passed on, and only to targets with the features that they need. Code that
+uses them is not loaded on a machine without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from codegen import host
+from codegen.errors import LinkError
+
+PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
+"""How the names of instructions of particular machines begin."""
+
+FEATURES: Final[dict[str, tuple[str, ...]]] = {
+    "llvm.x86.avx512.vpdpbusd.512": ("avx512f", "avx512vnni"),
+    "llvm.x86.avx512.pmaddw.d.512": ("avx512f", "avx512bw"),
+    "llvm.x86.ldtilecfg": ("amx-tile",),
+    "llvm.x86.tilerelease": ("amx-tile",),
+    "llvm.x86.tilezero": ("amx-tile",),
+    "llvm.x86.tileloadd64": ("amx-tile",),
+    "llvm.x86.tilestored64": ("amx-tile",),
+    "llvm.x86.tdpbusd": ("amx-tile", "amx-int8"),
+    "llvm.x86.tdpbf16ps": ("amx-tile", "amx-bf16"),
+}
+"""The features, by LLVM's names, that each instruction needs."""
+
+_ARCH_PRCTL: Final = 158
+_REQUEST_PERMISSION: Final = 0x1023
+_TILE_DATA: Final = 18
+
+
+def refusal(name: str, features: frozenset[str]) -> str | None:
+    """Return why an instruction cannot be compiled for a target with these features, if so."""
+    needed = FEATURES.get(name)
+    if needed is None:
+        return f"{name} is none of the machine instructions known: {', '.join(sorted(FEATURES))}"
+    missing = [feature for feature in needed if feature not in features]
+    if missing:
+        return (
+            f"{name} needs {', '.join(missing)}, which the target does not have; "
+            f"name a CPU that has it, as in 'llvm -mcpu=sapphirerapids'"
+        )
+    return None
+
+
+def prepare_host(features: Iterable[str]) -> None:
+    """Make sure that this machine can run code with these features; LinkError if it cannot."""
+    needed = set(features)
+    missing = sorted(needed - host.cpu_features())
+    if missing:
+        raise LinkError(
+            f"the code uses {', '.join(missing)}, which this CPU does not have; "
+            f"build it for the target 'host'"
+        )
+    if any(feature.startswith("amx-") for feature in needed):
+        _request_tiles()
+
+
+@cache
+def _request_tiles() -> None:
+    """Ask the system for the tile registers, which a process gets on demand only (Linux 5.16)."""
+    system = ctypes.CDLL(None, use_errno=True)
+    if system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) != 0:
+        number = ctypes.get_errno()
+        raise LinkError(f"the system does not grant the AMX tile registers (errno {number})")

@@ -1,0 +1,99 @@
+"""Letting hardware compute a block at once."""
+
+from __future__ import annotations
+
+from schedule.analysis.fresh_copy import FreshCopy
+from schedule.analysis.intrin_match import IntrinMatch, Mismatch, check_layout, match_intrin
+from schedule.errors import ArgumentError, Problem, fail
+from schedule.instruction import BlockOrLoopArg, primitive
+from schedule.primitives.blockize import blockize
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.buffer import MatchBufferRegion
+from tensorir.expr import Var
+from tensorir.stmt import BlockRealize
+from tensorir.tensor_intrin import TensorIntrin
+
+NO_MATCH = Problem(
+    "TensorIntrinMismatchError",
+    "{0} does not match the tensor intrin {intrin!r}: {reason}\n\n"
+    "The first difference: the block has\n{found}\nwhere the intrinsic has\n{expected}\n\n"
+    "The block is\n{program}\n\nThe intrinsic is described as\n{description}\n",
+    "split, reorder and blockize until loops, axes and accesses are those of the description",
+)
+
+
+@primitive("Tensorize")
+def tensorize(
+    state: ScheduleState,
+    block_or_loop: BlockOrLoopArg,
+    tensor_intrin: str,
+    preserve_unit_iters: bool = True,
+) -> None:
+    """Replace the body of a block by a registered tensor intrinsic that computes the same.
+
+    A loop is blockized first. The block's body must be that of the intrinsic's description, up to
+    names, surplus dimensions and offsets into buffers; an init of the block stays. The body becomes
+    that of the intrinsic's implementation, on views (`match_buffer`) of the matched regions.
+
+    See `tensorir.tensor_intrin.TensorIntrin` for the intrinsics there are, and to register others.
+    Raises ScheduleError: ArgumentError (a ValueError) for the name of none,
+    TensorIntrinMismatchError, and what blockize raises.
+    """
+    # Preconditions.
+    intrin = TensorIntrin.get(tensor_intrin, allow_missing=True)
+    if intrin is None:
+        known = ", ".join(TensorIntrin.names())
+        reason = f"names no tensor intrinsic {tensor_intrin!r}; there are {known}"
+        raise ArgumentError("tensorize", "tensor_intrin", reason)
+    block = block_or_loop
+    if not block.is_block:
+        block = blockize(state, block, preserve_unit_iters)
+    match = _match(block, tensor_intrin, intrin)
+
+    # Rewrite.
+    assert isinstance(intrin.impl.body, BlockRealize)
+    copy = FreshCopy({})
+    old = block.block
+    views = []
+    for param, region in zip(intrin.impl.params, match.regions, strict=True):
+        parameter = intrin.impl.buffer_map[param]
+        for part in (*parameter.shape, *parameter.strides, parameter.elem_offset):
+            if isinstance(part, Var):
+                copy.define(part)
+        views.append(MatchBufferRegion(copy.define_buffer(parameter), region))
+    inside = copy.rewrite_Block(intrin.impl.body.block)
+    annotations = old.annotations
+    for key, value in inside.annotations.items():
+        if key not in annotations:
+            annotations = annotations.with_item(key, value)
+    new = old.with_(
+        body=inside.body,
+        alloc_buffers=(*old.alloc_buffers, *inside.alloc_buffers),
+        match_buffers=(*old.match_buffers, *views, *inside.match_buffers),
+        annotations=annotations,
+    )
+    state.replace(block, new, {old: new})
+
+
+def _match(block: StmtSRef, name: str, intrin: TensorIntrin) -> IntrinMatch:
+    """Match a block and an intrinsic; raise with both programs and the first difference."""
+    mismatch: Mismatch
+    try:
+        match = match_intrin(block.block, intrin.desc)
+        for param, region in zip(intrin.impl.params, match.regions, strict=True):
+            check_layout(region, intrin.impl.buffer_map[param])
+    except Mismatch as difference:
+        mismatch = difference
+    else:
+        return match
+    fail(
+        NO_MATCH,
+        block,
+        intrin=name,
+        reason=mismatch.reason,
+        found=mismatch.found or block.block,
+        expected=mismatch.expected or intrin.desc,
+        program=block.block,
+        description=intrin.desc,
+    )

@@ -1,0 +1,113 @@
+"""Tensor intrinsics: small programs that hardware computes at once.
+
+A `TensorIntrin` pairs a description, which says what is computed and is what a program is matched
+against, with an implementation, which takes its place. Both have the same parameters. Those of
+`tensorir.tensor_intrin.dot_product` and `.matrix_tile` are registered from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import ClassVar
+
+from tensorir.errors import IRValueError
+from tensorir.function import PrimFunc
+from tensorir.stmt import BlockRealize
+
+_BUILT_IN = ("dot_product", "matrix_tile")
+"""Modules of this package that register intrinsics, loaded when one is looked up."""
+
+
+class TensorIntrin:
+    """What an intrinsic computes (`desc`) and how (`impl`)."""
+
+    _registry: ClassVar[dict[str, TensorIntrin]] = {}
+    _loaded: ClassVar[bool] = False
+
+    def __init__(self, desc: PrimFunc, impl: PrimFunc) -> None:
+        """Pair a description and an implementation.
+
+        Raises IRValueError unless both have the same buffers as parameters, in the same order, and
+        a single block as body.
+        """
+        _check_form("description", desc)
+        _check_form("implementation", impl)
+        if len(desc.params) != len(impl.params):
+            raise IRValueError(
+                f"the description takes {len(desc.params)} buffers, "
+                f"the implementation {len(impl.params)}"
+            )
+        for a, b in zip(desc.params, impl.params, strict=True):
+            first, second = desc.buffer_map[a], impl.buffer_map[b]
+            same = (
+                first.dtype is second.dtype
+                and first.scope() == second.scope()
+                and [str(n) for n in first.shape] == [str(n) for n in second.shape]
+            )
+            if not same:
+                raise IRValueError(
+                    f"the description's buffer {first.name} and the implementation's "
+                    f"{second.name} differ in shape, dtype or storage scope"
+                )
+        self.desc = desc
+        self.impl = impl
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
+        """Make an intrinsic known under a name.
+
+        Raises IRValueError for a name that is taken, unless `override`, and for programs that do
+        not fit together.
+        """
+        TensorIntrin._load()
+        TensorIntrin._add(name, TensorIntrin(desc, impl), override)
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """Return the intrinsic registered under a name.
+
+        If there is none: None if `allow_missing`, else IRValueError.
+        """
+        TensorIntrin._load()
+        found = TensorIntrin._registry.get(name)
+        if found is None and not allow_missing:
+            raise IRValueError(
+                f"there is no tensor intrinsic {name!r}; "
+                f"known are {', '.join(sorted(TensorIntrin._registry))}"
+            )
+        return found
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return the names of all intrinsics, sorted."""
+        TensorIntrin._load()
+        return sorted(TensorIntrin._registry)
+
+    @staticmethod
+    def _load() -> None:
+        if TensorIntrin._loaded:
+            return
+        TensorIntrin._loaded = True
+        for module in _BUILT_IN:
+            table: dict[str, Callable[[], TensorIntrin]] = import_module(
+                f"{__name__}.{module}"
+            ).INTRINSICS
+            for name, make in table.items():
+                TensorIntrin._add(name, make(), override=False)
+
+    @staticmethod
+    def _add(name: str, intrin: TensorIntrin, override: bool) -> None:
+        if name in TensorIntrin._registry and not override:
+            raise IRValueError(
+                f"a tensor intrinsic {name!r} is registered already; "
+                "pass override=True to replace it"
+            )
+        TensorIntrin._registry[name] = intrin
+
+
+def _check_form(role: str, func: PrimFunc) -> None:
+    if not all(param in func.buffer_map for param in func.params):
+        raise IRValueError(f"the {role} of a tensor intrinsic takes buffers only")
+    if not isinstance(func.body, BlockRealize):
+        raise IRValueError(f"the {role} of a tensor intrinsic has no root block")
