@@ -14,6 +14,7 @@ from tensorir.arith import (
     eval_set,
     inverse_affine_iter_map,
 )
+from tensorir.arith.size import Size, is_positive, size_expr
 from tensorir.buffer import Range
 from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRValueError
@@ -113,13 +114,14 @@ class IndexMap:
             mapped = []
             for value, index in zip(result.indices, self.final_indices, strict=True):
                 base = analyzer.linearizer.write(value.base, index.dtype)
-                extent = 1
+                extent: Size = 1
                 if value.args:
                     (split,) = value.args
-                    extent = split.extent * abs(split.scale)
-                    if split.scale < 0:
-                        base = analyzer.simplify(base + split.scale * (split.extent - 1))
-                mapped.append(Range.from_min_extent(base, const(extent, index.dtype)))
+                    extent = split.extent * split.scale
+                    if not is_positive(split.scale):
+                        least = size_expr(split.scale * (split.extent - 1), index.dtype)
+                        base, extent = analyzer.simplify(base + least), 0 - extent
+                mapped.append(Range.from_min_extent(base, size_expr(extent, index.dtype)))
             return mapped
         sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
         for var, r in domain.items():

@@ -50,12 +50,7 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     )
     if len(result.indices) != len(realize.iter_values):
         return False
-    return all(not s.args or is_scale_one(s.args[0].scale) for s in result.indices)
-
-
-def is_scale_one(scale: int | PrimExpr) -> bool:
-    """Say whether the factor of an iterator is 1."""
-    return scale == 1 if isinstance(scale, int) else is_const_int(scale, 1)
+    return all(not s.args or s.args[0].scale == 1 for s in result.indices)
 
 
 def is_trivial_binding(block: StmtSRef) -> bool:

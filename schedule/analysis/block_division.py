@@ -13,6 +13,7 @@ from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
+from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
 from tensorir.dtype import DataType
@@ -158,8 +159,8 @@ def _check_chain(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
 def _add_parts(
     division: BlockDivision,
     axis: IterVar,
-    outer: tuple[int, PrimExpr],
-    inner: tuple[int, PrimExpr],
+    outer: tuple[Size, PrimExpr],
+    inner: tuple[Size, PrimExpr],
     base: PrimExpr,
     preserve_unit: bool,
 ) -> None:
@@ -170,14 +171,14 @@ def _add_parts(
     if outer[0] == 1 and (inner[0] != 1 or not preserve_unit):
         value = const(0, dtype)
     if inner[0] != 1:
-        value = mul(value, const(inner[0], dtype))
+        value = mul(value, size_expr(inner[0], dtype))
         value = add(value, _add_axis(division, axis, inner, inside=True))
     division.values[axis.var] = add(value, base)
     division.first_steps.append((axis, base))
 
 
 def _add_axis(
-    division: BlockDivision, axis: IterVar, part: tuple[int, PrimExpr], *, inside: bool
+    division: BlockDivision, axis: IterVar, part: tuple[Size, PrimExpr], *, inside: bool
 ) -> Var:
     extent, value = part
     var = axis.var.with_name(f"{axis.var.name}_{'i' if inside else 'o'}")
@@ -187,8 +188,8 @@ def _add_axis(
     return var
 
 
-def _domain(extent: int, dtype: DataType) -> Range:
-    return Range.from_min_extent(const(0, dtype), const(extent, dtype))
+def _domain(extent: Size, dtype: DataType) -> Range:
+    return Range.from_min_extent(const(0, dtype), size_expr(extent, dtype))
 
 
 def _divide_trivially(

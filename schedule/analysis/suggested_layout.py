@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer, detect_iter_map
-from tensorir.arith.iter_term import IterSplitExpr, IterSumExpr
+from tensorir.arith.iter_term import IterSumExpr
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.ops import const
 from tensorir.visit import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """`variable // lower_factor % extent * scale`."""
+
+    variable: Var
+    lower_factor: int
+    extent: int
+    scale: int
 
 
 def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
@@ -39,7 +50,7 @@ def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
     depth = {sref.loop.loop_var: k for k, sref in enumerate(loops)}
     order = sorted(
         range(len(pieces)),
-        key=lambda k: (depth[_variable(pieces[k])], -pieces[k].lower_factor),
+        key=lambda k: (depth[pieces[k].variable], -pieces[k].lower_factor),
     )
     return _split_and_permute(buffer, shape, [piece.extent for piece in pieces], order)
 
@@ -52,7 +63,7 @@ def _flat(indices: list[PrimExpr], shape: list[int]) -> PrimExpr:
     return position
 
 
-def _pieces(position: IterSumExpr) -> list[IterSplitExpr] | None:
+def _pieces(position: IterSumExpr) -> list[_Piece] | None:
     """Return the pieces of loop variables that a position consists of, slowest first.
 
     None unless each counts the positions that all after it cover together.
@@ -69,27 +80,26 @@ def _pieces(position: IterSumExpr) -> list[IterSplitExpr] | None:
     return pieces
 
 
-def _of_variables(total: IterSumExpr, scale: int) -> list[IterSplitExpr] | None:
-    """Return the terms of a sum, those that stand for sums themselves taken apart."""
-    terms: list[IterSplitExpr] = []
+def _of_variables(total: IterSumExpr, scale: int) -> list[_Piece] | None:
+    """Return the terms of a sum, those that stand for sums themselves taken apart.
+
+    None unless all of their factors are constant.
+    """
+    terms: list[_Piece] = []
     for term in total.args:
-        mark = term.source
-        if isinstance(mark.source, Var):
-            terms.append(IterSplitExpr(mark, term.lower_factor, term.extent, term.scale * scale))
-            continue
-        if term.lower_factor != 1 or term.extent != mark.extent:
+        mark, lower, extent, step = term.source, term.lower_factor, term.extent, term.scale
+        if not (isinstance(lower, int) and isinstance(extent, int) and isinstance(step, int)):
             return None
-        inner = _of_variables(mark.source, term.scale * scale)
+        if isinstance(mark.source, Var):
+            terms.append(_Piece(mark.source, lower, extent, step * scale))
+            continue
+        if lower != 1 or extent != mark.extent:
+            return None
+        inner = _of_variables(mark.source, step * scale)
         if inner is None:
             return None
         terms += inner
     return terms
-
-
-def _variable(piece: IterSplitExpr) -> Var:
-    variable = piece.source.source
-    assert isinstance(variable, Var)
-    return variable
 
 
 def _split_and_permute(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
+from tensorir.arith.size import size_expr
 from tensorir.errors import IRValueError
 from tensorir.expr import PrimExpr, Var
-from tensorir.ops import add, const, floordiv, floormod, mul, sub
+from tensorir.ops import add, floordiv, floormod, mul, sub
 
 
 def inverse_affine_iter_map(
@@ -40,7 +41,7 @@ class _Solver:
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
         """Add what a piece of known value says about its iterator."""
-        part = mul(value, const(split.lower_factor, value.dtype))
+        part = mul(value, size_expr(split.lower_factor, value.dtype))
         known = self._values.get(split.source)
         self._values[split.source] = part if known is None else add(known, part)
 
@@ -60,7 +61,7 @@ class _Solver:
     def _unfuse(self, fused: IterSumExpr, value: PrimExpr) -> None:
         value = sub(value, self._linearizer.write(fused.base, value.dtype))
         for position, split in enumerate(fused.args):
-            part = floordiv(value, const(split.scale, value.dtype))
+            part = floordiv(value, size_expr(split.scale, value.dtype))
             if position:
-                part = floormod(part, const(split.extent, value.dtype))
+                part = floormod(part, size_expr(split.extent, value.dtype))
             self.contribute(split, part)

@@ -2,16 +2,22 @@
 
 A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
 or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
-*sum* adds splits and a base that contains no iterator.
+*sum* adds splits and a base that contains no iterator. Extents, factors and scales are sizes: ints,
+or expressions that contain no iterator.
 """
 
 from __future__ import annotations
 
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
+from tensorir.arith.size import Size, at_most, size_expr, times_size
 from tensorir.dtype import DataType
 from tensorir.expr import Add, PrimExpr, Var
 from tensorir.ops import add, const, floordiv, floormod, is_const_int, mul
+
+
+class NoIterMapError(Exception):
+    """Indices are not of the form that is looked for; never leaves the detection."""
 
 
 class IterMark:
@@ -25,12 +31,12 @@ class IterMark:
     __slots__ = ("depth", "extent", "offset", "padded_extent", "source")
 
     def __init__(
-        self, source: Var | IterSumExpr, extent: int, offset: Linear | None = None
+        self, source: Var | IterSumExpr, extent: Size, offset: Linear | None = None
     ) -> None:
         self.source = source
         self.extent = extent
         self.offset = offset
-        self.padded_extent = extent
+        self.padded_extent: Size = extent
         self.depth: int = (
             1 + max((s.source.depth for s in source.args), default=0)
             if isinstance(source, IterSumExpr)
@@ -43,18 +49,18 @@ class IterSplitExpr:
 
     __slots__ = ("extent", "lower_factor", "scale", "source")
 
-    def __init__(self, source: IterMark, lower_factor: int, extent: int, scale: int) -> None:
+    def __init__(self, source: IterMark, lower_factor: Size, extent: Size, scale: Size) -> None:
         self.source = source
         self.lower_factor = lower_factor
         self.extent = extent
         self.scale = scale
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def key(self) -> tuple[int, Size, Size]:
         """Which piece of which iterator this is, whatever its scale."""
         return (id(self.source), self.lower_factor, self.extent)
 
-    def scaled(self, scale: int) -> IterSplitExpr:
+    def scaled(self, scale: Size) -> IterSplitExpr:
         """Return the same piece with another scale."""
         return IterSplitExpr(self.source, self.lower_factor, self.extent, scale)
 
@@ -95,12 +101,12 @@ class IterWriter:
         for split in value.args:
             inner = split.source.source
             if isinstance(inner, IterSumExpr) and split.is_whole:
-                base = base.plus(self._base(inner), split.scale)
+                base = base.plus(times_size(self._base(inner), split.scale))
             elif split.is_whole and split.source.offset is not None:
-                base = base.plus(split.source.offset, -split.scale)
+                base = base.plus(times_size(split.source.offset, split.scale), -1)
         return base
 
-    def _terms(self, value: IterSumExpr, scale: int) -> list[PrimExpr]:
+    def _terms(self, value: IterSumExpr, scale: Size) -> list[PrimExpr]:
         terms: list[PrimExpr] = []
         for split in value.args:
             inner = split.source.source
@@ -110,19 +116,37 @@ class IterWriter:
                 terms.append(self._split(split, scale * split.scale))
         return [t for t in terms if not is_const_int(t, 0)]
 
-    def _split(self, split: IterSplitExpr, scale: int) -> PrimExpr:
+    def _split(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
         mark, dtype = split.source, self._dtype
-        if isinstance(mark.source, IterSumExpr):
-            value = self.sum(mark.source)
-        elif mark.offset is None or split.is_whole:
-            value = mark.source.astype(dtype)
-        else:
-            value = mark.source.astype(dtype) - self._linearizer.write(mark.offset, dtype)
-        if not split.is_whole:
-            end = split.lower_factor * split.extent
-            if end < mark.extent:
-                value = floormod(value, const(end, dtype))
-            elif split.extent == 1 and mark.extent != 1:
-                return const(0, dtype)
-            value = floordiv(value, const(split.lower_factor, dtype))
-        return mul(value, const(scale, dtype))
+        if split.is_whole:
+            assert isinstance(mark.source, Var)
+            return mul(mark.source.astype(dtype), size_expr(scale, dtype))
+        if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
+            return const(0, dtype)
+        value = _part(split, self._linearizer, _widest(mark, dtype))
+        return mul(value.astype(dtype), size_expr(scale, dtype))
+
+
+def _part(split: IterSplitExpr, linearizer: Linearizer, dtype: DataType) -> PrimExpr:
+    """Return a split without its scale, in a dtype that holds the whole iterator."""
+    mark = split.source
+    if isinstance(mark.source, IterSumExpr):
+        value = IterWriter(linearizer, dtype).sum(mark.source)
+    else:
+        value = mark.source.astype(dtype)
+        if mark.offset is not None:
+            value = value - linearizer.write(mark.offset, dtype)
+    end = split.lower_factor * split.extent
+    if not at_most(mark.extent, end):
+        value = floormod(value, size_expr(end, dtype))
+    return floordiv(value, size_expr(split.lower_factor, dtype))
+
+
+def _widest(mark: IterMark, dtype: DataType) -> DataType:
+    """Return the widest of `dtype` and the dtypes of the variables that an iterator is made of."""
+    if isinstance(mark.source, Var):
+        own = mark.source.dtype
+        return own if own.bits > dtype.bits else dtype
+    for split in mark.source.args:
+        dtype = _widest(split.source, dtype)
+    return dtype

@@ -22,6 +22,7 @@ from tensorir.arith.linear import (
     Term,
 )
 from tensorir.arith.pieces import Pieces, pieces
+from tensorir.arith.polynomial import exact_quotient, factors
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
@@ -87,8 +88,8 @@ class Linearizer:
                         Linear({}, c * d) if term is None else Linear({term: 1}, 0).times(c * d)
                     )
                 else:
-                    factors = (*_factors(s), *_factors(t))
-                    result = result.plus(Linear({self.intern(Product(factors)): c * d}, 0))
+                    product = Product((*factors(s), *factors(t)))
+                    result = result.plus(Linear({self.intern(product): c * d}, 0))
         return result
 
     def quotient(self, index: Linear, divisor: int) -> Linear:
@@ -144,8 +145,9 @@ class Linearizer:
             if b.const > 0:
                 return self.quotient(a, b.const)
             return self.quotient(a.times(-1), -b.const)
-        if a.key == b.key and self.bound(b)[0] > 0:
-            return Linear({}, 1)
+        exact = exact_quotient(a, b, self.product)
+        if exact is not None:
+            return exact
         low = self.bound(a)[0]
         if self.bound(b)[0] > 0 and low >= 0 and self.at_least_zero(b.plus(a, -1).plus_const(-1)):
             return ZERO
@@ -212,7 +214,21 @@ class Linearizer:
             multiple = _shared_multiple(linear, fact)
             if multiple and self.at_least_zero(linear.plus(fact, -multiple), facts - 1):
                 return True
-        return self._split_extremum(linear, facts)
+        return self._split_extremum(linear, facts) or self._round_quotient(linear, facts)
+
+    def _round_quotient(self, linear: Linear, facts: int) -> bool:
+        """Prove a sum with a quotient by what was rounded: `x - 3 <= x // 4 * 4 <= x`."""
+        for term, c in linear.terms.items():
+            if type(term) is not Quotient or c % term.divisor:
+                continue
+            factor = c // term.divisor
+            terms = term.index.terms
+            if any(linear.terms.get(t, 0) * weight * factor < 0 for t, weight in terms.items()):
+                least = linear.plus(Linear({term: 1}, 0), -c).plus(term.index, factor)
+                least = least.plus_const(-factor * (term.divisor - 1)) if c > 0 else least
+                if self.at_least_zero(least, facts):
+                    return True
+        return False
 
     def _split_extremum(self, linear: Linear, facts: int) -> bool:
         """Prove a sum with a minimum or maximum by cases."""
@@ -325,10 +341,6 @@ def _shared_multiple(linear: Linear, fact: Linear) -> int:
         if multiple > 0:
             return multiple
     return 0
-
-
-def _factors(term: Term) -> tuple[Term, ...]:
-    return term.factors if type(term) is Product else (term,)
 
 
 def _interval(expr: PrimExpr) -> Interval:

@@ -8,11 +8,14 @@ from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.iter_map import IterMapLevel, detect_iter_map
+from tensorir.arith.iter_term import IterSumExpr
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.mixed_radix import radix_span
+from tensorir.arith.size import Size, Sizes, at_most, is_positive, plus_size
 from tensorir.buffer import Range
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int
+from tensorir.visit import uses_var
 
 Box = tuple[IntervalSet, ...]
 
@@ -25,19 +28,33 @@ def estimate_region_strict_bound(
 ) -> Box | None:
     """Return exactly what is covered, None where that is no box or cannot be found.
 
-    Found where all extents are constant, the minima are independent pieces of the loops, and each
-    dimension's pieces follow one another without a gap.
+    Found where no extent depends on a loop, the minima are independent pieces of the loops, and
+    each dimension's pieces follow one another without a gap.
     """
     analyzer = analyzer or Analyzer()
-    extents = []
-    for dim in region:
-        if not isinstance(dim.extent, IntImm):
-            return None
-        extents.append(dim.extent.value)
+    extents = [dim.extent.value for dim in region if isinstance(dim.extent, IntImm)]
+    if len(extents) != len(region):
+        return _box(region, var_dom, predicate, analyzer)
     if is_const_int(predicate, 1):
         plain = _plain_box(region, var_dom, extents, analyzer)
         if plain is not None:
             return plain
+    return _box(region, var_dom, predicate, analyzer)
+
+
+def _box(
+    region: Sequence[Range],
+    var_dom: Mapping[Var, Range],
+    predicate: PrimExpr,
+    analyzer: Analyzer,
+) -> Box | None:
+    """Return the box that is covered where the minima are independent pieces, else None."""
+    extents = []
+    sizes = Sizes(analyzer.linearizer, (values.extent for values in var_dom.values()))
+    for dim in region:
+        if uses_var(dim.extent, lambda var: var in var_dom):
+            return None
+        extents.append(sizes.of(analyzer.linear(dim.extent)))
     result = detect_iter_map(
         [dim.min for dim in region], var_dom, predicate, IterMapLevel.SURJECTIVE, True, analyzer
     )
@@ -45,19 +62,30 @@ def estimate_region_strict_bound(
         return None
     box = []
     for dim, value, extent in zip(region, result.indices, extents, strict=True):
+        span = _span(value, extent)
+        if span is None:
+            return None
+        low, high = (plus_size(value.base, end) for end in span)
         dtype = dim.min.dtype
-        base = analyzer.linearizer.write(value.base, dtype)
-        low, count = 0, extent
-        if value.args:
-            split = value.args[0]
-            scale = split.scale
-            if extent < abs(scale):
-                return None
-            count = (split.extent - 1) * abs(scale) + extent
-            low = (split.extent - 1) * scale if scale < 0 else 0
-        first = add(base, const(low, dtype))
-        box.append(IntervalSet(first, add(base, const(low + count - 1, dtype))))
+        first = analyzer.linearizer.write(low, dtype)
+        box.append(IntervalSet(first, analyzer.linearizer.write(high, dtype)))
     return tuple(box)
+
+
+def _span(value: IterSumExpr, extent: Size) -> tuple[Size, Size] | None:
+    """Return the least and the largest offset from the base, None if there are gaps.
+
+    At each value of an index, `extent` elements are covered.
+    """
+    if not value.args:
+        return 0, extent - 1
+    split = value.args[0]
+    falls = not is_positive(split.scale)
+    step = 0 - split.scale if falls else split.scale
+    if not at_most(step, extent):
+        return None
+    reach = (split.extent - 1) * step
+    return (0 - reach if falls else 0), (0 if falls else reach) + extent - 1
 
 
 def _plain_box(

@@ -14,6 +14,7 @@ from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.iter_map import IterMapLevel, detect_iter_map
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import ZERO, Linear
+from tensorir.arith.size import Size, at_most
 from tensorir.buffer import Range
 from tensorir.expr import And, PrimExpr, Var
 from tensorir.ops import TRUE, logical_and
@@ -27,9 +28,9 @@ class DividedIndex:
     """An index as `outer * inner_extent + inner + base`."""
 
     outer: IterSumExpr
-    outer_extent: int
+    outer_extent: Size
     inner: IterSumExpr
-    inner_extent: int
+    inner_extent: Size
     base: Linear
 
 
@@ -106,7 +107,7 @@ def _divide_index(index: IterSumExpr, inside: Collection[Var]) -> DividedIndex |
     return DividedIndex(outer, outer_extent, inner, inner_extent, index.base)
 
 
-_Part = tuple[IterSumExpr, int]
+_Part = tuple[IterSumExpr, Size]
 """A sum and how many values it takes, starting from 0."""
 
 
@@ -128,8 +129,8 @@ def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part,
     if lower % inner_extent == 0:
         taken = _take(outer, outer_extent, lower // inner_extent, piece.extent)
         return (taken, piece.extent), (_NOTHING, 1)
-    reaches_top = end >= piece.source.extent
-    if inner_extent % lower or (end % inner_extent and not reaches_top):
+    reaches_top = at_most(piece.source.extent, end)
+    if inner_extent % lower != 0 or (end % inner_extent != 0 and not reaches_top):
         return None
     above = outer_extent if reaches_top else end // inner_extent
     below = inner_extent // lower
@@ -139,7 +140,7 @@ def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part,
     )
 
 
-def _take(value: IterSumExpr, extent: int, lower: int, count: int) -> IterSumExpr:
+def _take(value: IterSumExpr, extent: Size, lower: Size, count: Size) -> IterSumExpr:
     """Return `(value // lower) % count` for a value in `[0, extent)`."""
     if lower == 1 and count == extent:
         return value
@@ -154,7 +155,7 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
         return None
     outer: list[IterSplitExpr] = []
     inner: list[IterSplitExpr] = []
-    inner_extent = 1
+    inner_extent: Size = 1
     for term in reversed(source.args):
         divided = _divide_piece(term, inside)
         if divided is None:
@@ -164,14 +165,14 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
             if outer or term.scale != inner_extent:
                 return None
             inner[:0] = [s.scaled(s.scale * term.scale) for s in below.args]
-            inner_extent *= below_extent
+            inner_extent = inner_extent * below_extent
         if above.args:
             scale = term.scale * below_extent
-            if scale % inner_extent:
+            if scale % inner_extent != 0:
                 return None
-            scale //= inner_extent
+            scale = scale // inner_extent
             outer[:0] = [s.scaled(s.scale * scale) for s in above.args]
-    if mark.extent % inner_extent or not _fills(source, mark.extent):
+    if mark.extent % inner_extent != 0 or not _fills(source, mark.extent):
         return None
     outer_extent = mark.extent // inner_extent
     return (
@@ -180,11 +181,11 @@ def _divide_mark(mark: IterMark, inside: Collection[Var]) -> tuple[_Part, _Part]
     )
 
 
-def _fills(source: IterSumExpr, extent: int) -> bool:
+def _fills(source: IterSumExpr, extent: Size) -> bool:
     """Say whether a sum takes each value of `[0, extent)` once: no predicate, no overlap."""
-    count = 1
+    count: Size = 1
     for term in source.args:
-        count *= term.extent
+        count = count * term.extent
     return count == extent
 
 

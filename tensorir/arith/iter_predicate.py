@@ -1,0 +1,58 @@
+"""Reading predicates as bounds of sums of iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tensorir import expr as e
+from tensorir.arith.iter_term import NoIterMapError
+from tensorir.arith.linearize import Linearizer
+from tensorir.arith.size import Size, Sizes, larger, smaller
+from tensorir.expr import PrimExpr
+
+
+def inequalities(
+    predicate: PrimExpr,
+    mentions_iterator: Callable[[PrimExpr], bool],
+    reader: Linearizer,
+    sizes: Sizes,
+) -> Iterator[tuple[PrimExpr, Size | None, Size | None]]:
+    """Yield expressions and what they lie between, both included, for the conjuncts of a predicate.
+
+    Conjuncts without an iterator are left out. NoIterMapError for one that is no inequality.
+    """
+    for condition in _conjuncts(predicate):
+        if not mentions_iterator(condition):
+            continue
+        if not isinstance(condition, (e.LT, e.LE, e.GT, e.GE)) or not condition.a.dtype.is_int:
+            raise NoIterMapError(f"`{condition}` is no inequality")
+        a, b = condition.a, condition.b
+        if isinstance(condition, (e.GT, e.GE)):
+            a, b = b, a
+        strict = 1 if isinstance(condition, (e.LT, e.GT)) else 0
+        if not mentions_iterator(b):
+            yield a, None, sizes.of(reader(b)) - strict
+        elif not mentions_iterator(a):
+            yield b, sizes.of(reader(a)) + strict, None
+        else:
+            yield e.Sub(a, b), None, -strict
+
+
+def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+    if isinstance(predicate, e.And):
+        return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
+    return [predicate]
+
+
+def tighter_low(a: Size | None, b: Size | None) -> Size | None:
+    """Return the larger of two lower bounds, of which None is none."""
+    if a is None or b is None:
+        return b if a is None else a
+    return larger(a, b)
+
+
+def tighter_high(a: Size | None, b: Size | None) -> Size | None:
+    """Return the smaller of two upper bounds, of which None is none."""
+    if a is None or b is None:
+        return b if a is None else a
+    return smaller(a, b)

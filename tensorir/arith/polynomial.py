@@ -1,0 +1,73 @@
+"""Linear combinations as polynomials: their factors, and division without a remainder.
+
+The terms of a `Linear` may be products, so it is a polynomial in what they multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tensorir.arith.linear import Linear, Product, Term
+
+Monomial: TypeAlias = tuple[Term, ...]
+"""The factors of a term, with repetition."""
+
+
+def factors(term: Term) -> Monomial:
+    """Return what a term multiplies: itself unless it is a product."""
+    return term.factors if type(term) is Product else (term,)
+
+
+def degree(value: Linear) -> int:
+    """Return the largest number of factors in a term, 0 for a constant."""
+    return max((len(factors(term)) for term in value.terms), default=0)
+
+
+def exact_quotient(
+    a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
+) -> Linear | None:
+    """Return `a / b` where that is a polynomial as well, else None; b must not be 0.
+
+    Long division: the leading term of what is left is divided by that of `b`, in an order in which
+    products of more factors come first.
+    """
+    order: dict[Term, int] = {}
+    for term in (*b.terms, *a.terms):
+        for factor in factors(term):
+            order.setdefault(factor, len(order))
+    divisor, weight = _leading(b, order)
+    result, left = Linear({}, 0), a
+    while left.terms or left.const:
+        monomial, coefficient = _leading(left, order)
+        rest = _without(monomial, divisor)
+        if rest is None or coefficient % weight:
+            return None
+        step = Linear({}, coefficient // weight)
+        for factor in rest:
+            step = product(Linear({factor: 1}, 0), step)
+        result = result.plus(step)
+        left = left.plus(product(step, b), -1)
+    return result
+
+
+def _leading(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
+    """Return the term that comes first, as sorted factors, and its coefficient."""
+    best: tuple[int, list[int]] | None = None
+    found: tuple[Monomial, int] = ((), value.const)
+    for term, coefficient in value.terms.items():
+        monomial = sorted(factors(term), key=lambda t: order[t])
+        rank = (-len(monomial), [order[t] for t in monomial])
+        if best is None or rank < best:
+            best, found = rank, (tuple(monomial), coefficient)
+    return found
+
+
+def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+    """Return the factors of a monomial that are left after division, None if one is missing."""
+    left = list(monomial)
+    for factor in divisor:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return tuple(left)

@@ -1,0 +1,228 @@
+"""Extents, factors and scales of iterators: plain ints, or sizes known only when a program runs.
+
+Nearly all sizes are constant, so a `Size` is an int wherever it can be, and code that computes with
+sizes is written as for ints. `SymbolicSize` takes part in the same arithmetic. It has no `<`:
+whether one symbolic size is below another may be unknown, so ordering is asked for by functions
+that say what they give when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from tensorir.arith.context import HALF_INFINITE
+from tensorir.arith.linear import Extremum, Linear, Product, Quotient, Term
+from tensorir.arith.linearize import Linearizer
+from tensorir.arith.polynomial import Monomial, degree, factors
+from tensorir.dtype import DataType
+from tensorir.expr import PrimExpr
+from tensorir.ops import const
+
+
+class SymbolicSize:
+    """A size that is not constant; `==` means that it surely is the same."""
+
+    __slots__ = ("linear", "sizes")
+
+    def __init__(self, linear: Linear, sizes: Sizes) -> None:
+        self.linear = linear
+        self.sizes = sizes
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is SymbolicSize and other.linear.key == self.linear.key
+
+    def __hash__(self) -> int:
+        return hash(self.linear.key)
+
+    def __add__(self, other: Size) -> Size:
+        return self.sizes.of(self.linear.plus(linear_of(other)))
+
+    def __sub__(self, other: Size) -> Size:
+        return self.sizes.of(self.linear.plus(linear_of(other), -1))
+
+    def __rsub__(self, other: int) -> Size:
+        return self.sizes.of(self.linear.times(-1).plus_const(other))
+
+    def __mul__(self, other: Size) -> Size:
+        return self.sizes.of(self.sizes.reader.product(self.linear, linear_of(other)))
+
+    def __floordiv__(self, other: Size) -> Size:
+        return self.sizes.of(self.sizes.reader.floor_divide(self.linear, linear_of(other)))
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return self.sizes.of(self.sizes.reader.floor_divide(linear_of(other), self.linear))
+
+    def __mod__(self, other: Size) -> Size:
+        return self - self // other * other
+
+    def __rmod__(self, other: int) -> Size:
+        return other - other // self * self
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return f"SymbolicSize({self.sizes.reader.write(self.linear, DataType('int64'))})"
+
+
+Size: TypeAlias = int | SymbolicSize
+
+
+class Sizes:
+    """Makes sizes, and knows what follows from the loops that run: their extents are positive.
+
+    Where an extent is a product, each of its factors is taken to be positive.
+    """
+
+    def __init__(self, reader: Linearizer, extents: Iterable[PrimExpr] = ()) -> None:
+        self.reader = reader
+        self._extents = extents
+        self._least: dict[Term, int] | None = None
+        """What symbols are at least, where that follows from the extents; made on first use."""
+
+    def of(self, value: Linear) -> Size:
+        """Return a linear combination as a size."""
+        return SymbolicSize(value, self) if value.terms else value.const
+
+    def at_least_zero(self, value: Linear) -> bool:
+        """Say whether a linear combination surely is not negative."""
+        return self.reader.at_least_zero(value) or self._least_value(value) >= 0
+
+    def _least_value(self, value: Linear) -> int:
+        """Return a bound from below; `-HALF_INFINITE` if none is known.
+
+        Each symbol is written as its least value and the rest, which is not negative. Multiplied
+        out, a polynomial without negative coefficients is least where all rests are 0.
+        """
+        expanded: dict[Monomial, int] = {}
+        for term, coefficient in value.terms.items():
+            parts: dict[Monomial, int] = {(): coefficient}
+            for factor in factors(term):
+                low = self._least_of(factor)
+                if low <= -HALF_INFINITE:
+                    return -HALF_INFINITE
+                wider: dict[Monomial, int] = {}
+                for monomial, c in parts.items():
+                    more = tuple(sorted((*monomial, factor), key=id))
+                    wider[more] = wider.get(more, 0) + c
+                    wider[monomial] = wider.get(monomial, 0) + c * low
+                parts = wider
+            for monomial, c in parts.items():
+                expanded[monomial] = expanded.get(monomial, 0) + c
+        constant = expanded.pop((), 0) + value.const
+        return constant if all(c >= 0 for c in expanded.values()) else -HALF_INFINITE
+
+    def _least_of(self, term: Term) -> int:
+        if self._least is None:
+            self._least = {}
+            for extent in self._extents:
+                self._learn_positive(self.reader(extent))
+        known = self.reader.bound(Linear({term: 1}, 0))[0]
+        if type(term) is Quotient:
+            inside = self._least_value(term.index)
+            if inside > -HALF_INFINITE:
+                known = max(known, inside // term.divisor)
+        return max(known, self._least.get(term, known))
+
+    def _learn_positive(self, value: Linear) -> None:
+        """Note what follows for the symbols in a value that is at least 1."""
+        if len(value.terms) != 1:
+            return
+        ((term, coefficient),) = value.terms.items()
+        if coefficient <= 0 or value.const > 0:
+            return
+        assert self._least is not None
+        if type(term) is Product:
+            for factor in term.factors:
+                self._learn_positive(Linear({factor: 1}, 0))
+            return
+        least = -((value.const - 1) // coefficient)
+        self._least[term] = max(least, self._least.get(term, least))
+        if type(term) is Quotient:
+            self._learn_positive(term.index.plus_const(1 - term.divisor))
+        elif type(term) is Extremum and not term.largest:
+            for arg in term.args:
+                self._learn_positive(arg)
+
+
+def linear_of(size: Size) -> Linear:
+    """Return a size as a linear combination."""
+    return size.linear if isinstance(size, SymbolicSize) else Linear({}, size)
+
+
+def plus_size(value: Linear, size: Size) -> Linear:
+    """Return `value + size`."""
+    if type(size) is int:
+        return value.plus_const(size)
+    return value.plus(linear_of(size))
+
+
+def times_size(value: Linear, size: Size) -> Linear:
+    """Return `value * size`."""
+    if isinstance(size, SymbolicSize):
+        return size.sizes.reader.product(value, size.linear)
+    return value.times(size)
+
+
+def size_expr(size: Size, dtype: DataType) -> PrimExpr:
+    """Return a size as an expression."""
+    if isinstance(size, SymbolicSize):
+        return size.sizes.reader.write(size.linear, dtype)
+    return const(size, dtype)
+
+
+def at_most(a: Size, b: Size) -> bool:
+    """Say whether `a <= b` surely holds."""
+    if type(a) is int and type(b) is int:
+        return a <= b
+    gap = b - a
+    if isinstance(gap, SymbolicSize):
+        return gap.sizes.at_least_zero(gap.linear)
+    return gap >= 0
+
+
+def is_positive(size: Size) -> bool:
+    """Say whether a size surely is at least 1."""
+    return size > 0 if type(size) is int else at_most(1, size)
+
+
+def smaller(a: Size, b: Size) -> Size:
+    """Return the minimum of two sizes."""
+    return _extremum(a, b, largest=False)
+
+
+def larger(a: Size, b: Size) -> Size:
+    """Return the maximum of two sizes."""
+    return _extremum(a, b, largest=True)
+
+
+def _extremum(a: Size, b: Size, *, largest: bool) -> Size:
+    if at_most(a, b):
+        return b if largest else a
+    if at_most(b, a):
+        return a if largest else b
+    sizes = a.sizes if isinstance(a, SymbolicSize) else b.sizes  # type: ignore[union-attr]
+    return sizes.of(sizes.reader.extremum([linear_of(a), linear_of(b)], largest))
+
+
+def ceil_div(a: Size, b: Size) -> Size:
+    """Return `a / b` rounded up, for a positive b."""
+    if type(a) is int and type(b) is int:
+        return -(-a // b)
+    return (a + (b - 1)) // b
+
+
+def round_up(extent: Size, unit: Size) -> Size:
+    """Return `extent` rounded up to a multiple of `unit`."""
+    return ceil_div(extent, unit) * unit
+
+
+def size_rank(size: Size) -> tuple[int, int]:
+    """Return a key by which sizes sort such that one never comes before a divisor of it.
+
+    Constants come first, by their magnitude; then sizes with fewer symbolic factors.
+    """
+    if isinstance(size, SymbolicSize):
+        return degree(size.linear), max(abs(c) for c in size.linear.terms.values())
+    return 0, abs(size)
