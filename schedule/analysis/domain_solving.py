@@ -62,6 +62,11 @@ def solve_axis_domains(
     return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
 
 
+def is_always_solvable(provided: Sequence[BufferRegion]) -> bool:
+    """Say whether `solve_axis_domains` raises nothing, whatever is required of these regions."""
+    return all(type(dim.min) in (Var, IntImm) for region in provided for dim in region.region)
+
+
 def _solve_affine(
     regions: list[BufferRegion],
     box: Box,

@@ -9,10 +9,16 @@ from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     check_not_output,
+    is_spatial,
     require_scope,
 )
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
-from schedule.analysis.domain_solving import AxisDomain, Box, solve_axis_domains
+from schedule.analysis.domain_solving import (
+    AxisDomain,
+    Box,
+    is_always_solvable,
+    solve_axis_domains,
+)
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
@@ -199,6 +205,34 @@ def plan_move(
 
     `graph` is what `require_movable` gave for the block.
     """
+    position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
+    analyzer = Analyzer()
+    for var, values in loop_domain([*loops_above(loop), loop]).items():
+        analyzer.bind(var, values)
+    try:
+        domains = _axis_domains(block, loop, required, analyzer, to_consumers)
+    except IRValueError as error:
+        fail(UNSOLVABLE, block, loop, reason=error)
+    nest = _nest(block, domains, preserve_unit_loops, analyzer)
+    if state.enable_check:
+        _check_concurrent(block, loop, nest)
+    return Move(block, loop, position, nest)
+
+
+def check_place(
+    state: ScheduleState,
+    graph: BlockScope,
+    block: StmtSRef,
+    loop: StmtSRef,
+    index: int,
+    *,
+    to_consumers: bool,
+) -> tuple[int, list[StmtSRef]]:
+    """Check that there is a place for a block below a loop.
+
+    Returns the position among the statements there, and the blocks whose needs it must meet. Where
+    `needs_plan` says no, a block may move wherever it has a place.
+    """
     scope = state.scope_root(block)
     check(scope_root(loop) is scope, NOT_SAME_SCOPE, block, loop)
     check(not is_ancestor(loop, block), LOOP_ABOVE, block, loop)
@@ -217,17 +251,12 @@ def plan_move(
     _check_order(graph, block, loop)
     if not to_consumers:
         _check_followed(block, loop, producers)
-    analyzer = Analyzer()
-    for var, values in loop_domain([*loops_above(loop), loop]).items():
-        analyzer.bind(var, values)
-    try:
-        domains = _axis_domains(block, loop, required, analyzer, to_consumers)
-    except IRValueError as error:
-        fail(UNSOLVABLE, block, loop, reason=error)
-    nest = _nest(block, domains, preserve_unit_loops, analyzer)
-    if state.enable_check:
-        _check_concurrent(block, loop, nest)
-    return Move(block, loop, position, nest)
+    return position, required
+
+
+def needs_plan(block: StmtSRef) -> bool:
+    """Say whether only `plan_move` can tell if a block may move to a place for it."""
+    return not (is_spatial(block) and is_always_solvable(block.block.writes))
 
 
 def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:

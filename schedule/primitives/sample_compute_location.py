@@ -8,7 +8,7 @@ from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
-from schedule.primitives.compute_at import plan_move, require_movable
+from schedule.primitives.compute_at import check_place, needs_plan, plan_move, require_movable
 from schedule.primitives.inline import check_compute_inline
 from schedule.random_state import RandomState
 from schedule.sref import (
@@ -93,7 +93,9 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
 
 
 def _can_move(state: ScheduleState, graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> bool:
-    return _succeeds(lambda: plan_move(state, graph, block, loop, -1, True, to_consumers=True))
+    if needs_plan(block):
+        return _succeeds(lambda: plan_move(state, graph, block, loop, -1, True, to_consumers=True))
+    return _succeeds(lambda: check_place(state, graph, block, loop, -1, to_consumers=True))
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:
