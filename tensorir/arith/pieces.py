@@ -1,7 +1,7 @@
 """Finding the remainders in a linear combination again.
 
-`x - 6 * (x // 6)` is `x % 6`, and `x // 2 - 3 * (x // 6)` is `x % 6 // 2`. A sum in which such
-groups are found is shorter to print, and its bounds are tight.
+`x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
+is `x % 2`. A sum in which such groups are found is shorter to print, and its bounds are tight.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def pieces(linear: Linear) -> Pieces:
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
             _extract(quotient, left, order, found)
+    for quotient in quotients:
+        if quotient.divisor == 2 and quotient in left:
+            _extract_half(quotient, left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())
     found.sort(key=lambda item: item[0])
     linear.parts = [(c, piece) for _, c, piece in found]
@@ -64,3 +67,25 @@ def _extract(
         del left[quotient]
         found.append((position, scale, Remainder(quotient.index, modulus, divisor)))
         return
+
+
+def _extract_half(
+    above: Quotient,
+    left: dict[Term, int],
+    order: dict[Term, int],
+    found: list[tuple[int, int, Piece]],
+) -> None:
+    """Take `(x + 1) // 2 - x // 2` out of `left`, if `above` is the first part of that."""
+    if above.index.const != 1:
+        return
+    index = above.index.plus_const(-1)
+    for below in left:
+        if type(below) is Quotient and below.divisor == 2 and below.index.key == index.key:
+            weight = left[above]
+            if left[below] != -weight:
+                return
+            position = min(order[above], order[below])
+            del left[above]
+            del left[below]
+            found.append((position, weight, Remainder(index, 2, 1)))
+            return

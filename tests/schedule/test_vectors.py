@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from schedule import InstructionKind, Schedule, Trace
+from schedule import Schedule, Trace
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, simplify
 
 VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
-
-OTHER_FORM = {
-    ("spaces", 25): "an extent is `(h + 1) // 2 - h // 2 + 2` here, `h % 2 + 2` there",
-}
 
 WRONG_THERE = {
     ("walks", 6): "merges a consumer in front of its producer",
@@ -36,17 +32,8 @@ def _entries():
             yield pytest.param(name, number, entry, id=f"{name}-{number}-{entry['workload']}")
 
 
-def is_supported(entry):
-    known = {kind.name for kind in InstructionKind.all()}
-    return all(inst[0] in known for inst in entry["trace"][0])
-
-
 @pytest.mark.parametrize(("name", "number", "entry"), entries())
 def test_replay(name, number, entry):
-    if not is_supported(entry):
-        pytest.skip("uses a primitive that is not there yet")
-    if (name, number) in OTHER_FORM:
-        pytest.skip(OTHER_FORM[name, number])
     before = parse(entry["before"])
     mod = before if isinstance(before, IRModule) else IRModule({"main": before})
     checked = (name, number) not in WRONG_THERE

@@ -84,6 +84,7 @@ i, j, k, f, n = Var("i"), Var("j"), Var("k"), Var("f"), Var("n")
         (e.LT((i * 3 + j) * 4 + k, const(128)), "i * 12 + j * 4 + k < 128"),
         (e.GE(i, const(3)), "3 <= i"),
         (e.GT(f, n), "n < f"),
+        ((n + 1) // 2 - n // 2 + 2, "n % 2 + 2"),
     ],
 )
 def test_canonical_forms(expr, expected):
