@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, DepKind
+from schedule.analysis.predicates import without_variables
 from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
@@ -32,13 +33,16 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         outer = loops_above(meeting) if meeting.is_block else [*loops_above(meeting), meeting]
         for var, values in loop_domain(outer).items():
             analyzer.bind(var, values)
-        for buffer, producers in by_buffer.items():
-            written = written_below(meeting, buffer, producers, analyzer)
-            for region in consumer.block.reads:
-                if region.buffer is buffer and not holds(
-                    written, _possibly_read(region, consumer, meeting, analyzer), analyzer
-                ):
-                    return False
+        # Where the consumer does not run, nothing has to be written.
+        inner = path_domain(consumer, meeting)
+        with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
+            for buffer, producers in by_buffer.items():
+                written = written_below(meeting, buffer, producers, analyzer)
+                for region in consumer.block.reads:
+                    if region.buffer is buffer and not holds(
+                        written, _possibly_read(region, consumer, meeting, analyzer), analyzer
+                    ):
+                        return False
     return True
 
 
@@ -56,7 +60,9 @@ def written_below(
                 if surely is None:
                     continue
                 bound = bound_region(BufferRegion(buffer, surely), realize)
-                box = relax(bound, domain, realize.predicate, analyzer, upper=False)
+                box = None
+                if analyzer.can_prove(without_variables(realize.predicate, domain)):
+                    box = relax(bound, domain, realize.predicate, analyzer, upper=False)
                 if box is None and _only_keeps_in_bounds(
                     bound, buffer, realize.predicate, analyzer
                 ):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import loop_domain, substitute_loops
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.predicates import conjuncts
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
-from schedule.primitives.decompose_reduction import conjuncts
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer

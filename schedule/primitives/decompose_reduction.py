@@ -6,13 +6,13 @@ from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.fresh_copy import fresh_thread
+from schedule.analysis.predicates import at_first_step
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
-from tensorir.expr import And, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import is_const_int
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
 from tensorir.visit import collect_vars, substitute, uses_var
 
@@ -121,26 +121,6 @@ def _check_not_repeated(block: StmtSRef, below: list[StmtSRef]) -> None:
     for sref in below:
         repeats = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
         check(not repeats, REPEATED, below[0], sref, block)
-
-
-def at_first_step(predicate: PrimExpr, reduction_loops: list[For]) -> PrimExpr:
-    """Return the predicate under which the init runs: reduction loops are at their first value."""
-    first = {lp.loop_var: lp.min for lp in reduction_loops}
-    analyzer = Analyzer()
-    result: PrimExpr = TRUE
-    for conjunct in reversed(conjuncts(predicate)):
-        at_first = substitute(conjunct, first)
-        if at_first is not conjunct:
-            at_first = analyzer.simplify(at_first)
-        result = logical_and(result, at_first)
-    return result
-
-
-def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions whose conjunction a predicate is, in the order written."""
-    if isinstance(predicate, And):
-        return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
-    return [predicate]
 
 
 def _update_block(old: Block) -> Block:

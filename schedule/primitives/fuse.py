@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
+from schedule.analysis.plain_fusion import PlainFusion
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import const, floordiv, floormod, is_const_int
-from tensorir.stmt import For, ForKind
+from tensorir.stmt import For, ForKind, Stmt
 from tensorir.visit import uses_var
 
 NOT_PARENT = Problem(
@@ -65,9 +67,33 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     old = [sref.loop for sref in loops]
     widest = max((loop.loop_var.dtype for loop in old), key=lambda d: d.bits)
     fused = Var("_".join([*(loop.loop_var.name for loop in old), "fused"]), widest)
+    product: PrimExpr = const(1, widest)
+    for loop in old:
+        product = product * loop.extent
+    extent = Analyzer().simplify(product).astype(widest)
+    body: Stmt | None = None
+    above = loops_above(loops[0])
+    if all(isinstance(loop.extent, IntImm) for loop in old):
+        around = {sref.loop.loop_var: sref.loop for sref in (*above, *loops)}
+        body = PlainFusion(old, fused, preserve_unit_iters).body(old[-1].body, around)
+    if body is not None:
+        nest: Stmt = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
+    else:
+        body = substitute_loops(old[-1].body, _values(old, fused))
+        nest = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
+        nest = BindingSimplifier(above, preserve_unit_iters)(nest)
+
+    # Result.
+    state.replace(loops[0], nest)
+    assert type(nest) is For
+    return state.stmt2ref[nest]
+
+
+def _values(loops: Sequence[For], fused: Var) -> dict[Var, PrimExpr]:
+    """Return the loop variables in terms of the fused one."""
     values: dict[Var, PrimExpr] = {}
-    inner_size: PrimExpr = const(1, widest)
-    for position, loop in reversed(list(enumerate(old))):
+    inner_size: PrimExpr = const(1, fused.dtype)
+    for position, loop in reversed(list(enumerate(loops))):
         if is_const_int(loop.extent, 1):
             values[loop.loop_var] = const(0, loop.loop_var.dtype)
             continue
@@ -75,14 +101,4 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         piece = fused if position == 0 else floormod(fused, size)
         values[loop.loop_var] = floordiv(piece, inner_size).astype(loop.loop_var.dtype)
         inner_size = size
-    product: PrimExpr = const(1, widest)
-    for loop in old:
-        product = product * loop.extent
-    extent = Analyzer().simplify(product)
-    body = substitute_loops(old[-1].body, values)
-    nest = For(fused, const(0, widest), extent.astype(widest), ForKind.SERIAL, body)
-    nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
-
-    # Result.
-    state.replace(loops[0], nest)
-    return state.stmt2ref[nest]
+    return values

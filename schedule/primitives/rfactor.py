@@ -8,10 +8,10 @@ from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.fresh_copy import fresh_thread
+from schedule.analysis.predicates import at_first_step, conjuncts
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
-from schedule.primitives.decompose_reduction import at_first_step, conjuncts
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer

@@ -73,8 +73,12 @@ def split(
     index: PrimExpr = const(0, dtype)
     for var, extent in zip(loop_vars, extents, strict=True):
         index = index * extent + var
-        analyzer.bind(var, Range(extent))
-    exact = _is_exact(product, old.extent) or analyzer.can_prove(index < old.extent)
+    if isinstance(product, IntImm) and isinstance(old.extent, IntImm):
+        exact = product.value == old.extent.value
+    else:
+        for var, extent in zip(loop_vars, extents, strict=True):
+            analyzer.bind(var, Range(extent))
+        exact = analyzer.can_prove(index < old.extent)
     predicate = None if exact or disable_predication else LT(index, old.extent)
     body = substitute_loops(old.body, {old.loop_var: index}, predicate)
     nest: Stmt = body
@@ -105,11 +109,6 @@ def _product(extents: list[PrimExpr]) -> PrimExpr:
     for extent in extents[1:]:
         product = product * extent
     return product
-
-
-def _is_exact(product: PrimExpr, extent: PrimExpr) -> bool:
-    both_known = isinstance(product, IntImm) and isinstance(extent, IntImm)
-    return both_known and int(product) == int(extent)  # type: ignore[call-overload]
 
 
 def _replace_by_nest(

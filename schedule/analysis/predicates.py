@@ -1,0 +1,42 @@
+"""The conditions under which blocks run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tensorir.arith import Analyzer
+from tensorir.expr import And, PrimExpr, Var
+from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.stmt import For
+from tensorir.visit import substitute, uses_var
+
+
+def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+    """Return the conditions whose conjunction a predicate is, in the order written."""
+    if isinstance(predicate, And):
+        return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
+    return [predicate]
+
+
+def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:
+    """Return the conjuncts of a predicate in which none of some variables occurs."""
+    if is_const_int(predicate, 1):
+        return predicate
+    result: PrimExpr = TRUE
+    for conjunct in conjuncts(predicate):
+        if not uses_var(conjunct, variables.__contains__):
+            result = logical_and(result, conjunct)
+    return result
+
+
+def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimExpr:
+    """Return the predicate under which the init runs: reduction loops are at their first value."""
+    first = {lp.loop_var: lp.min for lp in reduction_loops}
+    analyzer = Analyzer()
+    result: PrimExpr = TRUE
+    for conjunct in reversed(conjuncts(predicate)):
+        at_first = substitute(conjunct, first)
+        if at_first is not conjunct:
+            at_first = analyzer.simplify(at_first)
+        result = logical_and(result, at_first)
+    return result

@@ -1,0 +1,158 @@
+"""Whatever primitives a program accepts, it stays well-formed, replays and computes the same.
+
+`python -m benchmarks.fuzz_schedule` runs more of these. Sequences that once failed are kept here.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.random_schedules import (
+    PROGRAMS,
+    Failure,
+    Session,
+    program_names,
+    run_lines,
+    run_random,
+)
+from schedule import Schedule
+from tensorir import parse
+
+
+@pytest.mark.parametrize("name", program_names())
+@pytest.mark.parametrize("seed", range(4))
+def test_random_calls(name, seed):
+    run_random(name, seed, length=10)
+
+
+ONCE_FAILED = {
+    "a cache that only a producer was to read": (
+        "padded",
+        ["sch.cache_read(block('C'), 0, 'local', [block('P')])"],
+    ),
+    "writes that are declared wider than they are": (
+        "C1D-0",
+        [
+            "sch.cache_index(block('conv1d_nlc'), 'global', 1)",
+            "sch.loop_partition(loop('index_1', 1), [2, None])",
+            "sch.cache_write(block('index_1_ax10'), 0, 'local')",
+        ],
+    ),
+    "a cache for a block that updates in place": (
+        "in_place",
+        ["sch.cache_write(block('scale'), 0, 'global')"],
+    ),
+    "a move that is taken back": (
+        "stencil",
+        ["sch.reverse_compute_at(block('C'), loop('B', 0), True, 1)"],
+    ),
+    "a cache written below a loop of a block with blocks in its init": (
+        "DEP-0",
+        [
+            "sch.blockize(loop('depth_conv2d_nhwc', 4), preserve_unit_iters=False)",
+            "sch.write_at(loop('depth_conv2d_nhwc_o', 0), block('depth_conv2d_nhwc_o'), 0, 'global')",
+        ],
+    ),
+    "another type for what a block with blocks in its init writes": (
+        "NRM-1",
+        [
+            "sch.blockize(loop('C', 0), preserve_unit_iters=False)",
+            "sch.unsafe_set_dtype(block('C_o'), 0, 'float16')",
+        ],
+    ),
+    "a block around a block with blocks in its init": (
+        "window",
+        [
+            "sch.blockize(loop('C', 2), preserve_unit_iters=False)",
+            "sch.blockize(loop('C_o', 1), preserve_unit_iters=True)",
+        ],
+    ),
+    "a reduction factored under a predicate on a data-parallel loop": (
+        "C3D-1",
+        [
+            "sch.split(loop('conv3d_ndhwc', 0), [None, 4], preserve_unit_iters=True)",
+            "sch.rfactor(loop('conv3d_ndhwc', 7), 2)",
+        ],
+    ),
+    "a reduction factored over more steps than there are": (
+        "argmax",
+        [
+            "sch.split(loop('argmax', 1), [8, 4], preserve_unit_iters=False)",
+            "sch.rfactor(loop('argmax', 1), 0)",
+        ],
+    ),
+    "copies of a loop that is bound to a thread": (
+        "argmax",
+        [
+            "sch.add_unit_loop(block('argmax'))",
+            "sch.bind(loop('argmax', 2), 'threadIdx.x')",
+            "sch.rfactor(loop('argmax', 1), 0)",
+        ],
+    ),
+    "a block made inside an opaque block": (
+        "C1D-1",
+        [
+            "sch.loop_partition(loop('conv1d_nlc', 1), [2, None])",
+            "sch.blockize(loop('conv1d_nlc_l0', 3), preserve_unit_iters=False)",
+        ],
+    ),
+    "a block around blocks inside an opaque block": (
+        "TBG-0",
+        [
+            "sch.loop_partition(loop('query_T', 1), [1, None])",
+            "sch.blockize([block('query_T_h1')])",
+        ],
+    ),
+    "a cache inside two opaque blocks": (
+        "GMM-0",
+        [
+            "sch.loop_partition(loop('Z', 1), [1, None])",
+            "sch.loop_partition(loop('Z_i1', 1), [3, None])",
+            "sch.cache_write(block('Z_i1_j1'), 0, 'global')",
+        ],
+    ),
+    "a consumer whose axes are remainders": (
+        "C2D-1",
+        [
+            "sch.transform_layout(block('conv2d_nhwc'), ('read', 0), "
+            "lambda n, h, w, c: (n, h, w, c // 4, c % 4), pad_value=0.0)",
+            "sch.reverse_compute_at(block('conv2d_nhwc'), loop('PadInput', 3), True, -1)",
+        ],
+    ),
+    "write_at inside an opaque block": (
+        "GMM-3",
+        [
+            "sch.reorder(loop('Z', 0), loop('Z', 2), loop('Z', 1))",
+            "sch.loop_partition(loop('Z', 2), [1, None])",
+            "sch.write_at(loop('Z_i0', 0), block('Z_i0'), 0, 'local')",
+        ],
+    ),
+    "a copy back where the writer does not run": (
+        "DEP-0",
+        [
+            "sch.transform_block_layout(block('PadInput'), lambda n, h, w, c: (n * 2, h, w, c))",
+            "sch.split(loop('PadInput', 0), [3, 2, None], preserve_unit_iters=True)",
+            "sch.write_at(loop('PadInput', 3), block('PadInput'), 0, 'global')",
+        ],
+    ),
+    "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
+    "a location for the root block": ("chain", ["at(block('root'))"]),
+    "the index of a buffer that is not there": (
+        "chain",
+        ["sch.reindex(block('C'), ('write', 1))"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "lines"), ONCE_FAILED.values(), ids=ONCE_FAILED)
+def test_what_once_failed(name, lines):
+    for seed in (0, 1):
+        run_lines(name, seed, lines)
+
+
+def test_a_wrong_result_is_noticed():
+    session = Session("chain", 0)
+    doubled = PROGRAMS["chain"].replace("T.float32(2)", "T.float32(4)")
+    session.sch = Schedule(parse(doubled))
+    with pytest.raises(Failure, match="differ"):
+        session.check([])
