@@ -35,6 +35,10 @@ def const(value: Number, dtype: str | None = None) -> PrimExpr:
     Without a dtype: bool gives bool, int gives int32 (int64 if it does not fit), float gives
     float32 (float64 if it does not fit).
     """
+    if type(value) is int:
+        small = _SMALL.get((dtype, value))  # type: ignore[arg-type]
+        if small is not None:
+            return small
     if dtype is None:
         return _default_const(value)
     kind = DataType(dtype)

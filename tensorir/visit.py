@@ -433,8 +433,12 @@ def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
 
     Raises IRTypeError if a value has not the dtype of its variable.
     """
-    if not values:
+    kind = type(node)
+    if not values or kind is e.IntImm:
         return node
+    if kind is Var:
+        value = values.get(node)  # type: ignore[call-overload]
+        return node if value is None else as_expr(value)  # type: ignore[return-value]
     return _Substitute({var: as_expr(value) for var, value in values.items()})(node)
 
 

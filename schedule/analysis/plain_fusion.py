@@ -96,7 +96,7 @@ class PlainFusion:
         dtype = self._fused.dtype
         result: PrimExpr | None = None
         for found in terms:
-            if type(found) is _Piece:
+            if isinstance(found, _Piece):
                 term, scale = self._piece(found), found.scale
             else:
                 term, scale = found

@@ -90,6 +90,9 @@ class Analyzer:
             context.facts.append(low.plus(extent).plus(this, -1).plus_const(-1))
 
     def _range_bound(self, value: Range) -> tuple[int, int]:
+        if type(value.min) is IntImm and type(value.extent) is IntImm:
+            first = value.min.value
+            return first, min(first + value.extent.value - 1, INFINITE)
         low, extent = self._linear(value.min), self._linear(value.extent)
         least = self._linear.bound(low)[0]
         most = self._linear.bound(low.plus(extent))[1] - 1
