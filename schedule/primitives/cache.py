@@ -243,6 +243,7 @@ class _Stage:
         """Raise unless the writer fills all of the region, which will be copied back."""
         if not self._state.enable_check:
             return
+        self._bind_what_is_outside()
         written = written_below(self._location, self._buffer, [writer], self._analyzer)
         box = clip(tuple(IntervalSet.from_range(dim) for dim in self._region), self._buffer)
         check(
@@ -281,14 +282,18 @@ class _Stage:
         self._state.replace(self._scope, new, {**redirect.reuse, old: new})
         return self._state.get_sref(block)
 
-    def _copy_nest(self, source: Buffer, target: Buffer) -> tuple[Stmt, Block]:
+    def _bind_what_is_outside(self) -> None:
+        """Tell the analyzer the ranges of all that the region may depend on."""
         place = self._location
         around = loops_above(place) if place.is_block else [*loops_above(place), place]
-        for var, values in loop_domain(around).items():
+        for var, values in loop_domain([*loops_seen_through(self._scope), *around]).items():
             self._analyzer.bind(var, values, allow_override=True)
         for axis in self._scope.block.iter_vars:
             if axis.dom is not None:
                 self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+
+    def _copy_nest(self, source: Buffer, target: Buffer) -> tuple[Stmt, Block]:
+        self._bind_what_is_outside()
         prove = self._analyzer.can_prove
         guarded = [
             (not prove(dim.min >= 0), not prove(dim.min + dim.extent <= extent))

@@ -23,7 +23,7 @@ from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.expr import And, BufferLoad, Call, Or, PrimExpr, Select, Var
 from tensorir.ops import TRUE, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
@@ -251,6 +251,28 @@ class _ReversePlan:
         self._consumer_store: BufferStore = block.block.body
         self._producer_store, self._condition = self._store_of_producer()
         self._axes = self._solve_axes()
+        self._check_not_skipped()
+
+    def _check_not_skipped(self) -> None:
+        """Raise if the consumer also runs, without reading, where the producer does not store.
+
+        A consumer that always reads does not: it would read what nothing has written.
+        """
+        realize = self._producer.block_realize
+        if is_const_int(realize.predicate, 1) and self._condition is None:
+            return
+        if not _loads_in_a_branch(self._consumer_store.value, self._buffer):
+            return
+        for axis in realize.block.iter_vars:
+            if axis.dom is not None:
+                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+        axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
+        values = zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
+        in_bound = substitute(self._in_bound(axes), dict(values))
+        always = self._condition is None and self._implies(in_bound, realize.predicate)
+        name = realize.block.name_hint
+        reason = f"it runs where {name!r} does not, under the predicate `{realize.predicate}`"
+        check(always, BODY, self._block, reason=reason)
 
     def _store_of_producer(self) -> tuple[BufferStore, PrimExpr | None]:
         body: Stmt = self._producer.block.body
@@ -358,6 +380,22 @@ class _ReversePlan:
             ):
                 result = logical_and(result, self._analyzer.simplify(limit))
         return result
+
+
+def _loads_in_a_branch(value: PrimExpr, buffer: Buffer) -> bool:
+    """Say whether a load of `buffer` happens under a condition only."""
+    for node in walk(value):
+        branches: Sequence[PrimExpr] = ()
+        if isinstance(node, Call) and getattr(node.op, "short_name", "") == "if_then_else":
+            branches = node.args[1:]
+        elif isinstance(node, Select):
+            branches = (node.true_value, node.false_value)
+        elif isinstance(node, (And, Or)):
+            branches = (node.b,)
+        for branch in branches:
+            if any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(branch)):
+                return True
+    return False
 
 
 class _ReplaceLoads(BlockRewriter):

@@ -135,6 +135,14 @@ ONCE_FAILED = {
             "sch.write_at(loop('PadInput', 3), block('PadInput'), 0, 'global')",
         ],
     ),
+    "a consumer that also runs where its producer does not": (
+        "T2D-0",
+        [
+            "sch.blockize([block('PadInput')])",
+            "sch.cache_read(block('PadInput'), 0, 'global')",
+            "sch.reverse_compute_inline(block('PadInput'))",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
