@@ -122,6 +122,8 @@ def _divide_piece(piece: IterSplitExpr, inside: Collection[Var]) -> tuple[_Part,
     divided = _divide_mark(piece.source, inside)
     if divided is None:
         return None
+    if piece.is_whole:
+        return divided
     (outer, outer_extent), (inner, inner_extent) = divided
     lower, end = piece.lower_factor, piece.lower_factor * piece.extent
     if inner_extent % end == 0:
