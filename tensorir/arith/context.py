@@ -87,7 +87,7 @@ class Context:
 
     def piece_bound(self, piece: object) -> Interval:
         """Return the bound of a term or of a remainder."""
-        if isinstance(piece, Remainder):
+        if isinstance(piece, (Remainder, SymbolicRemainder)):
             return piece.bound(self)
         return self.term_bound(piece)  # type: ignore[arg-type]
 
@@ -156,6 +156,24 @@ class Remainder:
                 base = first * self.modulus
                 return (low - base) // self.divisor, (high - base) // self.divisor
         return 0, self.modulus // self.divisor - 1
+
+
+class SymbolicRemainder:
+    """`(index % modulus) // divisor` where modulus and divisor are expressions."""
+
+    __slots__ = ("divisor", "index", "modulus")
+
+    def __init__(self, index: Linear, modulus: Linear, divisor: Linear) -> None:
+        self.index = index
+        self.modulus = modulus
+        self.divisor = divisor
+
+    def bound(self, context: Context) -> Interval:
+        """Return an interval that holds every value."""
+        low, high = context.bound(self.modulus)
+        if low < 1 or context.bound(self.divisor)[0] < 1:
+            return EVERYTHING
+        return 0, high - 1
 
 
 def floor_bound(bound: int, divisor: int) -> int:

@@ -218,10 +218,10 @@ class _Detector:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         if a.args and b.args:
             raise NoIterMapError(f"`{node}` multiplies iterators")
+        if not a.args and not b.args:
+            return IterSumExpr((), self._linear.product(a.base, b.base))
         if not a.args:
             a, b = b, a
-        if not a.args:
-            return IterSumExpr((), self._linear.product(a.base, b.base))
         factor = self._sizes.of(b.base)
         if factor == 0:
             return IterSumExpr((), ZERO)
@@ -257,12 +257,15 @@ class _Detector:
         """
         last = (split.extent - 1) * split.scale
         low, high = self._linear.bound(linear_of(last))
-        if isinstance(last, SymbolicSize) and split.scale == 1:
-            terms = split.extent.linear.terms if isinstance(split.extent, SymbolicSize) else {}
-            narrow = [t for t in terms if isinstance(t, Var) and t.dtype.bits <= dtype.bits]
-            if len(terms) == 1 and narrow and terms[narrow[0]] == 1:
-                high = min(high, e.integer_limits(dtype)[1] + last.linear.const)
-        return min(low, 0), max(high, 0)
+        if not is_positive(split.scale):
+            return low, 0
+        if isinstance(split.extent, SymbolicSize) and split.scale == 1:
+            extent = split.extent.linear
+            for term, coefficient in extent.terms.items():
+                narrow = isinstance(term, Var) and term.dtype.bits <= dtype.bits
+                if narrow and coefficient == 1 and len(extent.terms) == 1:
+                    high = min(high, e.integer_limits(dtype)[1] + extent.const - 1)
+        return 0, high
 
     def _divide(self, node: e.FloorDiv | e.FloorMod) -> IterSumExpr:
         quotient = type(node) is e.FloorDiv

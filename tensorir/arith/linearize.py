@@ -7,7 +7,13 @@ from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Remainder
+from tensorir.arith.context import (
+    HALF_INFINITE,
+    INFINITE,
+    Context,
+    Remainder,
+    SymbolicRemainder,
+)
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -83,7 +89,7 @@ class Linearizer:
                 if c == 0 or d == 0:
                     continue
                 if s is None or t is None:
-                    term = s or t
+                    term = t if s is None else s
                     result = result.plus(
                         Linear({}, c * d) if term is None else Linear({term: 1}, 0).times(c * d)
                     )
@@ -148,6 +154,16 @@ class Linearizer:
         exact = exact_quotient(a, b, self.product)
         if exact is not None:
             return exact
+        if len(b.terms) == 1 and not b.const and len(a.terms) > 1:
+            parts = {
+                t: exact_quotient(Linear({t: c}, 0), b, self.product) for t, c in a.terms.items()
+            }
+            rest = {t: c for t, c in a.terms.items() if parts[t] is None}
+            if rest and len(rest) < len(a.terms):
+                result = self.floor_divide(Linear(rest, a.const), b)
+                for part in parts.values():
+                    result = result if part is None else result.plus(part)
+                return result
         low = self.bound(a)[0]
         if self.bound(b)[0] > 0 and low >= 0 and self.at_least_zero(b.plus(a, -1).plus_const(-1)):
             return ZERO
@@ -295,6 +311,9 @@ class Linearizer:
         kind = type(piece)
         if kind is Remainder:
             return (2, piece.modulus, piece.divisor, self._ranks(piece.index))
+        if kind is SymbolicRemainder:
+            parts = (piece.index, piece.modulus, piece.divisor)
+            return (8, 0, 0, tuple(self._ranks(p) for p in parts))
         if kind is Quotient:
             return (3, piece.divisor, 0, self._ranks(piece.index))
         if kind is Product:
@@ -313,6 +332,9 @@ class Linearizer:
         if kind is Remainder:
             remainder = floormod(self.write(piece.index, dtype), const(piece.modulus, dtype))
             return floordiv(remainder, const(piece.divisor, dtype))
+        if kind is SymbolicRemainder:
+            remainder = floormod(self.write(piece.index, dtype), self.write(piece.modulus, dtype))
+            return floordiv(remainder, self.write(piece.divisor, dtype))
         if kind is Quotient:
             return floordiv(self.write(piece.index, dtype), const(piece.divisor, dtype))
         if kind is Extremum:

@@ -1,17 +1,30 @@
 """Finding the remainders in a linear combination again.
 
 `x - 6 * (x // 6)` is `x % 6`, `x // 2 - 3 * (x // 6)` is `x % 6 // 2`, and `(x + 1) // 2 - x // 2`
-is `x % 2`. A sum in which such groups are found is shorter to print, and its bounds are tight.
+is `x % 2`. A sum in which such groups are found is shorter to print, and its bounds are tight. The
+same holds of divisors that are not constant: `x - x // m * m` is `x % m`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
-from tensorir.arith.context import Remainder
-from tensorir.arith.linear import Linear, Quotient, Term
+from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.linear import (
+    Atom,
+    Key,
+    Linear,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Term,
+    Terms,
+    product_key,
+)
+from tensorir.arith.polynomial import Monomial, degree, factors, without
 
-Piece: TypeAlias = Term | Remainder
+Piece: TypeAlias = Term | Remainder | SymbolicRemainder
 Pieces: TypeAlias = list[tuple[int, Piece]]
 
 
@@ -29,6 +42,11 @@ def pieces(linear: Linear) -> Pieces:
     for quotient in quotients:
         if quotient.divisor == 2 and quotient in left:
             _extract_half(quotient, left, order, found)
+    products = [t for t in linear.terms if type(t) is Product]
+    if products:
+        divided = {f: None for t in products for f in t.factors if type(f) is SymbolicQuotient}
+        for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
+            _extract_symbolic(symbolic, left, order, found)
     found.extend((order[t], c, t) for t, c in left.items())
     found.sort(key=lambda item: item[0])
     linear.parts = [(c, piece) for _, c, piece in found]
@@ -89,3 +107,71 @@ def _extract_half(
             del left[below]
             found.append((position, weight, Remainder(index, 2, 1)))
             return
+
+
+def _extract_symbolic(
+    quotient: SymbolicQuotient,
+    left: Terms,
+    order: dict[Term, int],
+    found: list[tuple[int, int, Piece]],
+) -> None:
+    """Take the remainder that ends in a multiple of `quotient` out of `left`, if there is one."""
+    known: dict[Key, Term] = {t.key: t for t in left if isinstance(t, Atom)}
+    for divisor, ratio, terms in _carriers(quotient, left):
+        taken: Terms = {}
+        for factor, weight in ratio.terms.items():
+            term = known.get(product_key((quotient, *factors(factor))))
+            if term is not None:
+                taken[term] = weight
+        if ratio.const:
+            taken[quotient] = ratio.const
+        if len(taken) != len(ratio.terms) + (ratio.const != 0):
+            continue
+        term, weight = next(iter(taken.items()))
+        scale = -left.get(term, 0) // weight
+        group = {**{t: -c for t, c in taken.items()}, **terms}
+        if scale == 0 or any(left.get(t, 0) != c * scale for t, c in group.items()):
+            continue
+        position = min(order[t] for t in terms)
+        for t in group:
+            del left[t]
+        found.append(
+            (position, scale, SymbolicRemainder(quotient.index, quotient.divisor, divisor))
+        )
+        return
+
+
+def _carriers(quotient: SymbolicQuotient, left: Terms) -> Iterator[tuple[Linear, Linear, Terms]]:
+    """Yield divisors d, what the divisor is as a multiple of d, and terms that are `index // d`."""
+    index, modulus = quotient.index, quotient.divisor
+    for other in left:
+        if other is quotient or not isinstance(other, (Quotient, SymbolicQuotient)):
+            continue
+        if other.index.key == index.key:
+            divisor = other.divisor
+            divisor = divisor if isinstance(divisor, Linear) else Linear({}, divisor)
+            ratio = _over_monomial(modulus, divisor)
+            if ratio is not None:
+                yield divisor, ratio, {other: 1}
+    if not index.const:
+        yield Linear({}, 1), modulus, index.terms
+
+
+def _over_monomial(value: Linear, divisor: Linear) -> Linear | None:
+    """Return `value / divisor` where that is a polynomial; None for a divisor that is a sum."""
+    if divisor.terms and (divisor.const or len(divisor.terms) > 1):
+        return None
+    monomial: Monomial = ()
+    weight = divisor.const
+    if divisor.terms:
+        ((only, weight),) = divisor.terms.items()
+        monomial = factors(only)
+    if value.const and (monomial or value.const % weight):
+        return None
+    terms: Terms = {}
+    for term, c in value.terms.items():
+        rest = without(factors(term), monomial)
+        if not rest or c % weight:
+            return None
+        terms[rest[0] if len(rest) == 1 else Product(rest)] = c // weight
+    return Linear(terms, value.const // weight)

@@ -40,7 +40,7 @@ def exact_quotient(
     result, left = Linear({}, 0), a
     while left.terms or left.const:
         monomial, coefficient = _leading(left, order)
-        rest = _without(monomial, divisor)
+        rest = without(monomial, divisor)
         if rest is None or coefficient % weight:
             return None
         step = Linear({}, coefficient // weight)
@@ -63,7 +63,7 @@ def _leading(value: Linear, order: dict[Term, int]) -> tuple[Monomial, int]:
     return found
 
 
-def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
     """Return the factors of a monomial that are left after division, None if one is missing."""
     left = list(monomial)
     for factor in divisor:

@@ -78,6 +78,8 @@ class Sizes:
     def __init__(self, reader: Linearizer, extents: Iterable[PrimExpr] = ()) -> None:
         self.reader = reader
         self._extents = extents
+        self._facts: list[Linear] = []
+        """What is not negative, where that says nothing about a single symbol."""
         self._least: dict[Term, int] | None = None
         """What symbols are at least, where that follows from the extents; made on first use."""
 
@@ -87,7 +89,9 @@ class Sizes:
 
     def at_least_zero(self, value: Linear) -> bool:
         """Say whether a linear combination surely is not negative."""
-        return self.reader.at_least_zero(value) or self._least_value(value) >= 0
+        if self.reader.at_least_zero(value) or self._least_value(value) >= 0:
+            return True
+        return any(self._least_value(value.plus(fact, -1)) >= 0 for fact in self._facts)
 
     def _least_value(self, value: Linear) -> int:
         """Return a bound from below; `-HALF_INFINITE` if none is known.
@@ -128,12 +132,13 @@ class Sizes:
     def _learn_positive(self, value: Linear) -> None:
         """Note what follows for the symbols in a value that is at least 1."""
         if len(value.terms) != 1:
+            self._facts.append(value.plus_const(-1))
             return
         ((term, coefficient),) = value.terms.items()
-        if coefficient <= 0 or value.const > 0:
+        if coefficient <= 0:
             return
         assert self._least is not None
-        if type(term) is Product:
+        if type(term) is Product and value.const <= 0:
             for factor in term.factors:
                 self._learn_positive(Linear({factor: 1}, 0))
             return
