@@ -45,6 +45,13 @@ REPEATS_STEPS = Problem(
     "keep it outside of the loops of the reduction",
 )
 
+MIXED = Problem(
+    "BlockPropertyError",
+    "{0} drives data-parallel and reduction axes of {2}; with {1} on its other side, steps of a "
+    "reduction would come before the one that initialises it",
+    "keep the order of the loops of the reduction, or decompose it first",
+)
+
 
 @primitive("Reorder")
 def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
@@ -80,6 +87,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     if state.enable_check:
         for child in state.child_blocks(chain[-1]):
             _check_not_repeated(child, chain, target)
+            if child.block.init is not None:
+                _check_init_stays_first(child, chain, target)
 
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
@@ -107,6 +116,28 @@ def _check_not_repeated(block: StmtSRef, before: list[StmtSRef], after: list[Stm
         for outer in after[:k]:
             crossed = outer.loop.loop_var in reduced and before.index(outer) > place
             check(not crossed, REPEATS_STEPS, repeating, outer, block)
+
+
+def _check_init_stays_first(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
+    """Raise if loops of a reduction pass one that also drives a data-parallel axis.
+
+    Loops that drive reduction axes alone all start with the first step, in whatever order they are.
+    """
+    realize = block.block_realize
+    reduced: set[Var] = set()
+    spatial: set[Var] = set()
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        (spatial if axis.iter_type == IterVar.DATA_PAR else reduced).update(collect_vars(value))
+    if not spatial & reduced:
+        return
+    order = [sref for sref in before if sref.loop.loop_var in reduced]
+    new_order = [sref for sref in after if sref.loop.loop_var in reduced]
+    for k, mixed in enumerate(new_order):
+        if mixed.loop.loop_var not in spatial:
+            continue
+        for j, other in enumerate(new_order):
+            passed = (j < k) != (order.index(other) < order.index(mixed))
+            check(j == k or not passed, MIXED, mixed, other, block)
 
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:

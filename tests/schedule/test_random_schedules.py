@@ -143,6 +143,14 @@ ONCE_FAILED = {
             "sch.reverse_compute_inline(block('PadInput'))",
         ],
     ),
+    "loops of a reduction that pass one of both kinds": (
+        "argmax",
+        [
+            "sch.fuse(loop('argmax', 0), loop('argmax', 1))",
+            "sch.split(loop('argmax', 0), [3, 4, 5])",
+            "sch.reorder(loop('argmax', 0), loop('argmax', 2), loop('argmax', 1))",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
