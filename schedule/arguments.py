@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Union, get_args, get_origin
 
 from schedule.errors import ArgumentError
 from schedule.handles import BlockRV, LoopRV
@@ -311,6 +311,8 @@ def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> A
 
 def _matches(annotation: Any, value: Any) -> bool:
     origin = get_origin(annotation)
+    if origin is Annotated:
+        return _matches(get_args(annotation)[0], value)
     if annotation is Any:
         return True
     if origin is Union or type(annotation).__name__ == "UnionType":
@@ -328,6 +330,8 @@ def _matches(annotation: Any, value: Any) -> bool:
 
 
 def _type_text(annotation: Any) -> str:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
 
 

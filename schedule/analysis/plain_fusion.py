@@ -74,21 +74,22 @@ class PlainFusion:
             if binding.dtype is not self._fused.dtype:
                 return None
             terms: list[tuple[Var, int] | _Piece] = []
-            units = False
+            before: _Piece | None = None
             for var, scale in digits:
                 piece = self._pieces.get(var)
                 if piece is None:
-                    units = units or is_const_int(loops[var].extent, 1)
                     terms.append((var, scale))
-                elif piece.extent != 1:
-                    piece = _Piece(piece.inner, piece.extent, scale)
-                    before = terms[-1] if terms else None
-                    if type(before) is _Piece and before.inner == piece.inner * piece.extent:
-                        piece = _Piece(piece.inner, before.extent * piece.extent, scale)
-                        terms.pop()
-                    terms.append(piece)
-            if False:
-                return None
+                    continue
+                if piece.extent == 1:
+                    continue
+                piece = _Piece(piece.inner, piece.extent, scale)
+                if before is not None and before.inner == piece.inner * piece.extent:
+                    if terms.pop() is not before:
+                        # Loops of one value stand between two pieces that are one.
+                        return None
+                    piece = _Piece(piece.inner, before.extent * piece.extent, scale)
+                terms.append(piece)
+                before = piece
             values.append(self._written(terms, binding))
         return values
 

@@ -7,10 +7,11 @@ from typing import Annotated, TypeAlias
 from schedule.errors import Problem, check
 from schedule.instruction import (
     BlockArg,
-    BufferSideAttr,
+    BufferSideInput,
+    IntInput,
     IntsInput,
     Operand,
-    RangesAttr,
+    RangesInput,
     primitive,
 )
 from schedule.primitives.cache import INDEX_OUT_OF_RANGE
@@ -69,9 +70,9 @@ def unsafe_hide_buffer_access(
 def annotate_buffer_access(
     state: ScheduleState,
     block: BlockArg,
-    buffer_index: int,
-    buf_type: BufferSideAttr,
-    gen_new_ranges: RangesAttr,
+    buffer_index: IntInput,
+    buf_type: BufferSideInput,
+    gen_new_ranges: RangesInput,
 ) -> None:
     """Say which region of a buffer a block touches, where analysis finds too large a one.
 

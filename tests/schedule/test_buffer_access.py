@@ -41,8 +41,8 @@ def test_declares_a_region_by_hand():
     )
     assert sch.trace.as_json()[0][1] == [
         "AnnotateBufferAccess",
-        ["b0"],
-        [0, 0, "lambda vi, vj: (vi * 2, vi * 2 + 1, vj, vj + 1,)"],
+        ["b0", 0, 0, "lambda vi, vj: (vi * 2, vi * 2 + 1, vj, vj + 1,)"],
+        [],
         [],
     ]
 
