@@ -16,7 +16,7 @@ from schedule.instruction import InstructionKind, Parameter
 _HEADER = """\
 # Generated from the registry of primitives by `python -m schedule.stubs`.
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import InstructionKind
@@ -85,7 +85,10 @@ def _type(param: Parameter) -> str:
     if kind == "expr":
         return "Sequence[int | ExprRV | None]"
     if kind == "plain":
-        return inspect.formatannotation(param.annotation).replace("collections.abc.", "")
+        annotation = param.annotation
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        return inspect.formatannotation(annotation).replace("collections.abc.", "")
     if param.operand.many:
         return f"Sequence[{_ARGUMENT[kind]}] | None"
     return _ARGUMENT[kind]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from schedule.analysis.bindings import loop_domain
-from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
@@ -18,6 +17,7 @@ from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import add, const, is_const_int, mul
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from tensorir.visit import collect_vars, substitute, uses_var, walk

@@ -76,7 +76,7 @@ class _Matcher:
         """Match statements."""
         if type(found) is not type(expected):
             raise Mismatch(
-                f"a {type(found).__name__} stands where a {type(expected).__name__} is described",
+                f"{type(found).__name__} stands where {type(expected).__name__} is described",
                 found,
                 expected,
             )
@@ -92,7 +92,7 @@ class _Matcher:
         elif isinstance(found, BufferStore) and isinstance(expected, BufferStore):
             self._store(found, expected)
         else:
-            raise Mismatch(f"a {type(found).__name__} cannot be matched", found, expected)
+            raise Mismatch(f"{type(found).__name__} cannot be matched", found, expected)
 
     def _loop(self, found: For, expected: For) -> None:
         self._same(found.min, expected.min, "where loops start", found, expected)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.predicates import at_first_step
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import is_const_int
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
 from tensorir.visit import collect_vars, substitute, uses_var

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.fresh_copy import FreshCopy
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.loop_problems import check_plain
@@ -13,6 +12,7 @@ from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import BufferRegion, Range
 from tensorir.expr import IntImm, IterVar, Var
+from tensorir.fresh_copy import FreshCopy
 from tensorir.ops import TRUE, const
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
 from tensorir.visit import uses_var

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.fresh_copy import fresh_thread
 from schedule.analysis.predicates import at_first_step, conjuncts
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.errors import Problem, check
@@ -17,6 +16,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import GE, GT, LE, LT, BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import TRUE, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.visit import Rewriter, collect_vars, substitute

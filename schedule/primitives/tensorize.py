@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from schedule.analysis.fresh_copy import FreshCopy
 from schedule.analysis.intrin_match import IntrinMatch, Mismatch, check_layout, match_intrin
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import BlockOrLoopArg, primitive
@@ -10,7 +9,8 @@ from schedule.primitives.blockize import blockize
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import MatchBufferRegion
-from tensorir.expr import Var
+from tensorir.fresh_copy import FreshCopy
+from tensorir.node import Node
 from tensorir.stmt import BlockRealize
 from tensorir.tensor_intrin import TensorIntrin
 
@@ -46,22 +46,20 @@ def tensorize(
         known = ", ".join(TensorIntrin.names())
         reason = f"names no tensor intrinsic {tensor_intrin!r}; there are {known}"
         raise ArgumentError("tensorize", "tensor_intrin", reason)
-    block = block_or_loop
+    block, given = block_or_loop, block_or_loop.stmt
+    assert given is not None
     if not block.is_block:
         block = blockize(state, block, preserve_unit_iters)
-    match = _match(block, tensor_intrin, intrin)
+    match = _match(block, given, tensor_intrin, intrin)
 
     # Rewrite.
     assert isinstance(intrin.impl.body, BlockRealize)
-    copy = FreshCopy({})
+    copy = FreshCopy()
     old = block.block
     views = []
     for param, region in zip(intrin.impl.params, match.regions, strict=True):
         parameter = intrin.impl.buffer_map[param]
-        for part in (*parameter.shape, *parameter.strides, parameter.elem_offset):
-            if isinstance(part, Var):
-                copy.define(part)
-        views.append(MatchBufferRegion(copy.define_buffer(parameter), region))
+        views.append(MatchBufferRegion(copy.define_parameter(parameter), region))
     inside = copy.rewrite_Block(intrin.impl.body.block)
     annotations = old.annotations
     for key, value in inside.annotations.items():
@@ -76,8 +74,11 @@ def tensorize(
     state.replace(block, new, {old: new})
 
 
-def _match(block: StmtSRef, name: str, intrin: TensorIntrin) -> IntrinMatch:
-    """Match a block and an intrinsic; raise with both programs and the first difference."""
+def _match(block: StmtSRef, given: Node, name: str, intrin: TensorIntrin) -> IntrinMatch:
+    """Match a block and an intrinsic; raise with both programs and the first difference.
+
+    The error points at what the user gave: a block made of a loop is undone when it is raised.
+    """
     mismatch: Mismatch
     try:
         match = match_intrin(block.block, intrin.desc)
@@ -89,11 +90,11 @@ def _match(block: StmtSRef, name: str, intrin: TensorIntrin) -> IntrinMatch:
         return match
     fail(
         NO_MATCH,
-        block,
+        given,
         intrin=name,
         reason=mismatch.reason,
-        found=mismatch.found or block.block,
-        expected=mismatch.expected or intrin.desc,
+        found=block.block if mismatch.found is None else mismatch.found,
+        expected=intrin.desc if mismatch.expected is None else mismatch.expected,
         program=block.block,
         description=intrin.desc,
     )

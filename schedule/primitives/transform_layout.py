@@ -18,7 +18,7 @@ from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, Call, PrimExpr
+from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.intrin import Effect, Op
 from tensorir.ops import cast
@@ -158,12 +158,23 @@ class _Relayout(BlockRewriter):
         self._new = new
         self._index_map = index_map
         self._analyzer = Analyzer()
+        self._pending: dict[Var, Range] = {}
+        """Ranges that the analyzer gets once an access needs them."""
+        self._known: dict[tuple[PrimExpr, ...], list[PrimExpr]] = {}
+        """Where the accesses of the block go to."""
 
     def buffer(self, buffer: Buffer) -> Buffer:
         return self._new if buffer is self._old else buffer
 
     def _mapped(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        return self._index_map.map_indices(indices, self._analyzer)
+        known = self._known.get(tuple(indices))
+        if known is None:
+            for var, values in self._pending.items():
+                self._analyzer.bind(var, values, True)
+            self._pending.clear()
+            known = self._index_map.map_indices(indices, self._analyzer)
+            self._known[tuple(indices)] = known
+        return known
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         if node.buffer is not self._old:
@@ -180,14 +191,20 @@ class _Relayout(BlockRewriter):
         return node if node.buffer is self._old else self.generic(node)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        self._analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent), True)
-        return self.generic(node)
+        self._known.clear()
+        self._pending[node.loop_var] = Range.from_min_extent(node.min, node.extent)
+        new = self.generic(node)
+        self._pending.pop(node.loop_var, None)
+        return new
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        self._known.clear()
         for axis in node.iter_vars:
             if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom, True)
+                self._pending[axis.var] = axis.dom
         new: Block = self.generic(node)
+        for axis in node.iter_vars:
+            self._pending.pop(axis.var, None)
         if any(r.buffer is self._old for r in (*node.reads, *node.writes)):
             reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
             new = new.with_(

@@ -11,6 +11,7 @@ from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
 from tensorir.dtype import HANDLE
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import BufferLoad, PrimExpr, Reduce, Var
+from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
 from tensorir.ops import TRUE, if_then_else
 from tensorir.script.completion import complete_block, with_root_block
@@ -24,8 +25,8 @@ from tensorir.stmt import (
     Stmt,
     sequence,
 )
+from tensorir.te.index_dtype import with_index_dtype
 from tensorir.te.nest import Axes, Nest
-from tensorir.te.renew import Renew, with_index_dtype
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
 from tensorir.visit import Rewriter, collect_vars, substitute
 
@@ -151,7 +152,8 @@ class _Function:
 
     def _extern(self, op: ExternOp) -> Stmt:
         pairs = zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
-        copy = Renew({buffer: self._buffers[tensor] for buffer, tensor in pairs})(op.body)
+        buffers = {buffer: self._buffers[tensor] for buffer, tensor in pairs}
+        copy = FreshCopy(buffers=buffers)(op.body)
         block = copy.with_(
             name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
         )

@@ -16,13 +16,18 @@ S = TypeVar("S", bound=Stmt)
 class FreshCopy(Rewriter):
     """Copies a statement, with new loop variables, axes, buffers and bound names.
 
-    `values` replaces variables that are defined outside. Subclasses may rename blocks and give axes
-    another domain.
+    `values` replaces variables that are defined outside, `buffers` such buffers. Subclasses may
+    rename blocks and give axes another domain.
     """
 
-    def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
-        self._values: dict[Var, PrimExpr] = dict(values)
-        self._buffers: dict[Buffer, Buffer] = {}
+    def __init__(
+        self,
+        values: Mapping[Var, PrimExpr] | None = None,
+        buffers: Mapping[Buffer, Buffer] | None = None,
+    ) -> None:
+        self._values: dict[Var, PrimExpr] = dict(values or {})
+        self._buffers: dict[Buffer, Buffer] = dict(buffers or {})
+        self._values.update((old.data, new.data) for old, new in self._buffers.items())
 
     def block_name(self, block: Block) -> str:
         """Return the name of the copy of a block."""
@@ -49,6 +54,13 @@ class FreshCopy(Rewriter):
         )
         self._buffers[buffer] = new
         return new
+
+    def define_parameter(self, buffer: Buffer) -> Buffer:
+        """Return the new buffer for one that binds the variables in its shape and strides."""
+        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if isinstance(part, Var) and part not in self._values:
+                self.define(part)
+        return self.define_buffer(buffer)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return where an access goes."""
