@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 from schedule.instruction import InstructionKind, Parameter
 
 _HEADER = """\
 # Generated from the registry of primitives by `python -m schedule.stubs`.
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from schedule.handles import BlockRV, ExprRV, LoopRV
 from schedule.instruction import InstructionKind
