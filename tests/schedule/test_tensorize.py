@@ -1,0 +1,449 @@
+"""tensorize: an intrinsic takes the place of the block that it computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen import host
+from schedule import Schedule
+from tensorir import parse, verify_well_formed
+from tensorir.interp import interpret, random_arguments
+from tensorir.tensor_intrin import TensorIntrin
+from tests.schedule.transformation import apply, scheduled
+
+BYTES = """\
+@T.prim_func
+def main(
+    A: T.Buffer((3, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((3, 32), "int32")
+):
+    for i, j_0, k_0, j_1, k_1 in T.grid(3, 2, 2, 16, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.spatial(32, j_0 * 16 + j_1)
+            vk = T.axis.reduce(8, k_0 * 4 + k_1)
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast(
+                "int32", B[vj // 16, vk // 4, vj % 16, vk % 4]
+            )
+"""
+
+BYTES_AFTER = """\
+@T.prim_func
+def main(
+    A: T.Buffer((3, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((3, 32), "int32")
+):
+    for i, j_0, k_0 in T.grid(3, 2, 2):
+        with T.block("C_o"):
+            row = T.int32()
+            column = T.int32()
+            vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
+            T.reads(A[vi_o, vk_o * 4:vk_o * 4 + 4], B[vj_o, vk_o, 0:16, 0:4])
+            T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
+            a = T.match_buffer(A[vi_o, vk_o * 4:vk_o * 4 + 4], (4,), "uint8", offset_factor=1)
+            b = T.match_buffer(
+                B[vj_o, vk_o, 0:16, 0:4], (16, 4), "int8", offset_factor=1, strides=[row, column]
+            )
+            c = T.match_buffer(
+                C[vi_o, vj_o * 16:vj_o * 16 + 16], (16,), "int32", offset_factor=1
+            )
+            with T.init():
+                for j_1 in range(16):
+                    with T.block("C_init"):
+                        vj_i_init = T.axis.spatial(16, j_1)
+                        T.reads()
+                        T.writes(C[vi_o, vj_o * 16 + vj_i_init])
+                        C[vi_o, vj_o * 16 + vj_i_init] = 0
+            for k in range(4):
+                for j in T.vectorized(16):
+                    c[j] = c[j] + T.Cast("int32", a[k]) * T.Cast("int32", b[j, k])
+"""
+
+BFLOATS = """\
+@T.prim_func
+def main(
+    A: T.Buffer((32, 64), "bfloat16"),
+    B: T.Buffer((32, 16, 2), "bfloat16"),
+    C: T.Buffer((32, 16), "float32"),
+):
+    for i_0, k_0, i_1, j, k_1 in T.grid(2, 2, 16, 16, 32):
+        with T.block("C"):
+            vi = T.axis.spatial(32, i_0 * 16 + i_1)
+            vj = T.axis.spatial(16, j)
+            vk = T.axis.reduce(64, k_0 * 32 + k_1)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + T.Cast("float32", A[vi, vk]) * T.Cast(
+                "float32", B[vk // 2, vj, vk % 2]
+            )
+"""
+
+TILES_OF_BYTES = (
+    BFLOATS.replace("bfloat16", "int8")
+    .replace('A: T.Buffer((32, 64), "int8")', 'A: T.Buffer((32, 128), "uint8")')
+    .replace("(32, 16, 2)", "(32, 16, 4)")
+    .replace("float32", "int32")
+    .replace("16, 16, 32)", "16, 16, 64)")
+    .replace("reduce(64, k_0 * 32", "reduce(128, k_0 * 64")
+    .replace("vk // 2, vj, vk % 2", "vk // 4, vj, vk % 4")
+)
+
+
+def with_feature(*features):
+    missing = [feature for feature in features if feature not in host.cpu_features()]
+    return pytest.mark.skipif(bool(missing), reason=f"the CPU lacks {', '.join(missing)}")
+
+
+def tensorize(name, depth=3, block="C", **options):
+    """Tensorize the loop around `block` that has `depth` others around it."""
+
+    def call(sch):
+        loop = sch.get_loops(sch.get_block(block))[depth]
+        sch.tensorize(loop, name, **options)
+
+    return call
+
+
+def assert_machine_code_computes(sch, before):
+    """Check compiled code against the program before, on values over the whole range of bytes."""
+    rng = np.random.default_rng(5)
+    given = []
+    for array in random_arguments(parse(before), 5):
+        if array.dtype.itemsize == 1:
+            limits = np.iinfo(array.dtype)
+            array = rng.integers(limits.min, limits.max + 1, array.shape).astype(array.dtype)
+        given.append(array)
+    expected = [array.copy() for array in given]
+    actual = [array.copy() for array in given]
+    interpreted = [array.copy() for array in given]
+    interpret(parse(before), *expected)
+    interpret(sch.mod, *interpreted)
+    codegen.build(sch.mod, "host")["main"](*actual)
+    for got, other, wanted in zip(actual, interpreted, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+        np.testing.assert_allclose(other, wanted, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------- the intrinsics here
+
+
+def test_the_body_becomes_that_of_the_implementation():
+    sch = apply(BYTES, tensorize("dot_16x4_portable"), BYTES_AFTER)
+    assert_machine_code_computes(sch, BYTES)
+
+
+@with_feature("avx512f", "avx512bw")
+def test_dot_products_of_pairs():
+    sch = apply(BYTES, tensorize("dot_16x4_avx512"))
+    assert "pmaddw.d.512" in sch.mod.script()
+    assert_machine_code_computes(sch, BYTES)
+
+
+@with_feature("avx512f", "avx512vnni")
+def test_dot_products_of_quadruples():
+    sch = apply(BYTES, tensorize("dot_16x4_vnni"))
+    assert "vpdpbusd.512" in sch.mod.script()
+    assert_machine_code_computes(sch, BYTES)
+
+
+def test_machine_instructions_are_interpreted_on_any_machine():
+    for name in ("dot_16x4_vnni", "dot_16x4_avx512"):
+        apply(BYTES, tensorize(name))
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "depth", "product"),
+    [
+        (BFLOATS, "amx_16x16x32_bf16bf16f32", 2, "tdpbf16ps"),
+        (TILES_OF_BYTES, "amx_16x16x64_u8i8i32", 2, "tdpbusd"),
+    ],
+)
+def test_matrix_tiles(before, name, depth, product):
+    sch = scheduled(before, tensorize(name, depth))
+    block = sch.get(sch.get_block("C_o"))
+    views = {view.source.buffer.name: view for view in block.match_buffers}
+    deep = views["A"].buffer.shape[1].value
+    assert (
+        str(views["A"].source)
+        == f"A[vi_o * 16:vi_o * 16 + 16, vk_o * {deep}:vk_o * {deep} + {deep}]"
+    )
+    assert str(views["C"].source) == "C[vi_o * 16:vi_o * 16 + 16, 0:16]"
+    assert [b.name for b in block.alloc_buffers] == ["shape"]
+    assert f"llvm.x86.{product}" in sch.mod.script()
+    assert block.init is not None
+
+
+@with_feature("amx-tile", "amx-bf16")
+def test_tiles_of_bfloat16_on_this_machine():
+    sch = scheduled(BFLOATS, tensorize("amx_16x16x32_bf16bf16f32", 2))
+    given = random_arguments(parse(BFLOATS), 5)
+    expected = [array.copy() for array in given]
+    interpret(parse(BFLOATS), *expected)
+    codegen.build(sch.mod, "host")["main"](*given)
+    np.testing.assert_allclose(given[2], expected[2], rtol=1e-5)
+
+
+@with_feature("amx-tile", "amx-int8")
+def test_tiles_of_bytes_on_this_machine():
+    sch = scheduled(TILES_OF_BYTES, tensorize("amx_16x16x64_u8i8i32", 2))
+    given = random_arguments(parse(TILES_OF_BYTES), 5)
+    expected = [array.copy() for array in given]
+    interpret(parse(TILES_OF_BYTES), *expected)
+    codegen.build(sch.mod, "host")["main"](*given)
+    np.testing.assert_array_equal(given[2], expected[2])
+
+
+# ------------------------------------------------------------------------------------- loop or block
+
+
+def test_a_block_that_was_blockized_before():
+    def call(sch):
+        outer = sch.blockize(sch.get_loops(sch.get_block("C"))[3])
+        sch.tensorize(outer, "dot_16x4_portable")
+
+    apply(BYTES, call, BYTES_AFTER)
+
+
+def test_after_the_init_is_decomposed_the_update_is_tensorized():
+    after = """\
+@T.prim_func
+def main(
+    A: T.Buffer((3, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((3, 32), "int32")
+):
+    for i, j_0 in T.grid(3, 2):
+        for j_1_init in range(16):
+            with T.block("C_init"):
+                vi = T.axis.spatial(3, i)
+                vj = T.axis.spatial(32, j_0 * 16 + j_1_init)
+                T.reads()
+                T.writes(C[vi, vj])
+                C[vi, vj] = 0
+        for k_0 in range(2):
+            with T.block("C_update_o"):
+                row = T.int32()
+                column = T.int32()
+                vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
+                T.reads(
+                    C[vi_o, vj_o * 16:vj_o * 16 + 16],
+                    A[vi_o, vk_o * 4:vk_o * 4 + 4],
+                    B[vj_o, vk_o, 0:16, 0:4],
+                )
+                T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
+                a = T.match_buffer(A[vi_o, vk_o * 4:vk_o * 4 + 4], (4,), "uint8", offset_factor=1)
+                b = T.match_buffer(
+                    B[vj_o, vk_o, 0:16, 0:4], (16, 4), "int8", offset_factor=1, strides=[row, column]
+                )
+                c = T.match_buffer(
+                    C[vi_o, vj_o * 16:vj_o * 16 + 16], (16,), "int32", offset_factor=1
+                )
+                for k in range(4):
+                    for j in T.vectorized(16):
+                        c[j] = c[j] + T.Cast("int32", a[k]) * T.Cast("int32", b[j, k])
+"""
+
+    def call(sch):
+        block = sch.get_block("C")
+        loops = sch.get_loops(block)
+        sch.decompose_reduction(block, loops[2])
+        sch.tensorize(loops[3], "dot_16x4_portable")
+
+    sch = apply(BYTES, call, after)
+    assert_machine_code_computes(sch, BYTES)
+
+
+def test_two_blocks_get_views_of_their_own():
+    both = BYTES.replace(
+        'C: T.Buffer((3, 32), "int32")',
+        'C: T.Buffer((3, 32), "int32"), D: T.Buffer((3, 32), "int32")',
+    )
+    loop = BYTES[BYTES.index("    for") :]
+    both += loop.replace('"C"', '"D"').replace("C[", "D[")
+
+    def call(sch):
+        tensorize("dot_16x4_portable")(sch)
+        tensorize("dot_16x4_portable", block="D")(sch)
+
+    sch = apply(both, call)
+    assert verify_well_formed(sch.mod)
+    first, second = (sch.get(sch.get_block(name)) for name in ("C_o", "D_o"))
+    pairs = zip(first.match_buffers, second.match_buffers, strict=True)
+    assert all(a.buffer is not b.buffer for a, b in pairs)
+
+
+def test_tensorized_loops_can_be_scheduled_further():
+    def call(sch):
+        tensorize("dot_16x4_portable")(sch)
+        i, j_0, k_0 = sch.get_loops(sch.get_block("C_o"))
+        sch.reorder(j_0, i)
+        sch.parallel(j_0)
+        sch.decompose_reduction(sch.get_block("C_o"), k_0)
+
+    sch = apply(BYTES, call)
+    assert_machine_code_computes(sch, BYTES)
+
+
+# -------------------------------------------------------------------------------- intrinsics of users
+
+PRODUCT = """\
+@T.prim_func
+def main(
+    A: T.Buffer((4,), offset_factor=1),
+    B: T.Buffer((4,), offset_factor=1),
+    C: T.Buffer((4,), offset_factor=1),
+):
+    with T.block("root"):
+        T.reads(A[0:4], B[0:4])
+        T.writes(C[0:4])
+"""
+PRODUCT_LOOP = """\
+        for i in range(4):
+            with T.block("product"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = A[vi] * B[vi]
+"""
+PRODUCT_VECTOR = """\
+        C[0:4] = A[0:4] * B[0:4]
+"""
+
+ROWS = """\
+@T.prim_func
+def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((5, 8))):
+    for i, j_0, j_1 in T.grid(3, 2, 4):
+        with T.block("Z"):
+            vi = T.axis.spatial(3, i)
+            vj = T.axis.spatial(8, j_0 * 4 + j_1)
+            Z[vi + 2, vj] = X[vi, vj] * Y[vj]
+"""
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Register intrinsics for one test."""
+    TensorIntrin.names()
+    monkeypatch.setattr(TensorIntrin, "_registry", dict(TensorIntrin._registry))
+
+    def add(name, desc, impl):
+        TensorIntrin.register(name, parse(desc), parse(impl))
+
+    return add
+
+
+def test_an_intrinsic_of_a_user(register):
+    register("product_4", PRODUCT + PRODUCT_LOOP, PRODUCT + PRODUCT_VECTOR)
+    after = """\
+@T.prim_func
+def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((5, 8))):
+    for i, j_0 in T.grid(3, 2):
+        with T.block("Z_o"):
+            vi_o, vj_o = T.axis.remap("SS", [i, j_0])
+            T.reads(X[vi_o, vj_o * 4:vj_o * 4 + 4], Y[vj_o * 4:vj_o * 4 + 4])
+            T.writes(Z[vi_o + 2, vj_o * 4:vj_o * 4 + 4])
+            A = T.match_buffer(X[vi_o, vj_o * 4:vj_o * 4 + 4], (4,), offset_factor=1)
+            B = T.match_buffer(Y[vj_o * 4:vj_o * 4 + 4], (4,), offset_factor=1)
+            C = T.match_buffer(Z[vi_o + 2, vj_o * 4:vj_o * 4 + 4], (4,), offset_factor=1)
+            C[0:4] = A[0:4] * B[0:4]
+"""
+    sch = apply(ROWS, tensorize("product_4", 2, "Z"), after)
+    assert_machine_code_computes(sch, ROWS)
+
+
+def test_a_block_without_a_block_inside(register):
+    loop = """\
+        for i in range(4):
+            C[i] = A[i] * B[i]
+"""
+    register("product_4", PRODUCT + loop, PRODUCT + PRODUCT_VECTOR)
+    before = """\
+@T.prim_func
+def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((3, 8))):
+    for i, j in T.grid(3, 2):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(X[vi, vj * 4:vj * 4 + 4], Y[vj * 4:vj * 4 + 4])
+            T.writes(Z[vi, vj * 4:vj * 4 + 4])
+            for l in range(4):
+                Z[vi, vj * 4 + l] = X[vi, vj * 4 + l] * Y[vj * 4 + l]
+"""
+    after = """\
+@T.prim_func
+def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((3, 8))):
+    for i, j in T.grid(3, 2):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(X[vi, vj * 4:vj * 4 + 4], Y[vj * 4:vj * 4 + 4])
+            T.writes(Z[vi, vj * 4:vj * 4 + 4])
+            A = T.match_buffer(X[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
+            B = T.match_buffer(Y[vj * 4:vj * 4 + 4], (4,), offset_factor=1)
+            C = T.match_buffer(Z[vi, vj * 4:vj * 4 + 4], (4,), offset_factor=1)
+            C[0:4] = A[0:4] * B[0:4]
+"""
+
+    def call(sch):
+        sch.tensorize(sch.get_block("Z"), "product_4")
+
+    sch = apply(before, call, after)
+    assert_machine_code_computes(sch, before)
+
+
+def test_annotations_and_buffers_of_the_implementation_are_added(register):
+    header = PRODUCT + '        T.block_attr({"kind": "intrinsic", "width": 4})\n'
+    through_memory = """\
+        t = T.alloc_buffer((4,), scope="local")
+        for i in range(4):
+            t[i] = A[i] * B[i]
+        for i in range(4):
+            C[i] = t[i]
+"""
+    register("product_4", PRODUCT + PRODUCT_LOOP, header + through_memory)
+
+    def call(sch):
+        outer = sch.blockize(sch.get_loops(sch.get_block("Z"))[2])
+        sch.annotate(outer, "kind", "mine")
+        sch.tensorize(outer, "product_4")
+
+    sch = apply(ROWS, call)
+    block = sch.get(sch.get_block("Z_o"))
+    assert {key: getattr(v, "value", v) for key, v in block.annotations.items()} == {
+        "kind": "mine",
+        "width": 4,
+    }
+    assert [(b.name, b.scope()) for b in block.alloc_buffers] == [("t", "local")]
+    assert_machine_code_computes(sch, ROWS)
+
+
+# ---------------------------------------------------------------------------------- handles and trace
+
+
+def test_handles():
+    sch = Schedule(parse(BYTES), debug_mask="all")
+    block = sch.get_block("C")
+    loops = sch.get_loops(block)
+    outer = sch.blockize(loops[3])
+    sch.tensorize(outer, "dot_16x4_portable")
+    assert sch.get(outer).name_hint == "C_o"
+    assert [sch.get(loop).loop_var.name for loop in loops[:3]] == ["i", "j_0", "k_0"]
+    for gone in (block, *loops[3:]):
+        with pytest.raises(ValueError, match="tensorize replaced it"):
+            sch.get(gone)
+
+
+def test_trace():
+    sch = apply(BYTES, tensorize("dot_16x4_portable"))
+    assert sch.trace.as_python() == [
+        'b0 = sch.get_block(name="C", func_name="main")',
+        "l1, l2, l3, l4, l5 = sch.get_loops(block=b0)",
+        'sch.tensorize(block_or_loop=l4, tensor_intrin="dot_16x4_portable", '
+        "preserve_unit_iters=True)",
+    ]
+    assert sch.trace.as_json() == [
+        [
+            ["GetBlock", [], ["C", "main"], ["b0"]],
+            ["GetLoops", ["b0"], [], ["l1", "l2", "l3", "l4", "l5"]],
+            ["Tensorize", ["l4"], ["dot_16x4_portable", 1], []],
+        ],
+        [],
+    ]
+    sch = apply(BYTES, tensorize("dot_16x4_portable", preserve_unit_iters=False))
+    assert sch.trace.as_json()[0][2][2] == ["dot_16x4_portable", 0]
