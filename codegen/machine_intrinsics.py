@@ -14,6 +14,9 @@ from typing import Final
 
 from codegen import host
 from codegen.errors import LinkError
+from tensorir.expr import Call, StringImm
+from tensorir.function import PrimFunc
+from tensorir.visit import walk
 
 PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
 """How the names of instructions of particular machines begin."""
@@ -47,6 +50,17 @@ def refusal(name: str, features: frozenset[str]) -> str | None:
             f"{name} needs {', '.join(missing)}, which the target does not have; "
             f"name a CPU that has it, as in 'llvm -mcpu=sapphirerapids'"
         )
+    return None
+
+
+def refusal_of(func: PrimFunc, features: frozenset[str]) -> str | None:
+    """Return why a function cannot be compiled for a target, if an instruction is the reason."""
+    for node in walk(func.body):
+        if isinstance(node, Call) and node.args and isinstance(node.args[0], StringImm):
+            name = node.args[0].value
+            reason = refusal(name, features) if name.startswith(PREFIXES) else None
+            if reason is not None:
+                return reason
     return None
 
 

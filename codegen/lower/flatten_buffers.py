@@ -11,7 +11,7 @@ from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, INT64, DataType
-from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.expr import Add, Broadcast, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, cast, const, is_const_int, mul
@@ -96,12 +96,14 @@ class _Flatten(Rewriter):
         offset = self._linear(buffer.elem_offset)
         for index, stride in zip(indices[:-1], strides[:-1], strict=True):
             offset = self._plus_scaled(offset, self._linear(index), stride)
-        last, stride = indices[-1], strides[-1]
+        last, stride = as_ramp(indices[-1]), strides[-1]
         if type(last) is Ramp:
             base = self._plus_scaled(offset, self._linear(last.base), stride)
             step = self._linear.product(self._linear(last.stride), stride)
             return Ramp(self._write(base, dtype), self._write(step, dtype), last.lanes)
         lanes = last.dtype.lanes
+        # Simplified like the other indices: the variables of loops that run once go with them.
+        last = self._analyzer.simplify(last)
         vector = mul(cast(dtype.with_lanes(lanes), last), self._write(stride, dtype))
         return add(self._write(offset, dtype), vector)
 
@@ -146,6 +148,17 @@ class _Flatten(Rewriter):
         if isinstance(term, Var):
             return self._depth.get(term, 0)
         return max((self._depth.get(var, 0) for var in variables_of(term)), default=0)
+
+
+def as_ramp(index: PrimExpr) -> PrimExpr:
+    """Return a ramp that is written as the sum of another one and a broadcast as a ramp."""
+    if type(index) is Add:
+        a, b = as_ramp(index.a), as_ramp(index.b)
+        if type(a) is Broadcast and type(b) is Ramp:
+            return Ramp(add(a.value, b.base), b.stride, b.lanes)
+        if type(a) is Ramp and type(b) is Broadcast:
+            return Ramp(add(a.base, b.value), a.stride, a.lanes)
+    return index
 
 
 def plus_constant(index: PrimExpr, value: int) -> PrimExpr:

@@ -6,6 +6,7 @@ from search.postproc.postproc import Postproc, PyPostproc
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
+from search.postproc.rewrite_tensorize import RewriteTensorize
 
 __all__ = [
     "DisallowDynamicLoop",
@@ -14,5 +15,6 @@ __all__ = [
     "RewriteLayout",
     "RewriteParallelVectorizeUnroll",
     "RewriteReductionBlock",
+    "RewriteTensorize",
     "presets",
 ]

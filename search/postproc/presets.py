@@ -7,17 +7,22 @@ from search.postproc.postproc import Postproc
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
+from search.postproc.rewrite_tensorize import RewriteTensorize
 
 
-@Postproc.kinds.register("llvm", "vnni", "avx512", "asimd", "dotprod")
+@Postproc.kinds.register("llvm")
 def cpu_postprocs() -> list[Postproc]:
-    """Return the postprocessors for CPUs.
-
-    No preset tiles for an intrinsic, so none has a postprocessor that puts intrinsics in.
-    """
+    """Return the postprocessors for any CPU."""
     return [
         DisallowDynamicLoop(),
         RewriteParallelVectorizeUnroll(),
         RewriteReductionBlock(),
         RewriteLayout(),
     ]
+
+
+@Postproc.kinds.register("vnni", "avx512", "asimd", "dotprod")
+def cpu_postprocs_with_intrinsics() -> list[Postproc]:
+    """Return the postprocessors for CPUs whose blocks may be tiled for an intrinsic."""
+    *first, layout = cpu_postprocs()
+    return [*first, RewriteTensorize(vectorize_init_loop=True), layout]

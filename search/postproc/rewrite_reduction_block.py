@@ -5,13 +5,11 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
+from search.auto_tensorize import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IterVar
 from tensorir.stmt import ForKind
 from tensorir.visit import uses_var
-
-_TENSORIZE = "meta_schedule.auto_tensorize"
-_TENSORIZE_INIT = "meta_schedule.auto_tensorize_init"
 
 
 class RewriteReductionBlock(Postproc):
@@ -66,9 +64,9 @@ def _depth(sch: Schedule, block: StmtSRef) -> int | None:
 def _move_annotations(sch: Schedule, block: BlockRV, init: BlockRV) -> None:
     """Give the init block the intrinsic meant for it, and the update its own only."""
     annotations = sch.get(block).annotations
-    if _TENSORIZE in annotations:
-        sch.unannotate(init, _TENSORIZE)
-        sch.annotate(init, _TENSORIZE, annotations.get(_TENSORIZE_INIT, ""))
-    if _TENSORIZE_INIT in annotations:
-        sch.unannotate(block, _TENSORIZE_INIT)
-        sch.unannotate(init, _TENSORIZE_INIT)
+    if AUTO_TENSORIZE in annotations:
+        sch.unannotate(init, AUTO_TENSORIZE)
+        sch.annotate(init, AUTO_TENSORIZE, annotations.get(AUTO_TENSORIZE_INIT, ""))
+    if AUTO_TENSORIZE_INIT in annotations:
+        sch.unannotate(block, AUTO_TENSORIZE_INIT)
+        sch.unannotate(init, AUTO_TENSORIZE_INIT)

@@ -6,6 +6,8 @@ from search.schedule_rule.apply_custom_rule import ApplyCustomRule, register_cus
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
+from search.schedule_rule.multi_level_tiling_wide_vector import MultiLevelTilingWideVector
+from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
@@ -16,6 +18,8 @@ __all__ = [
     "AutoInline",
     "InlineConstantScalars",
     "MultiLevelTiling",
+    "MultiLevelTilingWideVector",
+    "MultiLevelTilingWithIntrin",
     "ParallelizeVectorizeUnroll",
     "PyScheduleRule",
     "RandomComputeLocation",

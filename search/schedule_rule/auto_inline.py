@@ -9,6 +9,7 @@ from schedule.analysis.access_pattern import access_pattern
 from schedule.analysis.block_kind import complete_violation, is_dominant, is_spatial
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
+from search.auto_tensorize import AUTO_TENSORIZE
 from search.schedule_rule.inline_constant_scalars import try_inline
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.expr import Call, Select
@@ -99,7 +100,7 @@ def _has_plain_producer(sch: Schedule, block: StmtSRef) -> bool:
         return False
     (source,) = sources
     is_complete = complete_violation(source, is_dominant(source, scope)) == 0
-    return is_complete and "meta_schedule.auto_tensorize" not in source.block.annotations
+    return is_complete and AUTO_TENSORIZE not in source.block.annotations
 
 
 def _try_reverse_inline(sch: Schedule, block: BlockRV) -> None:

@@ -93,10 +93,17 @@ class MultiLevelTiling(ScheduleRule):
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the tiled designs of a block that gains from it."""
-        sref = sch.get_sref(block)
-        chosen = self.filter_fn is not None and self.filter_fn(sch, sref)
-        if not (chosen or needs_multi_level_tiling(sref)):
+        if not self.applies_to(sch, sch.get_sref(block)):
             return [sch]
+        return self.designs(sch, block)
+
+    def applies_to(self, sch: Schedule, block: StmtSRef) -> bool:
+        """Say whether a block is to be tiled."""
+        chosen = self.filter_fn is not None and self.filter_fn(sch, block)
+        return chosen or needs_multi_level_tiling(block)
+
+    def designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return what the steps make of a block in `sch`, which may be one of them afterwards."""
         sch.annotate(block, TILING_STRUCTURE, self.structure)
         states = [TilingState(sch, block, [])]
         for step in self.steps():
@@ -122,19 +129,19 @@ class MultiLevelTiling(ScheduleRule):
                 slots = self.r_indices
             else:
                 continue
-            for slot, part in zip(slots, self.split(sch, loop, len(slots)), strict=True):
+            for slot, part in zip(slots, self.split(state, loop, len(slots)), strict=True):
                 tiles[slot].append(part)
         sch.reorder(*itertools.chain.from_iterable(tiles))
         state.tiles = tiles
         return [state]
 
-    def split(self, sch: Schedule, loop: LoopRV, parts: int) -> list[LoopRV]:
-        """Return a loop in sampled parts, outermost first."""
+    def split(self, state: TilingState, loop: LoopRV, parts: int) -> list[LoopRV]:
+        """Return a loop around the tiled block in sampled parts, outermost first."""
         if parts == 1:
             return [loop]
         limit = -1 if self.max_innermost_factor is None else self.max_innermost_factor
-        factors = sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=limit)
-        return sch.split(loop, factors)
+        factors = state.sch.sample_perfect_tile(loop, n=parts, max_innermost_factor=limit)
+        return state.sch.split(loop, factors)
 
     # -------------------------------------------------------------------------------------- caches
 

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
+from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 
-@ScheduleRule.kinds.register("llvm", "avx512", "vnni")
-def x86_rules() -> list[ScheduleRule]:
-    """Return the rules for x86 and any CPU without rules of its own.
+@ScheduleRule.kinds.register("llvm")
+def llvm_rules() -> list[ScheduleRule]:
+    """Return the rules for any CPU without rules of its own."""
+    return _x86_rules()
 
-    There is no rule that tiles for a dot product intrinsic, so those with `avx512` or `vnni` get
-    the same.
-    """
-    return _cpu_rules(jobs=16, innermost=64, vector=64, unroll=[0, 16, 64, 512])
+
+@ScheduleRule.kinds.register("vnni")
+def vnni_rules() -> list[ScheduleRule]:
+    """Return the rules for x86 with an instruction for dot products of bytes."""
+    return _x86_rules("dot_16x4_vnni")
+
+
+@ScheduleRule.kinds.register("avx512")
+def avx512_rules() -> list[ScheduleRule]:
+    """Return the rules for x86 with AVX-512, whose dot products of bytes take four instructions."""
+    return _x86_rules("dot_16x4_avx512")
 
 
 @ScheduleRule.kinds.register("asimd", "dotprod")
 def arm_rules() -> list[ScheduleRule]:
     """Return the rules for ARM, which has shorter vectors and smaller caches.
 
-    There is no rule that tiles for a dot product intrinsic, so those with `dotprod` get the same.
+    There is no intrinsic for its dot products, so those with `dotprod` get the same.
     """
     return _cpu_rules(jobs=8, innermost=32, vector=32, unroll=[0, 8, 32, 256])
 
 
-def _cpu_rules(jobs: int, innermost: int, vector: int, unroll: list[int]) -> list[ScheduleRule]:
+def _x86_rules(*intrins: str) -> list[ScheduleRule]:
+    return _cpu_rules(jobs=16, innermost=64, vector=64, unroll=[0, 16, 64, 512], intrins=intrins)
+
+
+def _cpu_rules(
+    jobs: int, innermost: int, vector: int, unroll: list[int], intrins: Sequence[str] = ()
+) -> list[ScheduleRule]:
+    """Return the rules for a CPU; blocks are tiled for the first of `intrins` that fits."""
+    tiling: dict[str, Any] = {
+        "structure": "SSRSRS",
+        "max_innermost_factor": innermost,
+        "reuse_write": ReuseType("may", (1, 2), "global"),
+    }
     return [
         ApplyCustomRule(),
         InlineConstantScalars(),
@@ -45,11 +69,8 @@ def _cpu_rules(jobs: int, innermost: int, vector: int, unroll: list[int]) -> lis
             disallow_op=["tir.exp"],
         ),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
-        MultiLevelTiling(
-            structure="SSRSRS",
-            max_innermost_factor=innermost,
-            reuse_write=ReuseType("may", (1, 2), "global"),
-        ),
+        *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in intrins),
+        MultiLevelTiling(**tiling),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,
             max_vectorize_extent=vector,

@@ -8,11 +8,12 @@ import search as ms
 from codegen import Target
 from search.errors import TuningError
 from search.mutator import MutateParallel, Mutator
-from search.postproc import Postproc
+from search.postproc import Postproc, RewriteTensorize
 from search.schedule_rule import (
     AddRFactor,
     AutoInline,
     MultiLevelTiling,
+    MultiLevelTilingWithIntrin,
     ParallelizeVectorizeUnroll,
     ReuseType,
     ScheduleRule,
@@ -31,11 +32,13 @@ def only(rules: list[ScheduleRule], kind: type) -> ScheduleRule:
 
 @pytest.mark.parametrize("kind", CPU_KINDS)
 def test_order(kind: str) -> None:
+    has_intrinsic = kind in ("vnni", "avx512")
     assert [str(rule) for rule in ScheduleRule.create(kind)] == [
         "ApplyCustomRule()",
         "InlineConstantScalars()",
         "AutoInline()",
         "AddRFactor()",
+        *(["MultiLevelTilingWithIntrin()"] if has_intrinsic else []),
         "MultiLevelTiling()",
         "ParallelizeVectorizeUnroll()",
         "RandomComputeLocation()",
@@ -44,6 +47,7 @@ def test_order(kind: str) -> None:
         "DisallowDynamicLoop()",
         "RewriteParallelVectorizeUnroll()",
         "RewriteReductionBlock()",
+        *(["RewriteTensorize()"] if kind != "llvm" else []),
         "RewriteLayout()",
     ]
     assert {str(mutator): weight for mutator, weight in Mutator.create(kind).items()} == {
@@ -52,6 +56,21 @@ def test_order(kind: str) -> None:
         "MutateUnroll()": 0.03,
         "MutateParallel()": 0.02,
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "intrin"), [("vnni", "dot_16x4_vnni"), ("avx512", "dot_16x4_avx512")]
+)
+def test_intrinsics(kind: str, intrin: str) -> None:
+    rules = ScheduleRule.create(kind)
+    around, plain = only(rules, MultiLevelTilingWithIntrin), only(rules, MultiLevelTiling)
+    assert isinstance(around, MultiLevelTilingWithIntrin)
+    assert isinstance(plain, MultiLevelTiling)
+    assert around.intrin_name == intrin
+    for name in ("structure", "max_innermost_factor", "reuse_read", "reuse_write", "filter_fn"):
+        assert getattr(around, name) == getattr(plain, name)
+    (tensorize,) = [p for p in Postproc.create(kind) if isinstance(p, RewriteTensorize)]
+    assert tensorize.vectorize_init_loop
 
 
 @pytest.mark.parametrize(
@@ -97,6 +116,7 @@ def test_parameters(
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", "llvm"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "avx512"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", "vnni"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni", "vnni"),
     ],
 )
 def test_the_instruction_set_decides(target: str, kind: str) -> None:

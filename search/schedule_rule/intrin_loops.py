@@ -1,0 +1,101 @@
+"""Which loops of a block a tensor intrinsic takes over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedule.analysis.bindings import is_trivial_binding
+from schedule.analysis.intrin_match import Mismatch
+from schedule.sref import StmtSRef, loops_above
+from tensorir.buffer import Buffer
+from tensorir.dtype import DataType
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.visit import Rewriter
+
+
+@dataclass(frozen=True)
+class IntrinLoop:
+    """A loop around a block whose innermost iterations an intrinsic runs."""
+
+    position: int
+    """Place of the loop around the block, 0 for the outermost."""
+    extent: int
+    """How many iterations the intrinsic takes; they divide those of the loop."""
+
+
+def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
+    """Return the loops around a block for the loops of a description, in the latter's order.
+
+    Block and description must compute the same; where they read it may differ still, since that
+    depends on how the loops are divided. The last axis of a kind (spatial, reduction) in the
+    description takes the last of the block, the one before that the one before, and so on. Raises
+    Mismatch where the computations differ, or axes are missing or no multiples.
+    """
+    extents, described = _described_nest(desc)
+    node = block.block
+    if not is_trivial_binding(block):
+        raise Mismatch("the axes of the block are not its loops, one by one", node, described)
+    _check_computation(node.body, described.block.body)
+    free: dict[int, list[int]] = {}
+    for position, axis in enumerate(node.iter_vars):
+        free.setdefault(axis.iter_type, []).append(position)
+    found: list[IntrinLoop] = []
+    loops = loops_above(block)
+    for axis, extent in zip(reversed(described.block.iter_vars), reversed(extents), strict=True):
+        positions = free.get(axis.iter_type)
+        if not positions:
+            raise Mismatch("the block has too few axes of a kind", node, described)
+        position = positions.pop()
+        total = loops[position].loop.extent
+        if not isinstance(total, IntImm) or total.value % extent != 0:
+            raise Mismatch(
+                f"loop {loops[position].loop.loop_var.name} has {total} iterations, which is no "
+                f"multiple of {extent}",
+                node,
+                described,
+            )
+        found.insert(0, IntrinLoop(position, extent))
+    return found
+
+
+def _described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
+    """Return the extents of the loops of a description, and the one block inside them."""
+    assert isinstance(desc.body, BlockRealize)
+    stmt: Stmt = desc.body.block.body
+    extents: list[int] = []
+    loop_vars: list[Var] = []
+    while isinstance(stmt, For) and isinstance(stmt.extent, IntImm):
+        extents.append(stmt.extent.value)
+        loop_vars.append(stmt.loop_var)
+        stmt = stmt.body
+    if isinstance(stmt, BlockRealize) and list(stmt.iter_values) == loop_vars:
+        return extents, stmt
+    raise Mismatch("the description is no nest of loops over one block with their axes")
+
+
+def _check_computation(found: Stmt, expected: Stmt) -> None:
+    """Raise unless two bodies store the same function of the same number of buffers."""
+    if not isinstance(found, BufferStore) or not isinstance(expected, BufferStore):
+        raise Mismatch("the block is not a single store", found, expected)
+    shared: dict[tuple[int, DataType], Var] = {}
+    computed, described = (
+        _WithoutIndices(store.buffer, shared)(store.value) for store in (found, expected)
+    )
+    if not expr_deep_equal(computed, described):
+        raise Mismatch("the expressions differ", found, expected)
+
+
+class _WithoutIndices(Rewriter):
+    """Replaces loads by variables, one for each buffer: the n-th one by the n-th variable."""
+
+    def __init__(self, stored: Buffer, shared: dict[tuple[int, DataType], Var]) -> None:
+        self._numbers = {stored: 0}
+        self._shared = shared
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        number = self._numbers.setdefault(node.buffer, len(self._numbers))
+        key = (number, node.dtype)
+        return self._shared.setdefault(key, Var(f"buffer_{number}", node.dtype))

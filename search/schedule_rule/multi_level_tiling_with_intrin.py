@@ -1,0 +1,120 @@
+"""Multi-level tiling around a tensor intrinsic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from codegen.machine_intrinsics import refusal_of
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from schedule.analysis.intrin_match import Mismatch
+from search.auto_tensorize import AUTO_TENSORIZE
+from search.schedule_rule.intrin_loops import intrin_loops
+from search.schedule_rule.multi_level_tiling import (
+    BlockFilter,
+    MultiLevelTiling,
+    ReuseType,
+    TilingState,
+)
+from tensorir.tensor_intrin import TensorIntrin
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+
+
+class MultiLevelTilingWithIntrin(MultiLevelTiling):
+    """Tiles a block so that its innermost tile is what a tensor intrinsic computes.
+
+    The loops that the intrinsic takes over are split by its extents and moved innermost, and become
+    a block of their own in a block annotated with `intrin_name`, which `RewriteTensorize` replaces
+    in the end. That outer block is tiled as `MultiLevelTiling` does it, with the same arguments.
+
+    A block stays as it is, for the rules that follow, where the intrinsic does not compute the
+    same, where it could not take the block's place because a buffer has another layout than its
+    implementation needs, and where the target does not have the instructions that it uses.
+    Otherwise all designs use the intrinsic. Raises IRValueError if there is no such intrinsic.
+    """
+
+    def __init__(
+        self,
+        intrin_name: str,
+        structure: str,
+        tile_binds: Sequence[str] | None = None,
+        max_innermost_factor: int | None = None,
+        vector_load_lens: Sequence[int] | None = None,
+        reuse_read: ReuseType | None = None,
+        reuse_write: ReuseType | None = None,
+        filter_fn: BlockFilter | None = None,
+    ) -> None:
+        super().__init__(
+            structure,
+            tile_binds,
+            max_innermost_factor,
+            vector_load_lens,
+            reuse_read,
+            reuse_write,
+            filter_fn,
+        )
+        intrin = TensorIntrin.get(intrin_name)
+        assert intrin is not None
+        self.intrin_name = intrin_name
+        self._intrin = intrin
+        self._refusal: str | None = None
+        self._logger = logging.getLogger("tvm.meta_schedule")
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._logger = context.logger
+        if context.target is not None:
+            self._refusal = refusal_of(self._intrin.impl, context.target.features)
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the tiled designs around the intrinsic, where it fits."""
+        sref = sch.get_sref(block)
+        if not self.applies_to(sch, sref):
+            return [sch]
+        try:
+            intrin_loops(sref, self._intrin.desc)
+        except Mismatch as difference:
+            self._log(sch, block, difference.reason)
+            return [sch]
+        if self._refusal is not None:
+            self._log(sch, block, self._refusal)
+            return [sch]
+        return self.designs(sch.copy(), block) or [sch]
+
+    def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
+        """Return the steps of tiling, after one that finds the block to tile."""
+        return [self.separate_intrin, *super().steps()]
+
+    def separate_intrin(self, state: TilingState) -> list[TilingState]:
+        """Make what the intrinsic computes a block in another one, the one to be tiled."""
+        sch, block = state.sch, state.block
+        try:
+            outer = sch.blockize(self._innermost(sch, block))
+            sch.copy().tensorize(outer, self.intrin_name)
+        except ScheduleError as error:
+            self._log(sch, block, error.message.splitlines()[0])
+            return []
+        sch.annotate(outer, AUTO_TENSORIZE, self.intrin_name)
+        state.block = outer
+        return [state]
+
+    def _innermost(self, sch: Schedule, block: BlockRV) -> LoopRV:
+        """Move the iterations of the intrinsic innermost; return the outermost of these loops."""
+        loops = sch.get_loops(block)
+        inner: list[LoopRV] = []
+        for part in reversed(intrin_loops(sch.get_sref(block), self._intrin.desc)):
+            _, tile = sch.split(loops[part.position], [None, part.extent])
+            inner.insert(0, tile)
+        around = sch.get_loops(block)
+        taken = {sch.get_sref(loop) for loop in inner}
+        first = next(k for k, loop in enumerate(around) if sch.get_sref(loop) in taken)
+        between = [loop for loop in around[first:] if sch.get_sref(loop) not in taken]
+        sch.reorder(*between, *inner)
+        return inner[0]
+
+    def _log(self, sch: Schedule, block: BlockRV, reason: str) -> None:
+        self._logger.info(
+            "Block %s is not tiled for %s: %s", sch.get(block).name_hint, self.intrin_name, reason
+        )
