@@ -439,6 +439,11 @@ def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
     if kind is Var:
         value = values.get(node)  # type: ignore[call-overload]
         return node if value is None else as_expr(value)  # type: ignore[return-value]
+    if isinstance(node, Range):
+        low, extent = substitute(node.min, values), substitute(node.extent, values)
+        if low is node.min and extent is node.extent:
+            return node
+        return Range.from_min_extent(low, extent)  # type: ignore[return-value]
     return _Substitute({var: as_expr(value) for var, value in values.items()})(node)
 
 

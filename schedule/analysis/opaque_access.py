@@ -7,10 +7,10 @@ from typing import Final
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, Call, SizeVar, Var
+from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
 from tensorir.node import Node
 from tensorir.stmt import Block, BufferStore
-from tensorir.visit import walk
+from tensorir.visit import children
 
 OPAQUE = Problem(
     "OpaqueAccessError",
@@ -21,13 +21,29 @@ OPAQUE = Problem(
 def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
     """Raise unless a loop or block touches `buffer` by loads and stores of single elements only."""
     assert place.stmt is not None
-    plain = not any(
-        type(node) in _ACCESSING and is_opaque(node, buffer) for node in walk(place.stmt)
-    )
+    plain = not _has_opaque(place.stmt, buffer)
     check(plain, OPAQUE, place, buffer=buffer.name)
 
 
-_ACCESSING: Final = frozenset({Var, SizeVar, BufferLoad, BufferStore, Call, Block})
+_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block})
+_CONSTANT: Final = frozenset({IntImm, FloatImm, StringImm})
+
+
+def _has_opaque(root: Node, buffer: Buffer) -> bool:
+    """Say whether `is_opaque` holds for any node of a program; most nodes are leaves."""
+    data = buffer.data
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is Var:
+            if node is data:
+                return True
+        elif kind not in _CONSTANT:
+            if kind in _ACCESSING and is_opaque(node, buffer):
+                return True
+            stack.extend(children(node))
+    return False
 
 
 def is_opaque(node: Node, buffer: Buffer) -> bool:

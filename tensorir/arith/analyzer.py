@@ -236,6 +236,9 @@ class Analyzer:
 
     def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
         """Say whether `condition` surely holds."""
+        gap = self._gap(condition) if isinstance(condition, e.CmpOp) else None
+        if gap is not None:
+            return self._linear.at_least_zero(gap)
         simple = self.simplify(condition)
         return isinstance(simple, IntImm) and simple.value != 0
 
