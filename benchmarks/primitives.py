@@ -95,6 +95,25 @@ def matmul(
             R[vi, vj] = T.max(C[vi, vj], T.float32(0))
 
 
+@T.prim_func
+def dot_products(
+    A: T.Buffer((128, 256), "uint8"),
+    W: T.Buffer((128, 256), "int8"),
+    R: T.Buffer((128, 128), "int32"),
+):
+    C = T.alloc_buffer((128, 128), "int32")
+    for i, j, k in T.grid(128, 128, 256):
+        with T.block("dot"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += T.cast(A[vi, vk], "int32") * T.cast(W[vj, vk], "int32")
+    for i, j in T.grid(128, 128):
+        with T.block("relu"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            R[vi, vj] = T.max(C[vi, vj], 0)
+
+
 # -------------------------------------------------------------------------------------- the calls
 
 
@@ -132,6 +151,16 @@ def _marked(site: Site) -> Sequence[Any]:
 def _pad_below_rows(site: Site) -> Sequence[Any]:
     site.sch.compute_at(site.block("pad"), site.loop("conv", 1))
     return site.block("pad"), 0
+
+
+def _dot_tile(site: Site) -> Sequence[Any]:
+    sch, block = site.sch, site.block("dot")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, [None, 16])
+    k0, k1 = sch.split(k, [None, 4])
+    sch.reorder(i, j0, k0, j1, k1)
+    sch.decompose_reduction(block, k0)
+    return j1, "dot_16x4_portable"
 
 
 CASES: dict[str, list[Case]] = {
@@ -208,6 +237,7 @@ CASES: dict[str, list[Case]] = {
         Case(convolution, lambda s: [s.loop("conv", 1), [None, 16]], "with a remainder"),
     ],
     "StorageAlign": [Case(convolution, lambda s: [s.block("conv"), 0, 2, 16, 4])],
+    "Tensorize": [Case(dot_products, _dot_tile)],
     "TransformBlockLayout": [
         Case(convolution, lambda s: [s.block("relu"), lambda n, h, w, c: (n, h, w * 64 + c)])
     ],

@@ -226,8 +226,8 @@ class Failure(Exception):
 class Writer:
     """Writes random lines for the present state of a schedule."""
 
-    def __init__(self, sch: Schedule, rng: random.Random) -> None:
-        self._sch = sch
+    def __init__(self, session: Session, rng: random.Random) -> None:
+        self._session = session
         self._rng = rng
         self.choice = rng.choice
         self.chance: Callable[[float], bool] = lambda p: rng.random() < p
@@ -239,7 +239,7 @@ class Writer:
         return LINES[name][1](self)
 
     def _blocks(self) -> list[Block]:
-        found = [n for n in walk(self._sch.mod["main"].body) if isinstance(n, Block)]
+        found = [n for n in walk(self._session.sch.mod["main"].body) if isinstance(n, Block)]
         return found if self.chance(0.05) else found[1:]
 
     def block(self) -> str:
@@ -254,7 +254,7 @@ class Writer:
 
     def _depth(self, name: str) -> int:
         try:
-            silent = self._sch.copy()
+            silent = self._session.sch.copy()
             return len(silent.get_loops(silent.get_block(name)))
         except ScheduleError:
             return 0
@@ -320,6 +320,10 @@ class Writer:
     def flag(self) -> str:
         """Return a truth value."""
         return str(self.chance(0.5))
+
+    def number(self) -> int:
+        """Return a seed."""
+        return self._rng.randrange(1 << 20)
 
     def paddings(self) -> str:
         """Return a padding for each of few axes."""
@@ -464,6 +468,7 @@ LINES: dict[str, tuple[float, Callable[[Writer], str]]] = {
     "tiled_and_tensorized": (0.3, lambda w: f"tensorized({w.block()})"),
     "rolling_buffer": (0.7, lambda w: f"sch.rolling_buffer({w.block()}, {w.position()})"),
     "pad_einsum": (0.7, lambda w: f"sch.pad_einsum({w.block()}, {w.paddings()})"),
+    "mutate": (0.3, lambda w: f"mutate({w.number()})"),
     "lookup": (
         0.3,
         lambda w: (
@@ -509,6 +514,8 @@ class Session:
         Raises Failure if it is refused otherwise than by ScheduleError, or if a refused call
         changed the program or recorded itself.
         """
+        if line.startswith("mutate("):
+            return self._mutate(int(line[len("mutate(") : -1]))
         sch = self.sch
         before, method = sch.mod, line.partition("(")[0].removeprefix("sch.")
 
@@ -556,10 +563,28 @@ class Session:
             ) from error
         return True
 
+    def _mutate(self, seed: int) -> bool:
+        """Go on with a replay of the trace in which something is changed.
+
+        What does not make sense any more is refused by ScheduleError, or by ValueError, TypeError
+        or IndexError where the JSON is malformed.
+        """
+        data = mutated(json.loads(json.dumps(self.sch.trace.as_json())), random.Random(seed))
+        other = Schedule(IRModule({"main": self.func}), seed=7, error_render_level="fast")
+        try:
+            Trace.apply_json_to_schedule(data, other)
+        except (ValueError, TypeError, IndexError, ScheduleError):
+            return False
+        except Exception as error:
+            what = f"{type(error).__name__} from a malformed trace"
+            raise Failure(what, f"{json.dumps(data)}: {error}") from error
+        self.sch = other
+        return True
+
     def check(self, lines: Sequence[str]) -> None:
         """Check everything that must hold for what was accepted, raising Failure otherwise."""
         sch = self.sch
-        whole = "\n".join(lines)
+        whole = "\n".join((*lines, *(line for line in sch.trace.as_python())))
         _holds("the program is not well-formed", lambda: verify_well_formed(sch.mod))
         _holds(
             "its text reads back differently", lambda: _assert_equal(parse(sch.mod.script()), sch)
@@ -583,7 +608,7 @@ class Session:
         interpret(self.func, *expected)
         _holds("the interpreter fails", lambda: interpret(sch.mod, *interpreted))
         _holds("the interpreter's result differs", lambda: _assert_close(interpreted, expected))
-        if "sch.bind" in whole:
+        if ".bind(" in whole:
             return
         _holds(
             "machine code fails",
@@ -604,6 +629,37 @@ class Session:
         written = Schedule(IRModule({"main": self.func}), seed=7)
         exec("\n".join(self.sch.trace.as_python()), {"sch": written, "T": T, "tvm": _Tvm})
         _assert_equal(written.mod, self.sch)
+
+
+def mutated(data: list[Any], rng: random.Random) -> list[Any]:
+    """Return the JSON of a trace with an instruction left out or moved, or a value changed."""
+    insts, decisions = data
+    if not insts:
+        return data
+    kind = rng.randrange(5)
+    if kind == 0:
+        del insts[rng.randrange(len(insts))]
+    elif kind == 1:
+        insts.insert(rng.randrange(len(insts)), insts.pop(rng.randrange(len(insts))))
+    elif kind == 2 and decisions:
+        entry = rng.choice(decisions)
+        entry[1] = _changed(entry[1], rng)
+    else:
+        inst = rng.choice(insts)
+        operands = inst[rng.choice((1, 2, 2))]
+        if operands:
+            place = rng.randrange(len(operands))
+            operands[place] = _changed(operands[place], rng)
+    return data
+
+
+def _changed(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        place = rng.randrange(len(value))
+        return [*value[:place], _changed(value[place], rng), *value[place + 1 :]]
+    if isinstance(value, str) and value[1:].isdigit() and rng.random() < 0.8:
+        return f"{value[0]}{max(0, int(value[1:]) + rng.choice((-2, -1, 1, 2)))}"
+    return rng.choice((-1, 0, 1, 2, 3, 7, 1 << 40, 1.5, None, "x", "", [], [1, 2], True))
 
 
 class _Tvm:
@@ -650,7 +706,7 @@ def run_random(
     rng = random.Random(f"{name} {seed}")
     session = Session(name, seed)
     case = Case(name, seed)
-    writer = Writer(session.sch, rng)
+    writer = Writer(session, rng)
     for _ in range(length):
         try:
             line = writer.line()

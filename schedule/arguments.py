@@ -304,22 +304,23 @@ def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> 
 
 
 def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
-    if _matches(param.annotation, value):
+    if matches(param.annotation, value):
         return tuple(value) if isinstance(value, list) else value
-    call.refuse(path, _type_text(param.annotation), value)
+    call.refuse(path, type_text(param.annotation), value)
 
 
-def _matches(annotation: Any, value: Any) -> bool:
+def matches(annotation: Any, value: Any) -> bool:
+    """Say whether a value has the type that an annotation gives."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _matches(get_args(annotation)[0], value)
+        return matches(get_args(annotation)[0], value)
     if annotation is Any:
         return True
     if origin is Union or type(annotation).__name__ == "UnionType":
-        return any(_matches(a, value) for a in get_args(annotation))
+        return any(matches(a, value) for a in get_args(annotation))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
         element = (get_args(annotation) or (Any,))[0]
-        return isinstance(value, (list, tuple)) and all(_matches(element, v) for v in value)
+        return isinstance(value, (list, tuple)) and all(matches(element, v) for v in value)
     if annotation is None or annotation is type(None):
         return value is None
     if annotation is float:
@@ -329,7 +330,8 @@ def _matches(annotation: Any, value: Any) -> bool:
     return isinstance(value, annotation)
 
 
-def _type_text(annotation: Any) -> str:
+def type_text(annotation: Any) -> str:
+    """Return how an error calls a type."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schedule.arguments import matches, type_text
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import Instruction, InstructionKind
+from schedule.instruction import Instruction, InstructionKind, Parameter
 from schedule.trace_names import Names
+from schedule.trace_object_dump import read_index_map
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.script import parse_expr, parse_index_map
@@ -122,10 +124,7 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
     inputs, attrs = _modernize(row[0], list(row[1]), list(row[2]))
     where = f"instruction {index} ({row[0]})"
     values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
-    typed = [
-        _typed(p.operand.kind, p.annotation, v, known, where)
-        for p, v in zip(kind.params, values, strict=True)
-    ]
+    typed = [_typed(p, v, known, where) for p, v in zip(kind.params, values, strict=True)]
     outputs = [_define(kind, name, known) for name in row[3]]
     return Instruction(kind, typed, outputs)
 
@@ -168,17 +167,24 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
 
 
 def _index_map(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
-    if text.lstrip().startswith("{"):
-        raise TypeError(
-            f"TypeError: {where}: an index map saved as an object dump cannot be read; "
-            "write it as script text, such as 'lambda i, j: (j, i)'"
-        )
-    return parse_index_map(text, known)
+    if not text.lstrip().startswith("{"):
+        return parse_index_map(text, known)
+    try:
+        return read_index_map(text, known)
+    except TypeError as error:
+        raise TypeError(f"TypeError: {where}: {error}") from None
 
 
-def _typed(kind: str, annotation: Any, value: Any, known: Mapping[str, Any], where: str) -> Any:
-    if kind == "plain" and annotation is bool:
-        return bool(value)
+def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+    """Return a value as its parameter has it; raise for one that it cannot have."""
+    kind, annotation = param.operand.kind, param.annotation
+    if kind == "plain":
+        if annotation is bool and value in (0, 1):
+            return bool(value)
+        if not matches(annotation, value):
+            raise TypeError(
+                f"TypeError: {where}: a value is {value!r}, where {type_text(annotation)} belongs"
+            )
     if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
         return _index_map(value, known, where)
     if isinstance(value, list):

@@ -200,7 +200,8 @@ class Decomposition:
         analyzer = Analyzer()
         for axis in axes:
             assert axis.dom is not None
-            analyzer.bind(axis.var, axis.dom)
+            if not is_const_int(axis.dom.extent, 1):  # a bound axis of extent 1 would become 0
+                analyzer.bind(axis.var, axis.dom)
 
         def shift_region(region: BufferRegion) -> BufferRegion:
             new = substitute(region, shifted)

@@ -632,7 +632,7 @@ TILE = ["SamplePerfectTile", ["l1"], [2, 16], ["v3", "v4"]]
         (
             [[GET, ["TransformLayout", ["b0", '{"root": 1}'], [0, 1, None, 0], []]], []],
             TypeError,
-            "an index map saved as an object dump",
+            "the object dump holds no index map",
         ),
         ([[GET, ["GetLoops", [3], [], []]], []], ValueError, "3 is no block"),
         ([[GET, ["Unroll", ["b0"], [], []]], []], ValueError, "is no loop"),
