@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule import Schedule
@@ -591,6 +591,7 @@ def test_the_outer_block_is_scheduled_like_any_other():
     assert blocks == ["C_o_init", "C_o_update"]
 
 
+@settings(max_examples=20)
 @given(st.booleans(), st.integers(0, 3), st.sampled_from([1, 2, 3, 4, 6, 12]), st.booleans())
 def test_tiles_of_reductions_compute_the_same(swap, depth, factor, preserve_unit_iters):
     text = """\
