@@ -121,7 +121,7 @@ class Fuser:
             first = False
             term = left[following]
             slack = slack + overlap
-            group = self._group_ending_in(term, left)
+            group = self._group_ending_in(term, left) if self.groups else None
             if group is None:
                 left.pop(following)
                 picked.append(term)
@@ -154,12 +154,11 @@ class Fuser:
 
     def _group_ending_in(self, term: IterSplitExpr, left: list[IterSplitExpr]) -> Group | None:
         """Return the largest constrained group whose innermost term is `term`, if all are there."""
-        if not self.groups:
-            return None
-        present = {s.key: s.scale for s in left}
+        key = term.key
         for group in reversed(self.groups):
-            if group.terms[-1].key != term.key:
+            if group.terms[-1].key != key:
                 continue
+            present = {s.key: s.scale for s in left}
             if all(present.get(s.key) == s.scale * term.scale for s in group.terms):
                 return group
         return None
@@ -172,6 +171,8 @@ def _innermost(terms: list[IterSplitExpr]) -> int:
     constant; of equal ones the last, but one of a single value before others.
     """
     start = len(terms) - 1
+    if start == 0:
+        return 0
     least = size_rank(terms[start].scale)
     for k in range(start - 1, -1, -1):
         rank = size_rank(terms[k].scale)

@@ -35,7 +35,7 @@ def check_pieces_fit(
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], strict: bool) -> None:
     reached: Size = 1
-    for split in sorted(splits, key=_position):
+    for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         gap = split.lower_factor != reached
         if gap and (strict or split.lower_factor % reached != 0):
             raise NoIterMapError("the pieces of an iterator overlap or leave a gap")

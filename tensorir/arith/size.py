@@ -165,9 +165,9 @@ def plus_size(value: Linear, size: Size) -> Linear:
 
 def times_size(value: Linear, size: Size) -> Linear:
     """Return `value * size`."""
-    if isinstance(size, SymbolicSize):
-        return size.sizes.reader.product(value, size.linear)
-    return value.times(size)
+    if type(size) is int:
+        return value.times(size)
+    return size.sizes.reader.product(value, size.linear)  # type: ignore[union-attr]
 
 
 def size_expr(size: Size, dtype: DataType) -> PrimExpr:
@@ -228,6 +228,7 @@ def size_rank(size: Size) -> tuple[int, int]:
 
     Constants come first, by their magnitude; then sizes with fewer symbolic factors.
     """
-    if isinstance(size, SymbolicSize):
-        return degree(size.linear), max(abs(c) for c in size.linear.terms.values())
-    return 0, abs(size)
+    if type(size) is int:
+        return 0, abs(size)
+    assert isinstance(size, SymbolicSize)
+    return degree(size.linear), max(abs(c) for c in size.linear.terms.values())
