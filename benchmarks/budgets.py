@@ -25,6 +25,7 @@ import numpy as np
 import codegen
 import search as ms
 import tensorir
+from benchmarks import primitives
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
@@ -119,6 +120,23 @@ def bench_replay() -> list[Row]:
         below(f"replay of an auto-scheduled matmul ({count} instructions)", replay, 5, "ms"),
         below("features of one candidate", extract, 3, "ms"),
     ]
+
+
+def bench_primitives() -> list[Row]:
+    timed = primitives.time_primitives()
+    rows = []
+    for budget, what in (
+        (primitives.LOOP_BUDGET_US, "slowest of split, fuse, reorder and the loop kinds"),
+        (primitives.BUDGET_US, "slowest of the other primitives"),
+    ):
+        slowest = max((t for t in timed if t.budget == budget), key=lambda t: t.median)
+        rows.append(below(f"{what} ({slowest.name})", slowest.median / 1e3, budget / 1e3, "ms"))
+    replays, _ = primitives.time_replays()
+    if replays:
+        median = statistics.median(replay.median for replay in replays)
+        what = f"replay of {len(replays)} recorded traces, median"
+        rows.append((what, "", f"{median:.2f} ms", True))
+    return rows
 
 
 def bench_build() -> list[Row]:
@@ -243,6 +261,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "import": bench_import,
     "script": bench_script,
     "replay": bench_replay,
+    "primitives": bench_primitives,
     "build": bench_build,
     "hand": bench_hand_schedules,
     "tune": bench_tune,

@@ -16,6 +16,7 @@ from tensorir.stmt import (
     AttrStmt,
     Block,
     BlockRealize,
+    BufferStore,
     For,
     IfThenElse,
     LetStmt,
@@ -130,7 +131,7 @@ class ScheduleState:
                 pending.append(stmt.body)  # type: ignore[attr-defined]
             elif kind is SeqStmt:
                 pending.extend(reversed(stmt.seq))  # type: ignore[attr-defined]
-            else:
+            elif kind is not BufferStore:
                 pending.extend(c for c in reversed(children(stmt)) if isinstance(c, Stmt))
         return found
 

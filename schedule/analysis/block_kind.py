@@ -130,21 +130,17 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: Bl
 
 
 def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
-    """Raise unless every block right below a loop is locally complete or a local reduction."""
-    for child in state.child_blocks(subtree):
-        dominant = _is_locally_dominant(state, subtree, child)
+    """Raise unless every block right below a loop is locally complete or a local reduction.
+
+    A block is locally dominant if what it writes has at most one writer inside each of the blocks.
+    """
+    children = state.child_blocks(subtree)
+    inner = [dependencies(state, child).buffer_writers for child in children]
+    crowded = {b for writers in inner for b, found in writers.items() if len(found) > 1}
+    for child in children:
+        dominant = not any(region.buffer in crowded for region in child.block.writes)
         if complete_violation(child, dominant) and reduction_violation(state, child, dominant):
             fail(NOT_COMPACT, subtree, child)
-
-
-def _is_locally_dominant(state: ScheduleState, subtree: StmtSRef, block: StmtSRef) -> bool:
-    """Say whether no block nested below the subtree's blocks writes what `block` writes."""
-    written = {region.buffer for region in block.block.writes}
-    for child in state.child_blocks(subtree):
-        inner = dependencies(state, child).buffer_writers
-        if any(len(inner.get(buffer, ())) > 1 for buffer in written):
-            return False
-    return True
 
 
 # ----------------------------------------------------------------------------------------- scopes
