@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import RedirectBuffers
-from schedule.analysis.staging_safety import check_starts_anew
+from schedule.analysis.staging_safety import check_runs_everywhere, check_starts_anew
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -58,8 +58,9 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     Only buffers that an enlarged axis indexes are replaced. The blocks `<buffer>_pad` that fill or
     write back stand right before and after the block's loops.
 
-    TVM also pads reductions to which zeros are not neutral (a maximum, a sum of exponentials), and
-    loops that run other blocks as well; these are refused.
+    TVM also pads reductions to which zeros are not neutral (a maximum, a sum of exponentials),
+    loops that run other blocks as well, and blocks that compute only a part of what is written
+    back; these are refused.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
     NonEinsumError, NotOnlyChildError, UnsafeStageError.
@@ -88,6 +89,8 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
             (outputs if buffer in written else inputs).append(buffer)
     for buffer in outputs:
         check_starts_anew(state, block, buffer)
+        written_by = [index for index in accesses[buffer] if isinstance(index, Var)]
+        check_runs_everywhere(state, block, written_by, buffer)
 
     # Rewrite.
     stages = {b: _Stage(b, accesses[b], extents, padded) for b in (*inputs, *outputs)}

@@ -1,0 +1,683 @@
+"""pad_einsum: extents are rounded up, on copies of the buffers that are padded with zeros."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedule import Schedule
+from tensorir import assert_structural_equal, parse
+from tests.schedule.transformation import apply, refused
+
+MATMUL = """\
+@T.prim_func
+def main(A: T.Buffer((6, 7)), B: T.Buffer((7, 5)), C: T.Buffer((6, 5))):
+    for i, j, k in T.grid(6, 5, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+
+def pad(*padding, block="C"):
+    return lambda sch: sch.pad_einsum(block, list(padding))
+
+
+# ------------------------------------------------------------------------------------ what is padded
+
+
+def test_all_axes():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 7)), B: T.Buffer((7, 5)), C: T.Buffer((6, 5))):
+    A_pad = T.alloc_buffer((8, 8))
+    B_pad = T.alloc_buffer((8, 16))
+    C_pad = T.alloc_buffer((8, 16))
+    for i0, i1 in T.grid(8, 8):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v0 < 6 and v1 < 7, A[v0, v1], T.float32(0))
+    for i0, i1 in T.grid(8, 16):
+        with T.block("B_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            B_pad[v0, v1] = T.if_then_else(v0 < 7 and v1 < 5, B[v0, v1], T.float32(0))
+    for i, j, k in T.grid(8, 16, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C_pad[vi, vj] = T.float32(0)
+            C_pad[vi, vj] = C_pad[vi, vj] + A_pad[vi, vk] * B_pad[vk, vj]
+    for i0, i1 in T.grid(6, 5):
+        with T.block("C_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            C[v0, v1] = C_pad[v0, v1]
+"""
+    apply(MATMUL, pad(4, 16, 8), after)
+
+
+def test_a_reduction_axis_leaves_the_output_alone():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 7)), B: T.Buffer((7, 5)), C: T.Buffer((6, 5))):
+    A_pad = T.alloc_buffer((6, 8))
+    B_pad = T.alloc_buffer((8, 5))
+    for i0, i1 in T.grid(6, 8):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v1 < 7, A[v0, v1], T.float32(0))
+    for i0, i1 in T.grid(8, 5):
+        with T.block("B_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            B_pad[v0, v1] = T.if_then_else(v0 < 7, B[v0, v1], T.float32(0))
+    for i, j, k in T.grid(6, 5, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A_pad[vi, vk] * B_pad[vk, vj]
+"""
+    apply(MATMUL, pad(1, 5, 4), after)
+
+
+def test_buffers_that_no_enlarged_axis_indexes_are_not_copied():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 7)), B: T.Buffer((7, 5)), C: T.Buffer((6, 5))):
+    A_pad = T.alloc_buffer((10, 7))
+    C_pad = T.alloc_buffer((10, 5))
+    for i0, i1 in T.grid(10, 7):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v0 < 6, A[v0, v1], T.float32(0))
+    for i, j, k in T.grid(10, 5, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C_pad[vi, vj] = T.float32(0)
+            C_pad[vi, vj] = C_pad[vi, vj] + A_pad[vi, vk] * B[vk, vj]
+    for i0, i1 in T.grid(6, 5):
+        with T.block("C_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            C[v0, v1] = C_pad[v0, v1]
+"""
+    apply(MATMUL, pad(10, 1, 1), after)
+
+
+@pytest.mark.parametrize("padding", [(1, 1, 1), (6, 5, 7), (3, 1, 7)])
+def test_extents_that_are_multiples_already(padding):
+    sch = apply(MATMUL, pad(*padding), MATMUL)
+    assert [inst.kind.name for inst in sch.trace.insts] == ["GetBlock", "PadEinsum"]
+
+
+def test_stages_before_and_after_stay_outside():
+    before = """\
+@T.prim_func
+def main(X: T.Buffer((6, 3)), Y: T.Buffer((6,)), Z: T.Buffer((6,))):
+    A = T.alloc_buffer((6, 3))
+    C = T.alloc_buffer((6,))
+    for i, k in T.grid(6, 3):
+        with T.block("A"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            A[vi, vk] = X[vi, vk] * T.float32(2)
+    for i, k in T.grid(6, 3):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for i in range(6):
+        with T.block("Y"):
+            vi = T.axis.spatial(6, i)
+            Y[vi] = C[vi] + T.float32(1)
+    for i in range(6):
+        with T.block("Z"):
+            vi = T.axis.spatial(6, i)
+            Z[vi] = C[5 - vi] + A[vi, 0]
+"""
+    after = """\
+@T.prim_func
+def main(X: T.Buffer((6, 3)), Y: T.Buffer((6,)), Z: T.Buffer((6,))):
+    A = T.alloc_buffer((6, 3))
+    C = T.alloc_buffer((6,))
+    A_pad = T.alloc_buffer((8, 4))
+    C_pad = T.alloc_buffer((8,))
+    for i, k in T.grid(6, 3):
+        with T.block("A"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            A[vi, vk] = X[vi, vk] * T.float32(2)
+    for i0, i1 in T.grid(8, 4):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v0 < 6 and v1 < 3, A[v0, v1], T.float32(0))
+    for i, k in T.grid(8, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C_pad[vi] = T.float32(0)
+            C_pad[vi] = C_pad[vi] + A_pad[vi, vk]
+    for i0 in range(6):
+        with T.block("C_pad"):
+            v0 = T.axis.spatial(6, i0)
+            C[v0] = C_pad[v0]
+    for i in range(6):
+        with T.block("Y"):
+            vi = T.axis.spatial(6, i)
+            Y[vi] = C[vi] + T.float32(1)
+    for i in range(6):
+        with T.block("Z"):
+            vi = T.axis.spatial(6, i)
+            Z[vi] = C[5 - vi] + A[vi, 0]
+"""
+    apply(before, pad(4, 2), after)
+
+
+# ------------------------------------------------------------------------------------ kinds of blocks
+
+
+def test_bytes_that_are_cast():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((3, 6), "uint8"), B: T.Buffer((6,), "int8"), C: T.Buffer((3,), "int32")):
+    for i, k in T.grid(3, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk])
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((3, 6), "uint8"), B: T.Buffer((6,), "int8"), C: T.Buffer((3,), "int32")):
+    A_pad = T.alloc_buffer((3, 8), "uint8")
+    B_pad = T.alloc_buffer((8,), "int8")
+    for i0, i1 in T.grid(3, 8):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v1 < 6, A[v0, v1], T.uint8(0))
+    for i0 in range(8):
+        with T.block("B_pad"):
+            v0 = T.axis.spatial(8, i0)
+            B_pad[v0] = T.if_then_else(v0 < 6, B[v0], T.int8(0))
+    for i, k in T.grid(3, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + T.Cast("int32", A_pad[vi, vk]) * T.Cast("int32", B_pad[vk])
+"""
+    apply(before, pad(1, 4), after)
+
+
+def test_a_block_without_reduction_may_compute_anything():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = T.exp(A[vi]) + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    A_pad = T.alloc_buffer((8,))
+    C_pad = T.alloc_buffer((8,))
+    for i0 in range(8):
+        with T.block("A_pad"):
+            v0 = T.axis.spatial(8, i0)
+            A_pad[v0] = T.if_then_else(v0 < 6, A[v0], T.float32(0))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C_pad[vi] = T.exp(A_pad[vi]) + T.float32(1)
+    for i0 in range(6):
+        with T.block("C_pad"):
+            v0 = T.axis.spatial(6, i0)
+            C[v0] = C_pad[v0]
+"""
+    apply(before, pad(8), after)
+
+
+def test_indices_that_are_constant_and_parts_of_larger_buffers():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4, 9)), C: T.Buffer((9, 2))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi, 1] = A[2, vi] * T.float32(3)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((4, 9)), C: T.Buffer((9, 2))):
+    A_pad = T.alloc_buffer((4, 8))
+    C_pad = T.alloc_buffer((8, 2))
+    for i0, i1 in T.grid(4, 8):
+        with T.block("A_pad"):
+            v0, v1 = T.axis.remap("SS", [i0, i1])
+            A_pad[v0, v1] = T.if_then_else(v1 < 6, A[v0, v1], T.float32(0))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C_pad[vi, 1] = A_pad[2, vi] * T.float32(3)
+    for i0, i1 in T.grid(6, 1):
+        with T.block("C_pad"):
+            v0 = T.axis.spatial(6, i0)
+            v1 = T.axis.spatial(2, i1 + 1)
+            C[v0, v1] = C_pad[v0, v1]
+"""
+    apply(before, pad(4), after)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "C[vi] + A[vi, vk]",
+        "A[vi, vk] + C[vi]",
+        "C[vi] - A[vi, vk] * B[vk]",
+        "C[vi] + (A[vi, vk] + B[vk])",
+        "C[vi] + (A[vi, vk] - B[vk]) * T.float32(2)",
+        "C[vi] + T.exp(B[0]) * A[vi, vk]",
+    ],
+)
+def test_sums_to_which_zeros_add_nothing(update):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((3, 6)), B: T.Buffer((6,)), C: T.Buffer((3,))):
+    for i, k in T.grid(3, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = {update}
+"""
+    sch = apply(before, pad(1, 4))
+    assert int(sch.get(sch.get_loops(sch.get_block("C"))[1]).extent) == 8
+
+
+def test_loops_keep_their_kind_and_order():
+    def call(sch):
+        i, j, k = sch.get_loops(sch.get_block("C"))
+        sch.reorder(k, j, i)
+        sch.annotate(k, "pragma", 1)
+        sch.vectorize(i)
+        sch.pad_einsum("C", [4, 1, 4])
+
+    sch = apply(MATMUL, call)
+    k, j, i = (sch.get(loop) for loop in sch.get_loops(sch.get_block("C")))
+    assert [(n.loop_var.name, int(n.extent), n.kind.name) for n in (k, j, i)] == [
+        ("k", 8, "SERIAL"),
+        ("j", 5, "SERIAL"),
+        ("i", 8, "VECTORIZED"),
+    ]
+    assert dict(k.annotations)
+
+
+def test_axes_that_keep_their_extent_may_be_split():
+    def call(sch):
+        i, _, _ = sch.get_loops(sch.get_block("C"))
+        sch.split(i, [2, 3])
+        sch.pad_einsum("C", [3, 8, 8])
+
+    sch = apply(MATMUL, call)
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops(sch.get_block("C"))]
+    assert extents == [2, 3, 8, 8]
+
+
+def test_the_scope_of_memory_is_kept():
+    before = MATMUL.replace("T.Buffer((6, 7))", 'T.Buffer((6, 7), scope="shared")')
+    sch = apply(before, pad(4, 1, 1))
+    buffers = {b.name: b for b in sch.get(sch.get_block("root")).alloc_buffers}
+    assert {name: b.scope() for name, b in buffers.items()} == {
+        "A_pad": "shared",
+        "C_pad": "global",
+    }
+
+
+def test_in_a_block_the_buffers_belong_to_it():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((2, 6)), C: T.Buffer((2, 6))):
+    for i in range(2):
+        with T.block("outer"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[0, 0:6])
+            T.writes(C[0, 0:6])
+            for j in range(6):
+                with T.block("C"):
+                    vj = T.axis.spatial(6, j)
+                    T.reads(A[0, vj])
+                    T.writes(C[0, vj])
+                    C[0, vj] = A[0, vj] * T.float32(2)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((2, 6)), C: T.Buffer((2, 6))):
+    for i in range(2):
+        with T.block("outer"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[0, 0:6])
+            T.writes(C[0, 0:6])
+            A_pad = T.alloc_buffer((2, 8))
+            C_pad = T.alloc_buffer((2, 8))
+            for i0, i1 in T.grid(2, 8):
+                with T.block("A_pad"):
+                    v0, v1 = T.axis.remap("SS", [i0, i1])
+                    A_pad[v0, v1] = T.if_then_else(v1 < 6, A[v0, v1], T.float32(0))
+            for j in range(8):
+                with T.block("C"):
+                    vj = T.axis.spatial(8, j)
+                    C_pad[0, vj] = A_pad[0, vj] * T.float32(2)
+            for i0, i1 in T.grid(1, 6):
+                with T.block("C_pad"):
+                    v0 = T.axis.spatial(1, i0)
+                    v1 = T.axis.spatial(6, i1)
+                    C[v0, v1] = C_pad[v0, v1]
+"""
+    apply(before, pad(4), after)
+
+
+@settings(max_examples=20)
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4)),
+)
+def test_all_paddings_compute_the_same(extents, padding):
+    m, n, d = extents
+    text = (
+        MATMUL.replace("(6, 7)", f"({m}, {d})")
+        .replace("(7, 5)", f"({d}, {n})")
+        .replace("(6, 5)", f"({m}, {n})")
+        .replace("grid(6, 5, 7)", f"grid({m}, {n}, {d})")
+    )
+    sch = apply(text, pad(*padding))
+    loops = sch.get_loops(sch.get_block("C"))
+    assert [int(sch.get(loop).extent) for loop in loops] == [
+        -(-extent // unit) * unit for extent, unit in zip(extents, padding, strict=True)
+    ]
+
+
+# --------------------------------------------------------------------------------- handles and trace
+
+
+def test_handles():
+    sch = Schedule(parse(MATMUL), debug_mask="all")
+    block = sch.get_block("C")
+    loops = sch.get_loops(block)
+    sch.pad_einsum(block, [4, 4, 4])
+    assert sch.get(block).name_hint == "C"
+    assert [int(sch.get(loop).extent) for loop in loops] == [8, 8, 8]
+    assert [sch.get(b).name_hint for b in sch.get_producers(block)] == ["A_pad", "B_pad"]
+    assert [sch.get(b).name_hint for b in sch.get_consumers(block)] == ["C_pad"]
+
+
+def test_stages_are_scheduled_like_others():
+    def call(sch):
+        sch.pad_einsum("C", [4, 8, 8])
+        sch.compute_inline("A_pad")
+        sch.compute_at("B_pad", sch.get_loops(sch.get_block("C"))[1])
+        sch.vectorize(sch.get_loops(sch.get_block("C_pad"))[1])
+
+    apply(MATMUL, call)
+
+
+def test_trace():
+    sch = apply(MATMUL, pad(4, 1, 8))
+    assert sch.trace.as_python() == [
+        'b0 = sch.get_block(name="C", func_name="main")',
+        "sch.pad_einsum(block=b0, padding=[4, 1, 8])",
+    ]
+    assert sch.trace.as_json() == [
+        [
+            ["GetBlock", [], ["C", "main"], ["b0"]],
+            ["PadEinsum", ["b0"], [[4, 1, 8]], []],
+        ],
+        [],
+    ]
+
+
+# ------------------------------------------------------------------------------------------- refused
+
+
+def summed(
+    update="C[vi] = C[vi] + A[vi, vk]",
+    axes='vi, vk = T.axis.remap("SR", [i, k])',
+    init="C[vi] = T.float32(0)",
+):
+    return f"""\
+@T.prim_func
+def main(A: T.Buffer((6, 9)), B: T.Buffer((9,)), C: T.Buffer((6,))):
+    for i, k in T.grid(6, 9):
+        with T.block("C"):
+            {axes}
+            with T.init():
+                {init}
+            {update}
+"""
+
+
+SYMBOLIC = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n,))
+    C = T.match_buffer(c, (n,))
+    for i in range(n):
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = A[vi]
+"""
+
+OVERWRITES = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = A[vi]
+    for i in range(6):
+        with T.block("A"):
+            vi = T.axis.spatial(6, i)
+            A[vi] = T.float32(0)
+"""
+
+SHARES_A_LOOP = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,)), D: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = A[vi]
+        with T.block("D"):
+            vi = T.axis.spatial(6, i)
+            D[vi] = A[vi]
+"""
+
+ACCUMULATES = """\
+@T.prim_func
+def main(A: T.Buffer((6, 9)), C: T.Buffer((6,))):
+    for i, k in T.grid(6, 9):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+VIEW = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            T.reads(A[vi])
+            T.writes(C[vi])
+            V = T.match_buffer(A[vi], (), offset_factor=1)
+            C[vi] = V[()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "call", "code", "words", "marked"),
+    [
+        (MATMUL, pad(block="root"), "RootBlockError", "root block", ["block root"]),
+        (
+            OVERWRITES,
+            pad(4),
+            "NotStagePipelineError",
+            'block "A" overwrites A, which block "C" reads before',
+            ["block root", "block A"],
+        ),
+        (
+            MATMUL,
+            pad(4, 4),
+            "InvalidPaddingError",
+            'the padding [4, 4] does not fit block "C", which has 3 axes',
+            ["block C"],
+        ),
+        (MATMUL, pad(4, 0, 4), "InvalidPaddingError", "[4, 0, 4]", ["block C"]),
+        (MATMUL, pad(4, -4, 4), "InvalidPaddingError", "one positive number", ["block C"]),
+        (
+            SHARES_A_LOOP,
+            pad(4),
+            "NotOnlyChildError",
+            'block "C" is not alone in its loop nest, '
+            'the iterations added would run block "D" as well',
+            ["block C", "block D"],
+        ),
+        (
+            ACCUMULATES,
+            pad(4, 4),
+            "UnsafeStageError",
+            'block "C" cannot use a copy of C: it reads what the buffer held before',
+            ["block C"],
+        ),
+    ],
+)
+def test_refused(before, call, code, words, marked):
+    refused(before, call, code, words, marked)
+
+
+@pytest.mark.parametrize(
+    ("before", "padding", "reason"),
+    [
+        (SYMBOLIC, (4,), "the domain of axis vi is not constant"),
+        (
+            summed(
+                axes="vi = T.axis.spatial(6, i)\n            vk = T.axis.reduce((1, 9), k)",
+            ).replace("grid(6, 9)", "grid(6, 9)"),
+            (4, 4),
+            "axis vk does not start at 0",
+        ),
+        (
+            summed("C[vi] = C[vi] + A[vi, vk]\n            C[vi] = C[vi] + B[vk]"),
+            (4, 4),
+            "its body is not a single store",
+        ),
+        (
+            summed("if vk < 5:\n                C[vi] = C[vi] + A[vi, vk]"),
+            (4, 4),
+            "its body is not a single store",
+        ),
+        (VIEW, (4,), "it has a match_buffer"),
+        (
+            summed(
+                axes='vi, vk = T.axis.remap("SR", [i, k])\n            T.reads(A[vi, 0:9])\n'
+                "            T.writes(C[vi])"
+            ),
+            (4, 4),
+            "it declares to touch more than one element of A",
+        ),
+        (
+            summed(
+                "C[vi] = C[vi] + A[vi, vk] * A[vk, vi]",
+                axes='vi, vk = T.axis.remap("SR", [i, k])\n            T.reads(A[vi, vk])\n'
+                "            T.writes(C[vi])",
+            ),
+            (4, 4),
+            "it indexes A in several ways",
+        ),
+        (
+            summed("C[vi] = C[vi] + A[vi, 8 - vk]"),
+            (4, 4),
+            "the index `8 - vk` of A is no axis",
+        ),
+        (summed("C[vi] = C[vi] + A[vi, vi]"), (4, 4), "an axis occurs twice in A"),
+        (
+            summed("C[vi] = T.max(C[vi], A[vi, vk])"),
+            (4, 4),
+            "`T.max(C[vi], A[vi, vk])` changes where what axis vk indexes is 0",
+        ),
+        (
+            summed("C[vi] = C[vi] * A[vi, vk]"),
+            (1, 4),
+            "`C[vi] * A[vi, vk]` changes where what axis vk indexes is 0",
+        ),
+        (
+            summed("C[vi] = C[vi] + T.exp(A[vi, vk])"),
+            (1, 4),
+            "`C[vi] + T.exp(A[vi, vk])` changes where",
+        ),
+        (summed("C[vi] = A[vi, vk] - C[vi]"), (1, 4), "`A[vi, vk] - C[vi]` changes where"),
+        (
+            summed("C[vi] = C[vi] + A[vi, vk] + T.float32(1)"),
+            (1, 4),
+            "`C[vi] + A[vi, vk] + T.float32(1.0)` changes where what axis vk indexes is 0",
+        ),
+        (
+            summed(axes="vi = T.axis.spatial(6, i)\n            vk = T.axis.reduce(9, 8 - k)"),
+            (1, 4),
+            "axis vk is bound to `8 - k`, no loop over all of its domain",
+        ),
+        (
+            summed(axes="vi = T.axis.spatial(6, i)\n            vk = T.axis.reduce(9, k)").replace(
+                "grid(6, 9)", "grid(6, 8)"
+            ),
+            (1, 4),
+            "axis vk is bound to `k`, no loop over all of its domain",
+        ),
+        (
+            summed(axes='vi, vk = T.axis.remap("SR", [i, i])').replace("(6, 9)", "(9, 9)").replace(
+                "(6, i)", "(9, i)"
+            ),
+            (4, 4),
+            "loop i drives several axes",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_einsum(before, padding, reason):
+    words = f'block "C" is no Einstein summation that can be padded: {reason}'
+    refused(before, pad(*padding), "NonEinsumError", words, ["block C"])
+
+
+@pytest.mark.parametrize("change", ["range", "predicate"])
+def test_a_part_of_the_output_that_is_not_computed_stays(change):
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 5)), C: T.Buffer((6, 5))):
+    for i, j in T.grid(6, 5):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            vj = T.axis.spatial(5, j)
+            C[vi, vj] = A[vi, vj]
+"""
+    if change == "range":
+        before = before.replace("T.grid(6, 5)", "T.grid(3, 5)")
+    else:
+        before = before.replace("(5, j)\n", "(5, j)\n            T.where(i < 3)\n")
+    refused(before, pad(1, 4), "UnsafeStageError", "its loops may leave out elements", ["block C"])
+
+
+def test_without_checks_the_block_may_continue_a_sum():
+    sch = Schedule(parse(ACCUMULATES), enable_check=False)
+    sch.pad_einsum("C", [4, 4])
+    assert "C_pad[vi] = C_pad[vi] + A_pad[vi, vk]" in sch.mod.script()
+
+
+def test_what_is_no_list_of_numbers():
+    sch = Schedule(parse(MATMUL))
+    program = sch.mod["main"]
+    with pytest.raises(TypeError, match=r"Schedule\.pad_einsum: `padding`"):
+        sch.pad_einsum("C", [4, 4, 4.5])
+    assert_structural_equal(sch.mod["main"], program)
