@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from schedule import InstructionKind, Schedule, Trace, primitive
-from schedule.instruction import LoopArg
-from tensorir import assert_structural_equal, parse
+from schedule.instruction import LoopArg, Number, Sampled
+from schedule.random_state import RandomState
+from schedule.state import ScheduleState
+from tensorir import For, assert_structural_equal, parse
 
 PROGRAM = """\
 @T.prim_func
@@ -37,3 +39,40 @@ def test_user_defined_primitive_prints_and_replays():
     Trace.from_json(json.loads(stored)).apply_to_schedule(again, remove_postproc=False)
     assert_structural_equal(again.mod, sch.mod)
     assert InstructionKind.get("MarkHot").summary == "Annotate a loop as hot."
+
+
+@primitive("SampleDivisor", pure=True)
+def sample_divisor(
+    state: ScheduleState, loop: LoopArg, *, rng: RandomState, decision: int | None = None
+) -> Number:
+    """Choose a divisor of a loop's extent."""
+    extent = int(loop.loop.extent)
+    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
+    if decision not in divisors:
+        decision = divisors[rng.uniform_int(0, len(divisors))]
+    return Sampled(decision, decision)
+
+
+def test_user_defined_sampling_is_decided_anew():
+    func = parse(PROGRAM)
+    sch = Schedule(func, seed=1)
+    (loop,) = sch.get_loops(sch.get_block("B"))
+    sch.split(loop, [None, sch.sample_divisor(loop, decision=2)])
+    assert "v2 = sch.sample_divisor(loop=l1, decision=2)" in sch.trace.as_python()
+    assert sch.trace.as_json()[1] == [[2, 2]]
+    sampling = sch.trace.insts[2]
+    mutated = Schedule(func)
+    sch.trace.with_decision(sampling, 8, False).apply_to_schedule(mutated, remove_postproc=False)
+    assert [int(lp.extent) for lp in loops_of(mutated)] == [1, 8]
+    drawn = set()
+    for seed in range(1, 2_000_000_000, 61_000_000):
+        fresh = Schedule(func, seed=seed)
+        sch.trace.apply_to_schedule(
+            fresh, False, decision_provider=lambda inst, inputs, attrs, decision: None
+        )
+        drawn.add(fresh.trace.decisions[fresh.trace.insts[2]])
+    assert drawn == {1, 2, 4, 8}
+
+
+def loops_of(sch: Schedule) -> list[For]:
+    return [sch.get(loop) for loop in sch.get_loops(sch.get_block("B"))]
