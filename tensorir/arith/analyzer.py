@@ -19,6 +19,7 @@ from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key
 from tensorir.arith.modular import ModularSet, modular_set
+from tensorir.arith.polynomial import factors
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
@@ -88,6 +89,17 @@ class Analyzer:
             this = Linear({var: 1}, 0)
             context.facts.append(this.plus(low, -1))
             context.facts.append(low.plus(extent).plus(this, -1).plus_const(-1))
+            self._take_positive(extent)
+
+    def _take_positive(self, extent: Linear) -> None:
+        """Take the variables that an extent is a product of to be positive, as it is itself."""
+        if len(extent.terms) == 1 and extent.const <= 0:
+            ((term, coefficient),) = extent.terms.items()
+            for factor in factors(term) if coefficient > 0 else ():
+                if isinstance(factor, Var):
+                    low, high = self._context.term_bound(factor)
+                    self._context.ranges[factor] = (max(low, 1), high)
+            self._context.changed()
 
     def _range_bound(self, value: Range) -> tuple[int, int]:
         if type(value.min) is IntImm and type(value.extent) is IntImm:

@@ -482,6 +482,32 @@ def main(a: T.handle, c: T.handle):
     apply(STAGES, call, after)
 
 
+def test_compute_at_a_fused_loop():
+    after = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n, m = T.int32(), T.int32()
+    A = T.match_buffer(a, (n, m))
+    C = T.match_buffer(c, (n, m))
+    B = T.alloc_buffer((n, m))
+    for f in range(n * m):
+        with T.block("B"):
+            vi = T.axis.spatial(n, f // m)
+            vj = T.axis.spatial(m, f % m)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(n, f // m)
+            vj = T.axis.spatial(m, f % m)
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+
+    def call(sch):
+        block = sch.get_block("B")
+        sch.compute_at(block, sch.fuse(*nest(sch, "C")[1:]))
+
+    apply(STAGES, call, after)
+
+
 def test_reverse_compute_at():
     after = """\
 @T.prim_func

@@ -245,6 +245,25 @@ def test_proofs(condition, surely):
 
 
 @pytest.mark.parametrize(
+    ("condition", "surely"),
+    [
+        (F // (M * 4) < N, True),
+        (F // (M * 4) >= 0, True),
+        (F % (M * 4) // M < 4, True),
+        (F % M < M, True),
+        (F % M < M - 1, False),
+        (F // M < N * 4, True),
+        (F // M < N * 4 - 1, False),
+    ],
+)
+def test_proofs_about_a_fused_loop(condition, surely):
+    """The extent of a loop that runs is positive, and so are the factors that it is made of."""
+    analyzer = Analyzer()
+    analyzer.bind(F, Range(N * 4 * M))
+    assert analyzer.can_prove(condition) is surely
+
+
+@pytest.mark.parametrize(
     ("index", "simple"),
     [
         (F // M * M + F % M, "f"),
@@ -304,6 +323,18 @@ def test_simplified_divisions_by_symbols_keep_their_value(expr):
     simple = Analyzer().simplify(expr)
     for point in points({X: range(-3, 14, 4), Y: range(5), N: range(1, 4), M: range(1, 4)}):
         assert evaluate(simple, point) == evaluate(expr, point)
+
+
+@given(_DIVISIONS, _DIVISIONS)
+def test_what_is_proven_holds(a, b):
+    analyzer = Analyzer()
+    analyzer.bind(X, Range(N * M))
+    analyzer.bind(Y, Range(M))
+    if analyzer.can_prove(a < b):
+        for n, m in itertools.product(range(1, 4), repeat=2):
+            for point in points({X: range(n * m), Y: range(m)}):
+                known = {N: n, M: m, **point}
+                assert evaluate(a, known) < evaluate(b, known)
 
 
 _SIZES = st.sampled_from([N, M, N * 2, N * M, as_expr(2), as_expr(4), (N + 1) // 2])
