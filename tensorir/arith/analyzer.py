@@ -96,10 +96,9 @@ class Analyzer:
         if len(extent.terms) == 1 and extent.const <= 0:
             ((term, coefficient),) = extent.terms.items()
             for factor in factors(term) if coefficient > 0 else ():
-                if isinstance(factor, Var):
-                    low, high = self._context.term_bound(factor)
-                    self._context.ranges[factor] = (max(low, 1), high)
-            self._context.changed()
+                if isinstance(factor, Var) and self._context.term_bound(factor)[0] < 1:
+                    self._context.facts.append(Linear({factor: 1}, -1))
+                    self._context.changed()
 
     def _range_bound(self, value: Range) -> tuple[int, int]:
         if type(value.min) is IntImm and type(value.extent) is IntImm:
