@@ -22,7 +22,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import codegen
-from benchmarks.random_schedules import Failure, program, program_names, run_lines, run_random
+from benchmarks.fuzz_programs import program, program_names
+from benchmarks.random_schedules import Failure, run_lines, run_random
 
 FORK = multiprocessing.get_context("fork")
 TIME_LIMIT = 120.0

@@ -1,0 +1,165 @@
+"""Small programs that random schedules are tried on: the operator suite, and others."""
+
+from __future__ import annotations
+
+from tensorir import PrimFunc, parse, workloads
+
+WORKLOADS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "C1D": ((1, 7, 3, 4, 3, 2, 1), (1, 8, 2, 5, 3, 1, 1), (2, 5, 1, 2, 1, 1, 0)),
+    "C2D": ((1, 5, 4, 2, 3, 3, 1, 1), (1, 6, 5, 1, 4, 2, 2, 0), (1, 4, 4, 2, 2, 1, 1, 0)),
+    "C3D": ((1, 3, 3, 4, 1, 2, 2, 1, 1), (1, 2, 3, 2, 2, 1, 1, 1, 0)),
+    "GRP": ((1, 4, 5, 4, 4, 3, 1, 1, 1, 2),),
+    "DIL": ((1, 7, 5, 2, 2, 2, 1, 1, 2),),
+    "DEP": ((1, 5, 6, 3, 3, 1, 1), (1, 7, 4, 2, 3, 2, 1)),
+    "T2D": ((1, 2, 3, 2, 2, 4, 2, 1),),
+    "CAP": ((1, 3, 3, 2, 2, 2, 1, 0),),
+    "GMM": ((1, 5, 7, 6), (2, 4, 4, 8), (1, 8, 11, 3), (1, 16, 16, 4)),
+    "NRM": ((1, 5, 7), (2, 4, 6)),
+    "SFM": ((5, 7), (4, 8)),
+    "CBR": ((1, 5, 4, 2, 3, 3, 1, 1),),
+    "TBG": ((1, 5, 2, 3), (1, 4, 3, 2)),
+}
+"""Small sizes of the operator suite, primes among them."""
+
+_HEADER = "@T.prim_func\ndef main({}):\n"
+PROGRAMS = {
+    "chain": _HEADER.format('A: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32")')
+    + """
+    B = T.alloc_buffer((8, 6))
+    C = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+    for i, j in T.grid(8, 6):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = C[vi, vj] * B[vi, vj]
+""",
+    "stencil": _HEADER.format('A: T.Buffer((13,), "float32"), C: T.Buffer((11,), "float32")')
+    + """
+    B = T.alloc_buffer((13,))
+    for i in T.grid(13):
+        with T.block("B"):
+            vi = T.axis.spatial(13, i)
+            B[vi] = A[vi] + T.float32(3)
+    for i in T.grid(11):
+        with T.block("C"):
+            vi = T.axis.spatial(11, i)
+            C[vi] = B[vi] + B[vi + 1] * B[vi + 2]
+""",
+    "window": _HEADER.format('A: T.Buffer((12, 10), "float32"), C: T.Buffer((10, 10), "float32")')
+    + """
+    B = T.alloc_buffer((12, 10))
+    for i, j in T.grid(12, 10):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j, k in T.grid(10, 10, 3):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] += B[vi + vk, vj]
+""",
+    "padded": _HEADER.format('A: T.Buffer((7,), "float32"), C: T.Buffer((9,), "float32")')
+    + """
+    P = T.alloc_buffer((11,))
+    for i in T.grid(11):
+        with T.block("P"):
+            vi = T.axis.spatial(11, i)
+            P[vi] = T.if_then_else(2 <= vi and vi < 9, A[vi - 2], T.float32(0))
+    for i, k in T.grid(9, 3):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0.0
+            C[vi] += P[vi + vk]
+""",
+    "transpose": _HEADER.format('A: T.Buffer((4, 6), "int32"), C: T.Buffer((6, 4), "int32")')
+    + """
+    B = T.alloc_buffer((6, 4), "int32")
+    for i, j in T.grid(6, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * 3
+    for i, j in T.grid(6, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + vi
+""",
+    "flattened": _HEADER.format('A: T.Buffer((24,), "float32"), C: T.Buffer((4, 6), "float32")')
+    + """
+    B = T.alloc_buffer((24,))
+    for i in T.grid(24):
+        with T.block("B"):
+            vi = T.axis.spatial(24, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i, j in T.grid(4, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi * 6 + vj]
+""",
+    "argmax": _HEADER.format(
+        'A: T.Buffer((5, 12), "float32"), I: T.Buffer((5,), "int32"), V: T.Buffer((5,), "float32")'
+    )
+    + """
+    for i, k in T.grid(5, 12):
+        with T.block("argmax"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                I[vi] = -1
+                V[vi] = T.min_value("float32")
+            v_i: T.int32 = T.Select(V[vi] >= A[vi, vk], I[vi], vk)
+            v_v: T.float32 = T.Select(V[vi] >= A[vi, vk], V[vi], A[vi, vk])
+            I[vi] = v_i
+            V[vi] = v_v
+""",
+    "dot_product": _HEADER.format(
+        'A: T.Buffer((6, 12), "uint8"), B: T.Buffer((16, 12), "int8"), '
+        'C: T.Buffer((6, 16), "int32")'
+    )
+    + """
+    for i, j, k in T.grid(6, 16, 12):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] += T.cast(A[vi, vk], "int32") * T.cast(B[vj, vk], "int32")
+""",
+    "in_place": _HEADER.format('A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")')
+    + """
+    for i in T.grid(9):
+        with T.block("scale"):
+            vi = T.axis.spatial(9, i)
+            A[vi] = A[vi] * T.float32(2)
+    for i in T.grid(9):
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = A[8 - vi]
+""",
+}
+"""Programs of other kinds, as scripts."""
+
+
+def program(name: str) -> PrimFunc:
+    """Return the program of a name like `C2D-1` (a workload and its size) or `chain`."""
+    if name in PROGRAMS:
+        func = parse(PROGRAMS[name])
+    else:
+        workload, _, size = name.partition("-")
+        known = workloads.get(workload)
+        sizes = dict(zip(known.parameters(), WORKLOADS[workload][int(size)], strict=False))
+        func = known.create(**sizes)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def program_names() -> list[str]:
+    """Return the names of all programs."""
+    sizes = [f"{name}-{k}" for name, all_ in WORKLOADS.items() for k in range(len(all_))]
+    return [*sizes, *PROGRAMS]
