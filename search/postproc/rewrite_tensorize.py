@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule, ScheduleError
-from search.auto_tensorize import AUTO_TENSORIZE
+from search.auto_tensorize import AUTO_TENSORIZE, refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.node import Node
 from tensorir.stmt import Block
@@ -50,8 +50,8 @@ class RewriteTensorize(Postproc):
         try:
             sch.tensorize(block, intrin)
         except ScheduleError as error:
-            name = sch.get(block).name_hint
-            self._logger.warning("Block %s is not tensorized: %s", name, error)
+            name, reason = sch.get(block).name_hint, refusal_reason(error)
+            self._logger.warning("Block %s does not become %s: %s", name, intrin, reason)
 
 
 def _annotated(sch: Schedule, name: str) -> list[Block]:

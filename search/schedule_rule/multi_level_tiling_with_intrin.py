@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from codegen.machine_intrinsics import refusal_of
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.intrin_match import Mismatch
-from search.auto_tensorize import AUTO_TENSORIZE
+from search.auto_tensorize import AUTO_TENSORIZE, refusal_reason
 from search.schedule_rule.intrin_loops import intrin_loops
 from search.schedule_rule.multi_level_tiling import (
     BlockFilter,
@@ -94,7 +94,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
             outer = sch.blockize(self._innermost(sch, block))
             sch.copy().tensorize(outer, self.intrin_name)
         except ScheduleError as error:
-            self._log(sch, block, error.message.splitlines()[0])
+            self._log(sch, block, refusal_reason(error))
             return []
         sch.annotate(outer, AUTO_TENSORIZE, self.intrin_name)
         state.block = outer

@@ -1,0 +1,370 @@
+"""Tiling around a dot product: the tile that becomes the intrinsic, and the blocks left alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codegen
+import search as ms
+from codegen import host
+from schedule import Schedule
+from schedule.analysis.intrin_match import Mismatch
+from search.postproc import Postproc
+from search.runner import EvaluatorConfig, LocalRunner
+from search.schedule_rule import (
+    MultiLevelTiling,
+    MultiLevelTilingWithIntrin,
+    ReuseType,
+    ScheduleRule,
+)
+from search.schedule_rule.intrin_loops import IntrinLoop, intrin_loops
+from search.search_strategy.trace_application import TraceApplication
+from tensorir import TensorIntrin, assert_structural_equal
+from tensorir.errors import IRValueError
+from tensorir.interp import interpret, random_arguments
+from tests.search.int8_programs import BLOCKED, DENSE, DENSE_RELU, TRANSPOSED, program
+
+VNNI = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=4"
+WRITE_CACHE = ReuseType("may", (1, 2), "global")
+
+
+def tiling(intrin: str = "dot_16x4_vnni", **options: Any) -> MultiLevelTilingWithIntrin:
+    options = {"structure": "SSRSRS", "max_innermost_factor": 64, **options}
+    return MultiLevelTilingWithIntrin(intrin, **options)
+
+
+@cache
+def expected_results(text: str) -> list[Any]:
+    arguments = random_arguments(program(text), 0)
+    interpret(program(text), *arguments)
+    return arguments
+
+
+def assert_same_results(sch: Schedule, text: str) -> None:
+    actual = random_arguments(program(text), 0)
+    interpret(sch.mod, *actual)
+    for got, wanted in zip(actual, expected_results(text), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def designs(
+    rule: ScheduleRule, text: str, block: str = "C", target: str = VNNI, seed: int = 1
+) -> list[Schedule]:
+    """Apply a rule to one block, and check that every design computes the same."""
+    func = program(text)
+    rule._initialize_with_tune_context(ms.TuneContext(func, target=target, rand_state=1))
+    sch = Schedule(func, seed=seed, debug_mask="all")
+    made = rule.apply(sch, sch.get_block(block))
+    for design in made:
+        assert_same_results(design, text)
+    return made
+
+
+def left_alone(text: str, rule: ScheduleRule | None = None, target: str = VNNI) -> bool:
+    (sch,) = designs(rule or tiling(), text, target=target)
+    assert_structural_equal(sch.mod["main"], program(text))
+    assert all_kinds(sch) == ["GetBlock"]
+    return True
+
+
+def kinds(sch: Schedule) -> list[str]:
+    """Return the kinds of the instructions before postprocessing that have an effect."""
+    return [inst.kind.name for inst in sch.trace.simplified(True).insts]
+
+
+def all_kinds(sch: Schedule) -> list[str]:
+    return [inst.kind.name for inst in sch.trace.insts]
+
+
+def nest(sch: Schedule, block: str) -> list[str]:
+    """Return the names of the loops around a block."""
+    return [sch.get(loop).loop_var.name for loop in sch.get_loops(sch.get_block(block))]
+
+
+@pytest.fixture
+def reasons(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Capture what rules say about the blocks they leave alone."""
+    logger = logging.getLogger("tvm.meta_schedule")
+    propagate, logger.propagate = logger.propagate, True
+    with caplog.at_level(logging.INFO, logger="tvm.meta_schedule"):
+        yield caplog
+    logger.propagate = propagate
+
+
+# --------------------------------------------------------------------------------------- the tiles
+
+# One group of loops of each kind, so that nothing is sampled.
+DENSE_TILED = """
+@T.prim_func
+def main(A: T.Buffer((4, 8), "uint8"), B: T.Buffer((2, 2, 16, 4), "int8"), C: T.Buffer((4, 32), "int32")):
+    T.func_attr({"tir.noalias": True})
+    for i, j_0, k_0 in T.grid(4, 2, 2):
+        with T.block("C_o"):
+            vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k_0])
+            T.reads(A[vi_o, vk_o * 4:vk_o * 4 + 4], B[vj_o, vk_o, 0:16, 0:4])
+            T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
+            T.block_attr({"meta_schedule.auto_tensorize": "dot_16x4_vnni"})
+            with T.init():
+                for j_1 in range(16):
+                    with T.block("C_init"):
+                        vj_i_init = T.axis.spatial(16, j_1)
+                        T.reads()
+                        T.writes(C[vi_o, vj_o * 16 + vj_i_init])
+                        C[vi_o, vj_o * 16 + vj_i_init] = 0
+            for j_1, k_1 in T.grid(16, 4):
+                with T.block("C"):
+                    vj_i, vk_i = T.axis.remap("SR", [j_1, k_1])
+                    T.reads(C[vi_o, vj_o * 16 + vj_i], A[vi_o, vk_o * 4 + vk_i], B[vj_o, vk_o, vj_i, vk_i])
+                    T.writes(C[vi_o, vj_o * 16 + vj_i])
+                    T.block_attr({"meta_schedule.tiling_structure": "SR"})
+                    C[vi_o, vj_o * 16 + vj_i] = C[vi_o, vj_o * 16 + vj_i] + T.Cast("int32", A[vi_o, vk_o * 4 + vk_i]) * T.Cast("int32", B[vj_o, vk_o, vj_i, vk_i])
+"""
+
+
+def test_the_innermost_tile_becomes_a_block_for_the_intrinsic() -> None:
+    (sch,) = designs(tiling(structure="SR"), DENSE)
+    assert_structural_equal(sch.mod["main"], program(DENSE_TILED))
+
+
+def test_the_outer_block_is_tiled() -> None:
+    (sch,) = designs(tiling(), DENSE)
+    outer = ["i_0", "j_0_0", "i_1", "j_0_1", "k_0_0", "i_2", "j_0_2", "k_0_1", "i_3", "j_0_3"]
+    assert nest(sch, "C_o") == outer
+    assert nest(sch, "C") == ["j_1", "k_1"], "the loops in the scope of the outer block"
+
+
+def test_what_is_done_is_recorded_in_the_order_of_the_reference() -> None:
+    (sch,) = designs(tiling(structure="SR"), DENSE)
+    assert kinds(sch) == [
+        "GetBlock", "Annotate", "GetLoops", "Split", "Split", "GetLoops", "Reorder", "Blockize",
+        "Annotate", "GetLoops", "Reorder",
+    ]  # fmt: skip
+    again = Schedule(program(DENSE))
+    sch.trace.apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, sch.mod)
+
+
+def test_axes_that_are_divided_already() -> None:
+    (sch,) = designs(tiling(structure="SR"), BLOCKED)
+    assert nest(sch, "C_o") == ["i", "n0", "n1_0", "k0", "k1_0"]
+    assert nest(sch, "C") == ["n1_1", "k1_1"]
+
+
+@pytest.mark.parametrize("intrin", ["dot_16x4_vnni", "dot_16x4_avx512", "dot_16x4_portable"])
+@pytest.mark.parametrize("text", [DENSE, BLOCKED], ids=["dense", "blocked"])
+def test_every_design_can_be_tensorized(intrin: str, text: str) -> None:
+    made = designs(tiling(intrin, reuse_write=WRITE_CACHE), text)
+    assert ["CacheWrite" in kinds(sch) for sch in made] == [False, True, True]
+    for sch in made:
+        assert sch.get(sch.get_block("C_o")).annotations["meta_schedule.auto_tensorize"] == intrin
+        for postproc in Postproc.create("vnni"):
+            assert postproc.apply(sch)
+        assert "Tensorize" in all_kinds(sch)
+        assert_same_results(sch, text)
+
+
+def test_an_elementwise_consumer_is_the_write_cache() -> None:
+    first, second, apart = designs(tiling(reuse_write=WRITE_CACHE), DENSE_RELU)
+    assert [len(nest(sch, "D")) for sch in (first, second, apart)] == [4, 6, 2]
+    assert all("CacheWrite" not in kinds(sch) for sch in (first, second, apart))
+
+
+def test_tiled_blocks_are_not_tiled_again() -> None:
+    (sch,) = designs(tiling(), DENSE)
+    before = sch.mod
+    for rule in (MultiLevelTiling("SSRSRS"), tiling()):
+        assert rule.apply(sch, sch.get_block("C")) == [sch]
+    assert sch.mod is before
+
+
+def test_loops_are_matched_from_the_last_one_of_each_kind() -> None:
+    desc = TensorIntrin.get("dot_16x4_vnni")
+    assert desc is not None
+
+    def matched(text: str) -> list[IntrinLoop]:
+        sch = Schedule(program(text))
+        return intrin_loops(sch.get_sref(sch.get_block("C")), desc.desc)
+
+    assert matched(DENSE) == [IntrinLoop(1, 16), IntrinLoop(2, 4)]
+    assert matched(BLOCKED) == [IntrinLoop(3, 16), IntrinLoop(4, 4)]
+    reduction_first = DENSE.replace(
+        "for i, j, k in T.grid(4, 32, 8)", "for k, i, j in T.grid(8, 4, 32)"
+    )
+    reduction_first = reduction_first.replace(
+        'vi, vj, vk = T.axis.remap("SSR", [i, j, k])', 'vk, vi, vj = T.axis.remap("RSS", [k, i, j])'
+    )
+    assert matched(reduction_first) == [IntrinLoop(2, 16), IntrinLoop(0, 4)]
+    with pytest.raises(Mismatch) as error:
+        matched(DENSE.replace("T.grid(4, 32, 8)", "T.grid(4, 24, 8)"))
+    assert error.value.reason == "loop j has 24 iterations, which is no multiple of 16"
+
+
+# ------------------------------------------------------------------------------------- left alone
+
+FLOATS = DENSE
+for _dtype in ("uint8", "int8", "int32"):
+    FLOATS = FLOATS.replace(f'"{_dtype}"', '"float32"')
+
+PLAIN = TRANSPOSED.replace("B[vj, vk]", "B[vk, vj]").replace("(32, 8)", "(8, 32)")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (FLOATS, "the expressions differ"),
+        (DENSE.replace('"uint8"', '"int8"'), "the expressions differ"),
+        (DENSE.replace("C[vi, vj] + ", "C[vi, vj] - "), "the expressions differ"),
+        (DENSE.replace("T.grid(4, 32, 8)", "T.grid(4, 24, 8)"), "loop j has 24 iterations"),
+        (TRANSPOSED, "B in another layout, with stride 4 and not 8"),
+        (PLAIN, "B is indexed in another way"),
+    ],
+    ids=["floats", "signed", "difference", "extent", "transposed", "plain"],
+)
+def test_blocks_that_the_intrinsic_does_not_fit_stay(
+    text: str, reason: str, reasons: pytest.LogCaptureFixture
+) -> None:
+    assert left_alone(text)
+    (record,) = reasons.records
+    assert record.getMessage().startswith("Block C is not tiled for dot_16x4_vnni: ")
+    assert reason in record.getMessage()
+
+
+def test_an_intrinsic_for_any_layout_takes_any_layout() -> None:
+    (sch,) = designs(tiling("dot_16x4_portable"), TRANSPOSED)
+    assert "meta_schedule.auto_tensorize" in sch.get(sch.get_block("C_o")).annotations
+
+
+def test_targets_without_the_instruction_get_no_design_that_cannot_be_built(
+    reasons: pytest.LogCaptureFixture,
+) -> None:
+    haswell = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
+    assert left_alone(DENSE, target=haswell)
+    assert "llvm.x86.avx512.vpdpbusd.512 needs avx512f" in reasons.text
+    (sch,) = designs(tiling("dot_16x4_portable"), DENSE, target=haswell)
+    assert "Blockize" in kinds(sch)
+
+
+def test_an_unknown_intrinsic_is_an_error() -> None:
+    with pytest.raises(IRValueError, match="there is no tensor intrinsic 'dot_5x5'; known are"):
+        tiling("dot_5x5")
+
+
+# ------------------------------------------------------------------------------------- the search
+
+
+def spaces(text: str, kind: str) -> list[Schedule]:
+    task = ms.TuneContext(program(text), target=VNNI, space_generator=kind, rand_state=1)
+    return task.generate_design_space()
+
+
+def test_presets_with_an_intrinsic_offer_only_designs_with_it() -> None:
+    for kind, intrin in (("vnni", "dot_16x4_vnni"), ("avx512", "dot_16x4_avx512")):
+        found = spaces(DENSE, kind)
+        assert len(found) == 3
+        for sch in found:
+            outer = sch.get(sch.get_block("C_o"))
+            assert outer.annotations["meta_schedule.auto_tensorize"] == intrin
+    assert all("Blockize" not in kinds(sch) for sch in spaces(DENSE, "llvm"))
+
+
+@pytest.mark.parametrize("text", [FLOATS, TRANSPOSED], ids=["floats", "transposed"])
+def test_other_programs_have_the_same_spaces_as_without(text: str) -> None:
+    with_rule, without = (
+        [sch.trace.simplified(True).as_json()[0] for sch in spaces(text, kind)]
+        for kind in ("vnni", "llvm")
+    )
+    assert with_rule == without
+
+
+def test_every_sampled_candidate_of_a_fused_layer_is_tensorized() -> None:
+    task = ms.TuneContext(
+        program(DENSE_RELU),
+        target=VNNI,
+        space_generator="vnni",
+        search_strategy="replay-trace",
+        rand_state=1,
+    )
+    application = TraceApplication(task)
+    for space in task.generate_design_space():
+        for _ in range(3):
+            sch = application.apply(space.trace, resample=True)
+            assert sch is not None
+            assert "Tensorize" in all_kinds(sch)
+            assert_same_results(sch, DENSE_RELU)
+
+
+def tune(work_dir: Path, text: str, **options: Any) -> Schedule:
+    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1))
+    try:
+        best = ms.tune_tir(
+            mod=program(text),
+            target="llvm -num-cores=1",
+            config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
+            work_dir=work_dir,
+            runner=runner,
+            seed=1,
+            **options,
+        )
+    finally:
+        runner.close()
+    assert best is not None
+    assert "Tensorize" in all_kinds(best)
+    return best
+
+
+def weights(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return a matrix of 8 x 32 bytes, and the same packed."""
+    plain = rng.integers(-128, 128, (8, 32), np.int8)
+    return plain, plain.reshape(2, 4, 2, 16).transpose(2, 0, 3, 1).copy()
+
+
+needs_vnni = pytest.mark.skipif(
+    "avx512vnni" not in host.cpu_features(), reason="needs a CPU with AVX-512 VNNI"
+)
+
+
+@needs_vnni
+def test_the_preset_of_this_machine_is_the_one_with_the_instruction(tmp_path: Path) -> None:
+    """Large values: sums of products that 16 bits do not hold."""
+    best = tune(tmp_path, DENSE)
+    plain, packed = weights(np.random.default_rng(0))
+    a = np.full((4, 8), 255, np.uint8)
+    c = np.zeros((4, 32), np.int32)
+    library = codegen.build(best.mod, "llvm -num-cores=1")
+    library["main"](a, packed, c)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ plain.astype(np.int32))
+    assert "vpdpbusd" in library.inspect_asm()
+
+
+@needs_vnni
+def test_a_product_in_blocks_is_tuned_with_the_preset(tmp_path: Path) -> None:
+    best = tune(tmp_path, BLOCKED, space="vnni")
+    rng = np.random.default_rng(0)
+    plain, packed = weights(rng)
+    a = rng.integers(0, 256, (4, 8), np.uint8)
+    c = np.zeros((4, 2, 16), np.int32)
+    codegen.build(best.mod, "llvm -num-cores=1")["main"](a, packed, c)
+    expected = a.astype(np.int32) @ plain.astype(np.int32)
+    np.testing.assert_array_equal(c.reshape(4, 32), expected)
+
+
+def test_a_rule_with_the_portable_intrinsic_is_tuned_on_any_machine(tmp_path: Path) -> None:
+    best = tune(
+        tmp_path,
+        TRANSPOSED,
+        sch_rules=lambda: [tiling("dot_16x4_portable")],
+        postprocs=lambda: Postproc.create("vnni"),
+    )
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 256, (4, 8), np.uint8)
+    b = rng.integers(-128, 128, (32, 8), np.int8)
+    c = np.zeros((4, 32), np.int32)
+    codegen.build(best.mod, "llvm -num-cores=1")["main"](a, b, c)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.T.astype(np.int32))
