@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_not_output, require_scope
 from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
@@ -55,9 +56,11 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     to iteration binds their order, so the axes at the position of that dimension, in all blocks of
     the scope, become opaque.
 
+    TVM also keeps values that another iteration would compute differently; these are refused.
+
     Raises ScheduleError: BufferIndexOutOfRangeError, RootBlockError, NotStagePipelineError,
     OutputBlockError, RollingBufferDependencyError, RollingBufferInsertionError,
-    RollingBufferMatchError, OpaqueAccessError.
+    RollingBufferMatchError, StaleValueError, OpaqueAccessError.
     """
     # Preconditions.
     scope = require_scope(state, block, pipeline=True)
@@ -72,7 +75,9 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     place = lowest_common_ancestor([block, *consumers])
     check(not place.is_block, NO_LOOP, block)
     check_no_opaque(scope, buffer)
-    window = _find_window(block, place, regions[write_buffer_index])
+    region = regions[write_buffer_index]
+    window = _find_window(block, place, region)
+    check_same_each_time(state, block, place, buffer, window.var)
 
     # Rewrite.
     size = const(window.size, buffer.shape[window.dimension].dtype)
