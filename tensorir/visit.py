@@ -295,7 +295,8 @@ def _store(r: Rewriter, n: s.BufferStore) -> s.Stmt:
 
 
 def _for(r: Rewriter, n: s.For) -> s.Stmt:
-    low, extent, body, annotations = r(n.min), r(n.extent), r(n.body), r.value(n.annotations)
+    low, extent, body = r(n.min), r(n.extent), r(n.body)
+    annotations = r.value(n.annotations) if n.annotations else n.annotations
     if low is n.min and extent is n.extent and body is n.body and annotations is n.annotations:
         return n
     return s.For(n.loop_var, low, extent, n.kind, body, n.thread_binding, annotations)

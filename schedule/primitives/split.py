@@ -63,7 +63,12 @@ def split(
     analyzer = Analyzer()
     extents = _extents(old, factors, analyzer)
     product = _product(extents)
-    covers = bool(inferred) or analyzer.can_prove(product >= old.extent)
+    surplus: int | None = None
+    if isinstance(product, IntImm) and isinstance(old.extent, IntImm):
+        surplus = product.value - old.extent.value
+        covers = bool(inferred) or surplus >= 0
+    else:
+        covers = bool(inferred) or analyzer.can_prove(product >= old.extent)
     check(covers, WRONG_PRODUCT, loop, product=product, extent=old.extent)
     check_plain(loop)
     check_starts_at_zero(loop)
@@ -74,8 +79,8 @@ def split(
     index: PrimExpr = const(0, dtype)
     for var, extent in zip(loop_vars, extents, strict=True):
         index = index * extent + var
-    if isinstance(product, IntImm) and isinstance(old.extent, IntImm):
-        exact = product.value == old.extent.value
+    if surplus is not None:
+        exact = surplus == 0
     else:
         for var, extent in zip(loop_vars, extents, strict=True):
             analyzer.bind(var, Range(extent))

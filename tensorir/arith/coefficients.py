@@ -38,6 +38,8 @@ class Coefficients:
 
 def coefficients(expr: PrimExpr) -> Coefficients:
     """Read an integer expression."""
+    if type(expr) is Var:
+        return Coefficients({expr: 1}, 0, [])
     result = Coefficients()
     _read(expr, 1, result)
     return result
