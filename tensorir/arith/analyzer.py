@@ -19,7 +19,7 @@ from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key
 from tensorir.arith.modular import ModularSet, modular_set
-from tensorir.arith.polynomial import factors
+from tensorir.arith.polynomial import least_values
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
@@ -89,16 +89,10 @@ class Analyzer:
             this = Linear({var: 1}, 0)
             context.facts.append(this.plus(low, -1))
             context.facts.append(low.plus(extent).plus(this, -1).plus_const(-1))
-            self._take_positive(extent)
-
-    def _take_positive(self, extent: Linear) -> None:
-        """Take the variables that an extent is a product of to be positive, as it is itself."""
-        if len(extent.terms) == 1 and extent.const <= 0:
-            ((term, coefficient),) = extent.terms.items()
-            for factor in factors(term) if coefficient > 0 else ():
-                if isinstance(factor, Var) and self._context.term_bound(factor)[0] < 1:
-                    self._context.facts.append(Linear({factor: 1}, -1))
-                    self._context.changed()
+            for symbol, least in least_values(extent):
+                if isinstance(symbol, Var) and context.term_bound(symbol)[0] < least:
+                    context.facts.append(Linear({symbol: 1}, -least))
+                    context.changed()
 
     def _range_bound(self, value: Range) -> tuple[int, int]:
         if type(value.min) is IntImm and type(value.extent) is IntImm:

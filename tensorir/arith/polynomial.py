@@ -1,14 +1,14 @@
-"""Linear combinations as polynomials: their factors, and division without a remainder.
+"""Linear combinations as polynomials: factors, signs, and division without a remainder.
 
 The terms of a `Linear` may be products, so it is a polynomial in what they multiply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tensorir.arith.linear import Linear, Product, Term
+from tensorir.arith.linear import Extremum, Linear, Product, Quotient, Term
 
 Monomial: TypeAlias = tuple[Term, ...]
 """The factors of a term, with repetition."""
@@ -22,6 +22,29 @@ def factors(term: Term) -> Monomial:
 def degree(value: Linear) -> int:
     """Return the largest number of factors in a term, 0 for a constant."""
     return max((len(factors(term)) for term in value.terms), default=0)
+
+
+def least_values(value: Linear) -> Iterator[tuple[Term, int]]:
+    """Yield symbols in a positive value and what they are at least.
+
+    Where the value is a product, each of its factors is taken to be positive: sizes are.
+    """
+    if len(value.terms) != 1:
+        return
+    ((term, coefficient),) = value.terms.items()
+    if coefficient <= 0:
+        return
+    least = -((value.const - 1) // coefficient)
+    if type(term) is Product:
+        for factor in term.factors if least >= 1 else ():
+            yield from least_values(Linear({factor: 1}, 0))
+        return
+    yield term, least
+    if type(term) is Quotient:
+        yield from least_values(term.index.plus_const(1 - least * term.divisor))
+    elif type(term) is Extremum and not term.largest:
+        for arg in term.args:
+            yield from least_values(arg.plus_const(1 - least))
 
 
 def exact_quotient(

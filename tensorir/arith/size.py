@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tensorir.arith.context import HALF_INFINITE
-from tensorir.arith.linear import Extremum, Linear, Product, Quotient, Term
+from tensorir.arith.linear import Linear, Quotient, Term
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.polynomial import Monomial, degree, factors
+from tensorir.arith.polynomial import Monomial, degree, factors, least_values
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr
 from tensorir.ops import const
@@ -121,34 +121,17 @@ class Sizes:
         if self._least is None:
             self._least = {}
             for extent in self._extents:
-                self._learn_positive(self.reader(extent))
+                value = self.reader(extent)
+                if len(value.terms) > 1:
+                    self._facts.append(value.plus_const(-1))
+                for symbol, least in least_values(value):
+                    self._least[symbol] = max(least, self._least.get(symbol, least))
         known = self.reader.bound(Linear({term: 1}, 0))[0]
         if type(term) is Quotient:
             inside = self._least_value(term.index)
             if inside > -HALF_INFINITE:
                 known = max(known, inside // term.divisor)
         return max(known, self._least.get(term, known))
-
-    def _learn_positive(self, value: Linear) -> None:
-        """Note what follows for the symbols in a value that is at least 1."""
-        if len(value.terms) != 1:
-            self._facts.append(value.plus_const(-1))
-            return
-        ((term, coefficient),) = value.terms.items()
-        if coefficient <= 0:
-            return
-        assert self._least is not None
-        if type(term) is Product and value.const <= 0:
-            for factor in term.factors:
-                self._learn_positive(Linear({factor: 1}, 0))
-            return
-        least = -((value.const - 1) // coefficient)
-        self._least[term] = max(least, self._least.get(term, least))
-        if type(term) is Quotient:
-            self._learn_positive(term.index.plus_const(1 - term.divisor))
-        elif type(term) is Extremum and not term.largest:
-            for arg in term.args:
-                self._learn_positive(arg)
 
 
 def linear_of(size: Size) -> Linear:

@@ -23,10 +23,10 @@ from tensorir.arith import (
     normalize_iter_map_to_expr,
     subspace_divide,
 )
-from tensorir.arith.polynomial import exact_quotient
+from tensorir.arith.polynomial import exact_quotient, least_values
 from tensorir.arith.size import Size, at_most, size_expr
 from tensorir.dtype import INT32
-from tensorir.ops import TRUE, as_expr, cast, const, floordiv, floormod
+from tensorir.ops import TRUE, as_expr, cast, const, floordiv, floormod, min_
 
 BIJECTIVE, SURJECTIVE = IterMapLevel.BIJECTIVE, IterMapLevel.SURJECTIVE
 F, N, M, K = Var("f"), Var("n"), Var("m"), Var("k")
@@ -291,6 +291,22 @@ def test_division_of_polynomials():
     assert quotient(N * N - 1, N + 1) == "n - 1"
     assert quotient(N * M + 1, M) is None
     assert quotient(N * 3, 2) is None
+
+
+def test_what_a_positive_extent_says_of_its_symbols():
+    def least(extent):
+        reader = Analyzer().linearizer
+        return {str(t.name): k for t, k in least_values(reader(extent)) if isinstance(t, Var)}
+
+    assert least(N) == {"n": 1}
+    assert least(N * 4 * M) == {"n": 1, "m": 1}
+    assert least(N - 3) == {"n": 4}
+    assert least(N + 3) == {"n": -2}
+    assert least(TILES) == {"n": 1}
+    assert least(TILES + 2) == {"n": -31}
+    assert least(min_(N, M)) == {"n": 1, "m": 1}
+    assert least(N * M + 1) == {}
+    assert least(N + M) == {}
 
 
 def test_order_of_sizes():
