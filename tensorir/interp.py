@@ -224,6 +224,8 @@ class _Compiler:
         if name == "bitwise_not":
             arg = self.expr(node.args[0])
             return lambda env: _typed(dtype, ~int(arg(env)))
+        if node.args and isinstance(node.args[0], e.StringImm):
+            name = f"{name} of {node.args[0].value}"
         raise InterpreterError(f"the interpreter does not know the intrinsic {name}")
 
     # ------------------------------------------------------------------------------------ accesses

@@ -1,0 +1,186 @@
+"""The registry of tensor intrinsics, and what makes a description and an implementation a pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorir import parse, verify_well_formed
+from tensorir.errors import IRValueError
+from tensorir.interp import interpret, random_arguments
+from tensorir.tensor_intrin import TensorIntrin
+
+BUILT_IN = [
+    "amx_16x16x32_bf16bf16f32",
+    "amx_16x16x64_u8i8i32",
+    "dot_16x4_avx512",
+    "dot_16x4_portable",
+    "dot_16x4_vnni",
+]
+
+COPY = """\
+@T.prim_func
+def main(A: T.Buffer((4,), offset_factor=1), B: T.Buffer((4,), offset_factor=1)):
+    with T.block("root"):
+        T.reads(A[0:4])
+        T.writes(B[0:4])
+        for i in range(4):
+            B[i] = A[i]
+"""
+
+COPY_VECTOR = """\
+@T.prim_func
+def main(X: T.Buffer((4,), offset_factor=1), Y: T.Buffer((4,), offset_factor=1)):
+    with T.block("root"):
+        T.reads(X[0:4])
+        T.writes(Y[0:4])
+        Y[0:4] = X[0:4]
+"""
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A registry that is thrown away after the test."""
+    TensorIntrin.names()
+    monkeypatch.setattr(TensorIntrin, "_registry", dict(TensorIntrin._registry))
+
+
+# ----------------------------------------------------------------------------------------- built in
+
+
+def test_names_are_sorted():
+    names = TensorIntrin.names()
+    assert names == sorted(names)
+    assert set(BUILT_IN) <= set(names)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_both_programs_are_well_formed_and_survive_printing(name):
+    intrin = TensorIntrin.get(name)
+    assert intrin is TensorIntrin.get(name)
+    for func in (intrin.desc, intrin.impl):
+        assert verify_well_formed(func)
+        assert verify_well_formed(parse(func.script()))
+    assert intrin.desc.body.block.name_hint == "root"
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name.startswith("dot")])
+def test_implementations_compute_what_is_described(name):
+    intrin = TensorIntrin.get(name)
+    rng = np.random.default_rng(3)
+    for low_a, high_a, low_b, high_b in ((0, 256, -128, 128), (255, 256, -128, -127)):
+        a = rng.integers(low_a, high_a, 4).astype(np.uint8)
+        b = rng.integers(low_b, high_b, (16, 4)).astype(np.int8)
+        c = rng.integers(-(2**31), 2**31, 16).astype(np.int32)
+        made, described = c.copy(), c.copy()
+        interpret(intrin.impl, a, b, made)
+        interpret(intrin.desc, a, b, described)
+        wanted = (c.astype(np.int64) + b.astype(np.int64) @ a.astype(np.int64)).astype(np.int32)
+        np.testing.assert_array_equal(made, wanted)
+        np.testing.assert_array_equal(described, wanted)
+
+
+def test_tiles_of_bytes_have_their_second_operand_interleaved():
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 256, (16, 64)).astype(np.uint8)
+    b = rng.integers(-128, 128, (64, 16)).astype(np.int8)
+    c = np.ones((16, 16), np.int32)
+    packed = np.ascontiguousarray(b.reshape(16, 4, 16).transpose(0, 2, 1))
+    interpret(TensorIntrin.get("amx_16x16x64_u8i8i32").desc, a, packed, c)
+    np.testing.assert_array_equal(c, 1 + a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_tiles_of_bfloat16_have_their_second_operand_interleaved():
+    rng = np.random.default_rng(3)
+    wide = [rng.integers(-8, 8, shape).astype(np.float32) for shape in ((16, 32), (32, 16))]
+    a, b = ((x.view(np.uint32) >> 16).astype(np.uint16) for x in wide)
+    c = np.zeros((16, 16), np.float32)
+    packed = np.ascontiguousarray(b.reshape(16, 2, 16).transpose(0, 2, 1))
+    interpret(TensorIntrin.get("amx_16x16x32_bf16bf16f32").desc, a, packed, c)
+    np.testing.assert_array_equal(c, wide[0] @ wide[1])
+
+
+# -------------------------------------------------------------------------------------- registering
+
+
+@pytest.mark.usefixtures("registry")
+def test_register_and_get():
+    desc, impl = parse(COPY), parse(COPY_VECTOR)
+    TensorIntrin.register("copy_4", desc, impl)
+    found = TensorIntrin.get("copy_4")
+    assert found.desc is desc
+    assert found.impl is impl
+    assert "copy_4" in TensorIntrin.names()
+    arrays = random_arguments(desc)
+    interpret(found.impl, *arrays)
+    np.testing.assert_array_equal(arrays[1], arrays[0])
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_name_that_is_taken():
+    TensorIntrin.register("copy_4", parse(COPY), parse(COPY))
+    with pytest.raises(IRValueError, match=r"'copy_4' is registered already.*override=True"):
+        TensorIntrin.register("copy_4", parse(COPY), parse(COPY_VECTOR))
+    with pytest.raises(IRValueError, match="'dot_16x4_vnni' is registered already"):
+        TensorIntrin.register("dot_16x4_vnni", parse(COPY), parse(COPY))
+    better = parse(COPY_VECTOR)
+    TensorIntrin.register("copy_4", parse(COPY), better, override=True)
+    assert TensorIntrin.get("copy_4").impl is better
+
+
+def test_names_of_no_intrinsic():
+    assert TensorIntrin.get("copy_5", allow_missing=True) is None
+    with pytest.raises(IRValueError, match=r"no tensor intrinsic 'copy_5'; known are .*vnni"):
+        TensorIntrin.get("copy_5")
+
+
+SCALAR = COPY.replace("def main(", "def main(n: T.int32, ")
+NO_BLOCK = """\
+@T.prim_func
+def main(A: T.Buffer((4,), offset_factor=1), B: T.Buffer((4,), offset_factor=1)):
+    for i in range(4):
+        B[i] = A[i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("desc", "impl", "words"),
+    [
+        (SCALAR, COPY, "the description of a tensor intrinsic takes buffers only"),
+        (COPY, SCALAR, "the implementation of a tensor intrinsic takes buffers only"),
+        (
+            COPY,
+            COPY.replace("def main(", "def main(C: T.Buffer((4,)), "),
+            "the description takes 2 buffers, the implementation 3",
+        ),
+        (
+            COPY,
+            COPY_VECTOR.replace("Y: T.Buffer((4,)", "Y: T.Buffer((8,)"),
+            "the description's buffer B and the implementation's Y differ in shape",
+        ),
+        (
+            COPY,
+            COPY.replace("A: T.Buffer((4,)", 'A: T.Buffer((4,), "int32"').replace(
+                "= A[i]", '= T.Cast("float32", A[i])'
+            ),
+            "buffer A and the implementation's A differ in shape, dtype or storage scope",
+        ),
+        (
+            COPY,
+            COPY.replace("B: T.Buffer((4,)", 'B: T.Buffer((4,), scope="shared"'),
+            "buffer B and the implementation's B differ",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("registry")
+def test_programs_that_do_not_fit_together(desc, impl, words):
+    with pytest.raises(IRValueError, match=words):
+        TensorIntrin.register("broken", parse(desc), parse(impl))
+    assert "broken" not in TensorIntrin.names()
+
+
+def test_a_program_without_a_root_block():
+    with pytest.raises(IRValueError, match="the implementation of a tensor intrinsic has no root"):
+        TensorIntrin(parse(COPY), parse(NO_BLOCK))
+    with pytest.raises(IRValueError, match="the description of a tensor intrinsic has no root"):
+        TensorIntrin(parse(NO_BLOCK), parse(COPY))
