@@ -29,6 +29,7 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.arith.polynomial import exact_quotient, factors
+from tensorir.arith.rounding import without_quotients
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
@@ -230,41 +231,10 @@ class Linearizer:
             multiple = _shared_multiple(linear, fact)
             if multiple and self.at_least_zero(linear.plus(fact, -multiple), facts - 1):
                 return True
-        return self._split_extremum(linear, facts) or self._round_quotient(linear, facts)
-
-    def _round_quotient(self, linear: Linear, facts: int) -> bool:
-        """Prove a sum with a quotient by what was rounded: `x - 3 <= x // 4 * 4 <= x`."""
-        for term, c in linear.terms.items():
-            kind = type(term)
-            if kind is Var:
-                continue
-            least = None
-            if type(term) is Quotient:
-                if c % term.divisor == 0 and _opposed(linear, term.index, c):
-                    divisor = Linear({}, term.divisor)
-                    least = _rounded(linear, term, c, c // term.divisor, term.index, divisor)
-            elif kind is SymbolicQuotient or kind is Product:
-                least = self._rounded_symbolic(linear, term, c)
-            if least is not None and self.at_least_zero(least, facts):
-                return True
-        return False
-
-    def _rounded_symbolic(self, linear: Linear, term: Term, c: int) -> Linear | None:
-        """Return what is not negative only if `linear` is not, without the quotient in `term`."""
-        for quotient in factors(term):
-            if type(quotient) is not SymbolicQuotient or self.bound(quotient.divisor)[0] < 1:
-                continue
-            index, divisor = quotient.index, quotient.divisor
-            if quotient is term:
-                # As the divisor is positive, `linear >= 0` just if `linear * divisor > -divisor`.
-                rest = linear.plus(Linear({term: 1}, 0), -c)
-                scaled = self.product(rest, divisor).plus(divisor).plus_const(-1)
-                return _rounded(scaled, term, 0, c, index, divisor)
-            others = exact_quotient(Linear({term: c}, 0), Linear({quotient: 1}, 0), self.product)
-            times = exact_quotient(others or ZERO, divisor, self.product)
-            if times is not None and not times.terms and times.const:
-                return _rounded(linear, term, c, times.const, index, divisor)
-        return None
+        return self._split_extremum(linear, facts) or any(
+            self.at_least_zero(least, facts)
+            for least in without_quotients(linear, self.bound, self.product)
+        )
 
     def _split_extremum(self, linear: Linear, facts: int) -> bool:
         """Prove a sum with a minimum or maximum by cases."""
@@ -374,24 +344,6 @@ class Linearizer:
         if kind is Opaque:
             return cast(dtype, piece.expr)
         return cast(dtype, piece)
-
-
-def _opposed(linear: Linear, index: Linear, sign: int) -> bool:
-    """Say whether a sum and a multiple of an index, of the given sign, may cancel."""
-    terms = index.terms
-    return any(linear.terms.get(t, 0) * weight * sign < 0 for t, weight in terms.items())
-
-
-def _rounded(
-    linear: Linear, term: Term, c: int, times: int, index: Linear, divisor: Linear
-) -> Linear:
-    """Return a bound of `linear` from below in which `c * term`, a rounded multiple, is replaced.
-
-    It is `index // divisor * divisor * times`, and what is rounded down is at most the index and
-    less than the divisor below it.
-    """
-    least = linear.plus(Linear({term: 1}, 0), -c).plus(index, times)
-    return least.plus(divisor, -times).plus_const(times) if times > 0 else least
 
 
 def _shared_multiple(linear: Linear, fact: Linear) -> int:
