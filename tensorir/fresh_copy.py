@@ -48,12 +48,16 @@ class FreshCopy(Rewriter):
         data = self._values.get(buffer.data)
         new = buffer.with_(
             data=data if isinstance(data, Var) else self.define(buffer.data),
-            shape=self.each(buffer.shape),
-            strides=self.each(buffer.strides),
-            elem_offset=self(buffer.elem_offset),
+            shape=[self.size(n) for n in buffer.shape],
+            strides=[self.size(n) for n in buffer.strides],
+            elem_offset=self.size(buffer.elem_offset),
         )
         self._buffers[buffer] = new
         return new
+
+    def size(self, size: PrimExpr) -> PrimExpr:
+        """Return the copy of a dimension, stride or offset of a buffer."""
+        return self(size)
 
     def define_parameter(self, buffer: Buffer) -> Buffer:
         """Return the new buffer for one that binds the variables in its shape and strides."""

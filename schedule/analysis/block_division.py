@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from schedule.analysis.bindings import loop_domain
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
@@ -64,7 +64,7 @@ class BlockDivision:
         for axis in (*self.outer_axes, *self.inner_axes):
             assert axis.dom is not None
             analyzer.bind(axis.var, axis.dom)
-        rewriter = _InTermsOf(self.values, analyzer)
+        rewriter = ReplaceAxes(self.values, analyzer)
         block: Block = rewriter(self.block)
         return block, rewriter.reuse
 
@@ -223,20 +223,6 @@ def _divide_trivially(
             division.outer_axes.append(whole)
             division.outer_values.append(const(0, unit.dtype))
         division.first_steps.append((axis, value))
-
-
-class _InTermsOf(BlockRewriter):
-    """Replaces axes, simplifying the expressions in which they occur."""
-
-    def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
-        super().__init__()
-        self._values = values
-        self._analyzer = analyzer
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        """Rewrite an expression if an axis occurs in it."""
-        new = substitute(node, self._values)
-        return node if new is node else self._analyzer.simplify(new)
 
 
 # --------------------------------------------------------------------------------- initialisation

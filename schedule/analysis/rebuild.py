@@ -1,13 +1,14 @@
-"""Rebuilding a scope with other buffers, keeping track of which block became which."""
+"""Rebuilding blocks with other axes or buffers, keeping track of which became which."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer
-from tensorir.expr import Var
+from tensorir.expr import PrimExpr, Var
 from tensorir.stmt import Block
-from tensorir.visit import Rewriter, walk
+from tensorir.visit import Rewriter, substitute, walk
 
 
 class BlockRewriter(Rewriter):
@@ -27,6 +28,20 @@ class BlockRewriter(Rewriter):
                     if type(inner) is Block:
                         self.reuse.pop(inner, None)
         return new
+
+
+class ReplaceAxes(BlockRewriter):
+    """Replaces the axes of a block, and simplifies the expressions in which they occur."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__()
+        self._values = values
+        self._analyzer = analyzer
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Rewrite an expression if an axis occurs in it."""
+        new = substitute(node, self._values)
+        return node if new is node else self._analyzer.simplify(new)
 
 
 class RedirectBuffers(BlockRewriter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.layout_map import analyze_layout
 from schedule.analysis.loop_nest import nest_of_loops
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.rebuild import ReplaceAxes
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
 from schedule.primitives.loop_problems import check_starts_at_zero
@@ -91,7 +91,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
         analyzer.bind(var, Range(n))
     back = layout.inverse.map_indices([axis.var for axis in axes], analyzer)
     values = {a.var: value for a, value in zip(old.iter_vars, back, strict=True)}
-    rewriter = _Reindexed(values, analyzer)
+    rewriter = ReplaceAxes(values, analyzer)
     new = rewriter(old).with_(iter_vars=axes)
     outside = layout.inverse.map_indices(loop_vars, analyzer)
     replaced = {loop.loop.loop_var: v for loop, v in zip(loops, outside, strict=True)}
@@ -118,16 +118,3 @@ def _kind(block: StmtSRef, index: PrimExpr, index_map: IndexMap) -> int:
     }
     check(len(kinds) <= 1, MIXED, block, index=index)
     return kinds.pop() if kinds else IterVar.DATA_PAR
-
-
-class _Reindexed(BlockRewriter):
-    """Replaces the axes of a block, and simplifies the expressions in which they occur."""
-
-    def __init__(self, values: dict[Var, PrimExpr], analyzer: Analyzer) -> None:
-        super().__init__()
-        self._values = values
-        self._analyzer = analyzer
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        new = substitute(node, self._values)
-        return node if new is node else self._analyzer.simplify(new)

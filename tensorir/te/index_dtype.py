@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.buffer import Buffer, Range
+from tensorir.buffer import Range
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 from tensorir.fresh_copy import FreshCopy, fresh_thread
@@ -53,17 +53,9 @@ class _WithIndexDType(FreshCopy):
         self._values[var] = new
         return new
 
-    def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that stands for `buffer` from here on."""
-        data = self._values.get(buffer.data)
-        new = buffer.with_(
-            data=data if isinstance(data, Var) else self.define(buffer.data),
-            shape=[self._index(n) for n in buffer.shape],
-            strides=[self._index(n) for n in buffer.strides],
-            elem_offset=self._index(buffer.elem_offset),
-        )
-        self._buffers[buffer] = new
-        return new
+    def size(self, size: PrimExpr) -> PrimExpr:
+        """Return a dimension in the index dtype."""
+        return self._index(size)
 
     # ------------------------------------------------------------------------------ indices, values
 
