@@ -1,0 +1,215 @@
+"""Instructions of particular machines: compiled for targets that have them, and for no others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen import CodegenError, LinkError, host
+from codegen.compile import llvm_source
+from codegen.machine_intrinsics import FEATURES
+from codegen.optimize import assembly
+from schedule import Schedule
+from tensorir import parse
+from tensorir.tensor_intrin import TensorIntrin
+
+SAPPHIRE_RAPIDS = "llvm -mcpu=sapphirerapids"
+
+VECTOR = """\
+@T.prim_func
+def main(
+    C: T.Buffer((16,), "int32"), A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")
+):
+    C[0:16] = T.call_llvm_pure_intrin(
+        "int32x16", "llvm.x86.avx512.vpdpbusd.512", T.uint32(0), C[0:16], A[0:16], B[0:16]
+    )
+"""
+
+TILES = """\
+@T.prim_func
+def main(
+    A: T.Buffer((16, {depth}), "{a}"),
+    B: T.Buffer((16, 16, {lane}), "{b}"),
+    C: T.Buffer((16, 16), "{c}"),
+):
+    for i, j, k in T.grid(16, 16, {depth}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.{c}(0)
+            C[vi, vj] = C[vi, vj] + T.Cast("{c}", A[vi, vk]) * T.Cast(
+                "{c}", B[vk // {lane}, vj, vk % {lane}]
+            )
+"""
+
+
+def tensorized(name):
+    """Return a product of two tiles that an AMX intrinsic computes."""
+    kinds = {
+        "amx_16x16x64_u8i8i32": {"depth": 64, "lane": 4, "a": "uint8", "b": "int8", "c": "int32"},
+        "amx_16x16x32_bf16bf16f32": {
+            "depth": 32,
+            "lane": 2,
+            "a": "bfloat16",
+            "b": "bfloat16",
+            "c": "float32",
+        },
+    }
+    sch = Schedule(parse(TILES.format(**kinds[name])))
+    sch.tensorize(sch.get_loops(sch.get_block("C"))[0], name)
+    return sch.mod
+
+
+def assembly_of(program, target):
+    source = llvm_source(program, target)
+    return assembly(source.text, source.target, source.has_scalar_loop)
+
+
+# ---------------------------------------------------------------------- for a target that has them
+
+
+@pytest.mark.parametrize(
+    ("name", "product", "encoded"),
+    [
+        ("amx_16x16x64_u8i8i32", "tdpbusd", "c4e2695ec1"),
+        ("amx_16x16x32_bf16bf16f32", "tdpbf16ps", "c4e26a5cc1"),
+    ],
+)
+def test_tiles_are_multiplied_by_one_instruction(name, product, encoded):
+    program = tensorized(name)
+    text = assembly_of(program, SAPPHIRE_RAPIDS)
+    assert text.count(f"{product}\t%tmm2, %tmm1, %tmm0") == 1
+    for other in ("ldtilecfg", "tileloadd", "tilestored", "tilerelease"):
+        assert other in text
+    data = codegen.compile_object(program, SAPPHIRE_RAPIDS)
+    assert bytes.fromhex(encoded) in data
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    [
+        ("dot_16x4_vnni", "vpdpbusd"),
+        ("dot_16x4_avx512", "vpmaddwd"),
+        ("amx_16x16x64_u8i8i32", "tdpbusd"),
+        ("amx_16x16x32_bf16bf16f32", "tdpbf16ps"),
+    ],
+)
+def test_the_implementation_of_an_intrinsic_on_its_own(name, instruction):
+    impl = TensorIntrin.get(name).impl
+    assert instruction in assembly_of(impl, SAPPHIRE_RAPIDS)
+
+
+def test_the_portable_implementation_needs_no_feature():
+    impl = TensorIntrin.get("dot_16x4_portable").impl
+    assert codegen.compile_object(impl, "llvm -mcpu=x86-64")
+
+
+def test_features_may_be_added_to_a_cpu():
+    target = "llvm -mcpu=skylake-avx512 -mattr=+avx512vnni"
+    assert "vpdpbusd" in assembly_of(parse(VECTOR), target)
+
+
+@pytest.mark.skipif(
+    not {"avx512f", "avx512vnni"} <= host.cpu_features(), reason="the CPU lacks avx512vnni"
+)
+def test_on_this_machine():
+    module = codegen.build(parse(VECTOR), "host")
+    assert "vpdpbusd" in module.inspect_asm()
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 256, 64, dtype=np.uint8)
+    b = rng.integers(-128, 128, 64, dtype=np.int8)
+    c = np.full(16, 7, np.int32)
+    products = a.astype(np.int32) * b.astype(np.int32)
+    module["main"](c, a.view(np.int32), b.view(np.int32))
+    np.testing.assert_array_equal(c, 7 + products.reshape(16, 4).sum(1))
+
+
+# ------------------------------------------------------------------------- for a target that has not
+
+
+@pytest.mark.parametrize(
+    ("target", "missing"),
+    [
+        ("llvm -mcpu=x86-64", "avx512f, avx512vnni"),
+        ("llvm -mcpu=haswell", "avx512f, avx512vnni"),
+        ("llvm -mcpu=skylake-avx512", "avx512vnni"),
+        ("llvm -mcpu=cascadelake -mattr=-avx512vnni", "avx512vnni"),
+    ],
+)
+def test_a_vector_instruction_is_refused(target, missing):
+    with pytest.raises(CodegenError, match=f"vpdpbusd.512 needs {missing}, which the target") as e:
+        codegen.compile_object(parse(VECTOR), target)
+    assert "'llvm -mcpu=sapphirerapids'" in str(e.value)
+
+
+@pytest.mark.parametrize("name", ["amx_16x16x64_u8i8i32", "amx_16x16x32_bf16bf16f32"])
+@pytest.mark.parametrize("target", ["llvm -mcpu=cascadelake", "llvm -mcpu=x86-64-v4"])
+def test_tiles_are_refused(name, target):
+    with pytest.raises(CodegenError, match=r"needs amx-tile.*, which the target does not have"):
+        codegen.compile_object(tensorized(name), target)
+
+
+@pytest.mark.skipif("amx-tile" in host.cpu_features(), reason="the CPU has tiles")
+def test_tiles_are_refused_on_this_machine():
+    with pytest.raises(CodegenError, match="needs amx-tile"):
+        codegen.build(tensorized("amx_16x16x64_u8i8i32"), "host")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llvm.x86.avx512.vpdpwssd.512",
+        "llvm.x86.no.such.instruction",
+        "llvm.aarch64.neon.sdot.v4i32.v16i8",
+        "llvm.arm.neon.vpadd.v4i32",
+    ],
+)
+def test_unknown_instructions_are_refused(name):
+    program = parse(VECTOR.replace("llvm.x86.avx512.vpdpbusd.512", name))
+    with pytest.raises(CodegenError, match="is none of the machine instructions known") as caught:
+        codegen.compile_object(program, SAPPHIRE_RAPIDS)
+    assert f"{name} is none" in str(caught.value)
+    for known in FEATURES:
+        assert known in str(caught.value)
+
+
+def test_intrinsics_of_all_machines_are_passed_on():
+    program = parse(
+        """\
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,))):
+    B[0:16] = T.call_llvm_pure_intrin("float32x16", "llvm.fabs", T.uint32(1), A[0:16])
+"""
+    )
+    values = np.linspace(-1, 1, 16).astype(np.float32)
+    made = np.zeros(16, np.float32)
+    codegen.build(program)["main"](values, made)
+    np.testing.assert_array_equal(made, np.abs(values))
+
+
+# ------------------------------------------------------------------------------------------- loading
+
+
+@pytest.mark.skipif("amx-tile" in host.cpu_features(), reason="the CPU has tiles")
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("amx_16x16x64_u8i8i32", "amx-int8, amx-tile"),
+        ("amx_16x16x32_bf16bf16f32", "amx-bf16, amx-tile"),
+    ],
+)
+def test_code_for_another_cpu_is_not_loaded(name, features):
+    data = codegen.compile_object(tensorized(name), SAPPHIRE_RAPIDS)
+    words = f"the code uses {features}, which this CPU does not have"
+    with pytest.raises(LinkError, match=words) as caught:
+        codegen.Module.from_object(data)
+    assert "build it for the target 'host'" in str(caught.value)
+    with pytest.raises(LinkError, match=words):
+        codegen.build(tensorized(name), SAPPHIRE_RAPIDS)
+
+
+def test_every_instruction_is_listed_with_features():
+    assert all(name.startswith("llvm.x86.") and needed for name, needed in FEATURES.items())
+    named = codegen.Target(SAPPHIRE_RAPIDS).features
+    assert all(set(needed) <= named for needed in FEATURES.values())
