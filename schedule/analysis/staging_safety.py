@@ -24,6 +24,13 @@ UNSAFE = Problem(
     "a schedule made with enable_check=False does not ask",
 )
 
+OUTSIDE = Problem(
+    "UnsafeStageError",
+    "{0} cannot use a copy of {buffer}: the copy would touch {extent} elements from {first} on, of "
+    "{size}",
+    "a schedule made with enable_check=False does not ask",
+)
+
 
 def axis_ranges(block: Block) -> dict[Var, Range]:
     """Return the domains of a block's axes."""
@@ -44,8 +51,8 @@ def check_inside(
         inside = analyzer.can_prove(dim.min >= 0) and analyzer.can_prove(
             dim.min + dim.extent <= extent
         )
-        reason = f"the copy would touch {dim.min} to {dim.min + dim.extent - 1} of {extent}"
-        check(inside, UNSAFE, block, buffer=buffer.name, reason=reason)
+        place = {"first": dim.min, "extent": dim.extent, "size": extent}
+        check(inside, OUTSIDE, block, buffer=buffer.name, **place)
 
 
 def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:

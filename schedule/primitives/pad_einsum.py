@@ -161,8 +161,9 @@ def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
     for buffer, indices in found.items():
         for index in indices:
             simple = isinstance(index, IntImm) or index in axes
-            reason = f"the index `{index}` of {buffer.name} is no axis"
-            check(simple, NO_EINSUM, block, reason=reason)
+            if not simple:
+                reason = f"the index `{index}` of {buffer.name} is no axis"
+                fail(NO_EINSUM, block, reason=reason)
         used = [index for index in indices if isinstance(index, Var)]
         once = len(used) == len(set(used))
         check(once, NO_EINSUM, block, reason=f"an axis occurs twice in {buffer.name}")
@@ -187,8 +188,9 @@ def _check_zeros_are_neutral(block: StmtSRef, padded: Mapping[Var, int]) -> None
             if isinstance(value, Add) and not _is_accumulator(kept, store):
                 kept, added = added, kept
             neutral = _is_accumulator(kept, store) and _is_zero(added, axis.var)
-        reason = f"`{value}` changes where what axis {axis.var.name} indexes is 0"
-        check(neutral, NO_EINSUM, block, reason=reason)
+        if not neutral:
+            reason = f"`{value}` changes where what axis {axis.var.name} indexes is 0"
+            fail(NO_EINSUM, block, reason=reason)
 
 
 def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
@@ -237,8 +239,9 @@ class _Nest:
                 and is_const_int(driver.min, 0)
                 and _same_range(Range(driver.extent), axis.dom)
             )
-            reason = f"axis {axis.var.name} is bound to `{value}`, no loop over all of its domain"
-            check(drives, NO_EINSUM, block, reason=reason)
+            if not drives:
+                reason = f"axis {axis.var.name} is bound to `{value}`, no loop over its domain"
+                fail(NO_EINSUM, block, reason=reason)
             assert isinstance(value, Var)
             once = value not in self._extents
             reason = f"loop {value.name} drives several axes"

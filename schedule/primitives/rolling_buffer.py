@@ -127,7 +127,6 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
     bound = bound_region(region, realize)
     box = relax_by_intervals(bound, path_domain(block, place), analyzer)
     written = [(analyzer.simplify(d.min_value), analyzer.simplify(d.max_value)) for d in box]
-    text = ", ".join(f"{low} to {high}" for low, high in written)
     reason = "none starts at a loop variable"
     axes = {axis.var for axis in realize.block.iter_vars}
     shared = loops[: loops.index(place) + 1]
@@ -159,6 +158,7 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
             start = bound[k].min
             inner = analyzer.simplify(start - low)
             return _Window(k, var, extent.value, extent.value - stride, inner)
+    text = ", ".join(f"{low} to {high}" for low, high in written)
     fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
 
 

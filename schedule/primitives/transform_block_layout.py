@@ -76,8 +76,9 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
         layout = analyze_layout(index_map, ranges)
     except IRValueError as error:
         fail(NOT_BIJECTIVE, block, index_map=index_map, reason=error)
-    reason = f"there is nothing where {layout.padding}"
-    check(not layout.has_padding, NOT_BIJECTIVE, block, index_map=index_map, reason=reason)
+    if layout.has_padding:
+        reason = f"there is nothing where {layout.padding}"
+        fail(NOT_BIJECTIVE, block, index_map=index_map, reason=reason)
 
     # Rewrite.
     analyzer = Analyzer()

@@ -62,7 +62,7 @@ def test_bind_is_recorded():
         ["TransformBlockLayout", ["b0"], ['{"root": 1}'], []],
     ],
 )
-def test_index_maps_dumped_as_objects_are_refused(row):
+def test_dumps_of_other_objects_are_refused(row):
     rows = [["GetBlock", [], ["B", "main"], ["b0"]], row]
-    with pytest.raises(TypeError, match="saved as an object dump"):
+    with pytest.raises(TypeError, match="the object dump holds no index map"):
         Trace.from_json([rows, []])
