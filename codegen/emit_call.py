@@ -102,7 +102,9 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if name.value.startswith(machine_intrinsics.PREFIXES):
-        reason = machine_intrinsics.refusal(name.value, f.module.features)
+        reason = machine_intrinsics.refusal(
+            name.value, f.module.features
+        ) or machine_intrinsics.misuse(name.value, node.dtype, operands)
         if reason is not None:
             f.fail(reason)
         f.module.needed_features.update(machine_intrinsics.FEATURES[name.value])

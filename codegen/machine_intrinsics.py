@@ -1,20 +1,21 @@
 """Instructions of particular machines that programs may call by LLVM's names.
 
 LLVM ends the process when a program calls an instruction that the target does not have, so only
-those listed here are passed on, and only to targets with the features that they need. Code that
-uses them is not loaded on a machine without.
+those listed here are passed on, with operands of the right types, and only to targets with the
+features that they need. Code that uses them is not loaded on a machine without.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
 from codegen import host
 from codegen.errors import LinkError
-from tensorir.expr import Call, StringImm
+from tensorir.dtype import DataType
+from tensorir.expr import Call, IntImm, PrimExpr, StringImm
 from tensorir.function import PrimFunc
 from tensorir.visit import walk
 
@@ -33,6 +34,23 @@ FEATURES: Final[dict[str, tuple[str, ...]]] = {
     "llvm.x86.tdpbf16ps": ("amx-tile", "amx-bf16"),
 }
 """The features, by LLVM's names, that each instruction needs."""
+
+_TILE: Final = "tile"
+"""The type of an operand that is the number of a tile register: a constant from 0 to 7."""
+_PRODUCT: Final = ("void", (_TILE, _TILE, _TILE))
+_TRANSFER: Final = ("void", (_TILE, "handle", "int64"))
+_SIGNATURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "llvm.x86.avx512.vpdpbusd.512": ("int32x16", ("int32x16", "int32x16", "int32x16")),
+    "llvm.x86.avx512.pmaddw.d.512": ("int32x16", ("int16x32", "int16x32")),
+    "llvm.x86.ldtilecfg": ("void", ("handle",)),
+    "llvm.x86.tilerelease": ("void", ()),
+    "llvm.x86.tilezero": ("void", (_TILE,)),
+    "llvm.x86.tileloadd64": _TRANSFER,
+    "llvm.x86.tilestored64": _TRANSFER,
+    "llvm.x86.tdpbusd": _PRODUCT,
+    "llvm.x86.tdpbf16ps": _PRODUCT,
+}
+"""The types of the result and of the operands of each instruction."""
 
 _ARCH_PRCTL: Final = 158
 _REQUEST_PERMISSION: Final = 0x1023
@@ -62,6 +80,28 @@ def refusal_of(func: PrimFunc, features: frozenset[str]) -> str | None:
             if reason is not None:
                 return reason
     return None
+
+
+def misuse(name: str, result: DataType, operands: Sequence[PrimExpr]) -> str | None:
+    """Return why a known instruction cannot be called like this, if so."""
+    gives, takes = _SIGNATURES[name]
+    fits = len(operands) == len(takes) and result == gives
+    if not fits or not all(map(_is_operand, operands, takes)):
+        found = ", ".join(str(operand.dtype) for operand in operands)
+        return (
+            f"{name} takes ({', '.join(takes)}) and gives {gives}, but is called with ({found}) "
+            f"for {result}; a tile is a constant int8 from 0 to 7"
+        )
+    tiles = [operand for operand, kind in zip(operands, takes, strict=True) if kind is _TILE]
+    if len({tile.value for tile in tiles if isinstance(tile, IntImm)}) != len(tiles):
+        return f"{name} needs different tiles"
+    return None
+
+
+def _is_operand(operand: PrimExpr, kind: str) -> bool:
+    if kind is _TILE:
+        return isinstance(operand, IntImm) and operand.dtype == "int8" and 0 <= operand.value < 8
+    return bool(operand.dtype == kind)
 
 
 def prepare_host(features: Iterable[str]) -> None:

@@ -174,6 +174,48 @@ def test_unknown_instructions_are_refused(name):
         assert known in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            'C[0:8] = T.call_llvm_pure_intrin("int32x8", "llvm.x86.avx512.vpdpbusd.512", '
+            "T.uint32(0), C[0:8], A[0:8], B[0:8])",
+            r"takes \(int32x16, int32x16, int32x16\) and gives int32x16, "
+            r"but is called with \(int32x8, int32x8, int32x8\) for int32x8",
+        ),
+        (
+            'C[0:16] = T.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", '
+            "T.uint32(0), C[0:16], A[0:16])",
+            r"is called with \(int32x16, int32x16\) for int32x16",
+        ),
+        (
+            'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tdpbusd", T.uint32(0), '
+            "T.int8(0), T.int8(1), T.int8(8)))",
+            "a tile is a constant int8 from 0 to 7",
+        ),
+        (
+            'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tilezero", T.uint32(0), '
+            'T.Cast("int8", C[0])))',
+            "a tile is a constant int8 from 0 to 7",
+        ),
+        (
+            'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tdpbusd", T.uint32(0), '
+            "T.int32(0), T.int32(1), T.int32(2)))",
+            r"is called with \(int32, int32, int32\) for void",
+        ),
+        (
+            'T.evaluate(T.call_llvm_intrin("void", "llvm.x86.tdpbusd", T.uint32(0), '
+            "T.int8(0), T.int8(1), T.int8(1)))",
+            "llvm.x86.tdpbusd needs different tiles",
+        ),
+    ],
+)
+def test_operands_of_the_wrong_kind_are_refused(call, words):
+    program = parse(VECTOR[: VECTOR.index("    C[0:16]")] + f"    {call}\n")
+    with pytest.raises(CodegenError, match=words):
+        codegen.compile_object(program, SAPPHIRE_RAPIDS)
+
+
 def test_intrinsics_of_all_machines_are_passed_on():
     program = parse(
         """\
