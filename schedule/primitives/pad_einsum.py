@@ -240,7 +240,8 @@ class _Nest:
                 and _same_range(Range(driver.extent), axis.dom)
             )
             if not drives:
-                reason = f"axis {axis.var.name} is bound to `{value}`, no loop over its domain"
+                bound = f"axis {axis.var.name} is bound to `{value}`"
+                reason = f"{bound}, no loop over all of its domain"
                 fail(NO_EINSUM, block, reason=reason)
             assert isinstance(value, Var)
             once = value not in self._extents
