@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from tensorir import PrimFunc, parse, workloads
+from tensorir.interp import random_arguments
+from tensorir.ops import const
+from tensorir.visit import collect_vars, substitute
 
 WORKLOADS: dict[str, tuple[tuple[int, ...], ...]] = {
     "C1D": ((1, 7, 3, 4, 3, 2, 1), (1, 8, 2, 5, 3, 1, 1), (2, 5, 1, 2, 1, 1, 0)),
@@ -142,8 +149,47 @@ PROGRAMS = {
             vi = T.axis.spatial(9, i)
             C[vi] = A[8 - vi]
 """,
+    "dynamic_matmul": """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n, m = T.int32(), T.int32()
+    A = T.match_buffer(a, (n, 8), "float32")
+    B = T.match_buffer(b, (8, m), "float32")
+    D = T.match_buffer(c, (n, m), "float32")
+    C = T.alloc_buffer((n, m))
+    for i, j, k in T.grid(n, m, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] += A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(n, m):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = T.max(C[vi, vj] - T.float32(14), T.float32(0))
+""",
+    "dynamic_rows": """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n, m = T.int32(), T.int32()
+    A = T.match_buffer(a, (n, m), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    B = T.alloc_buffer((n, m))
+    for i, j in T.grid(n, m):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, k in T.grid(n, m):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] += B[vi, vk]
+""",
 }
 """Programs of other kinds, as scripts."""
+SIZES = {"n": 7, "m": 5}
+"""What the variables in the shapes of programs are."""
 
 
 def program(name: str) -> PrimFunc:
@@ -163,3 +209,21 @@ def program_names() -> list[str]:
     """Return the names of all programs."""
     sizes = [f"{name}-{k}" for name, all_ in WORKLOADS.items() for k in range(len(all_))]
     return [*sizes, *PROGRAMS]
+
+
+def arguments(func: PrimFunc) -> list[NDArray[Any]]:
+    """Return random arrays for a function; variables in its shapes have the values of `SIZES`."""
+    buffers = func.buffer_map
+    sizes = {
+        var: const(SIZES[var.name], var.dtype)
+        for param in func.params
+        for dim in buffers[param].shape
+        for var in collect_vars(dim)
+    }
+    if not sizes:
+        return random_arguments(func)
+    known = {
+        param: buffers[param].with_(shape=tuple(substitute(n, sizes) for n in buffers[param].shape))
+        for param in func.params
+    }
+    return random_arguments(func.with_(buffer_map=known))
