@@ -152,7 +152,7 @@ class Writer:
 
     def value(self) -> str:
         """Return the value of an annotation."""
-        return self.choice(("1", "2.5", "'x'", "[1, 2]", "True", "{'a': 1}"))
+        return self.choice(("1", "2.0", "2.5", "'x'", "[1, 2]", "True", "{'a': 1}"))
 
     def ranges(self) -> str:
         """Return what gives the ranges of a region."""

@@ -44,7 +44,7 @@ def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
         return [_value(item, names) for item in value]
     if param.operand.omit_empty and not value:
         return []
-    text = _value(value, names)
+    text = _value(value, names, keep_type=param.operand.kind == "annotation")
     if param.operand.kind == "buffer":
         text = f'("{value[0]}", {value[1]})'
     elif param.operand.kind == "ranges":
@@ -52,7 +52,8 @@ def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
     return [text if param.operand.unnamed else f"{param.name}={text}"]
 
 
-def _value(value: Any, names: Names) -> str:
+def _value(value: Any, names: Names, *, keep_type: bool = False) -> str:
+    """Return a value as Python text; with `keep_type` a whole number that is a float shows it."""
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
@@ -62,10 +63,14 @@ def _value(value: Any, names: Names) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return f"{value:.17g}"
+        text = f"{value:.17g}"
+        return f"{text}.0" if keep_type and text.lstrip("-").isdigit() else text
     if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(_value(item, names) for item in value) + "]"
+        parts = (_value(item, names, keep_type=keep_type) for item in value)
+        return f"[{', '.join(parts)}]"
     if isinstance(value, dict):
-        pairs = (f'"{key}": {_value(value[key], names)}' for key in sorted(value))
+        pairs = (
+            f'"{key}": {_value(value[key], names, keep_type=keep_type)}' for key in sorted(value)
+        )
         return "{" + ", ".join(pairs) + "}"
     return names.text(value)
