@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-import codegen
-from benchmarks.fuzz_programs import program, program_names
-from benchmarks.random_schedules import Failure, run_lines, run_random
+from benchmarks.fuzz_programs import program_names
+from benchmarks.random_schedules import Failure, prepare, run_lines, run_random
 
 FORK = multiprocessing.get_context("fork")
 TIME_LIMIT = 120.0
@@ -227,8 +226,7 @@ def main() -> int:
     if unknown := sorted(set(names) - set(known)):
         parser.error(f"no program is called {', '.join(unknown)}; there are {', '.join(known)}")
     print(f"# seed {options.seed}", flush=True)
-    # Loaded once, before the first fork.
-    codegen.build(program("chain"), "llvm -num-cores=1")
+    prepare(names)
     fuzzer = Fuzzer(options.jobs, options.seed, options.length, names)
     fuzzer.run(60 * options.minutes)
     print(f"# {fuzzer.summary()}")

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from schedule import Schedule, ScheduleError
+from schedule import Schedule
+from schedule.sref import loops_above
 from tensorir.stmt import Block
 from tensorir.visit import walk
 
@@ -62,11 +63,10 @@ class Writer:
         return self.choice(blocks).name_hint
 
     def _depth(self, name: str) -> int:
-        try:
-            silent = self._current().copy()
-            return len(silent.get_loops(silent.get_block(name)))
-        except ScheduleError:
-            return 0
+        """Return how many loops are around a block; 0 where several blocks have the name."""
+        state = self._current().state
+        found = [sref for sref in state.blocks("main") if sref.block.name_hint == name]
+        return len(loops_above(found[0])) if len(found) == 1 else 0
 
     def loop(self, name: str | None = None) -> str:
         """Return a loop around a block."""

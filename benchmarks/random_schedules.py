@@ -11,9 +11,11 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import codegen
 from benchmarks.fuzz_programs import arguments, program
@@ -53,11 +55,28 @@ class Case:
     accepted: list[bool] = field(default_factory=list)
 
 
+@cache
+def _reference(name: str) -> tuple[PrimFunc, list[NDArray[Any]], list[NDArray[Any]]]:
+    """Return a program, arguments for it, and what it makes of them."""
+    func = program(name)
+    given = arguments(func)
+    expected = [array.copy() for array in given]
+    interpret(func, *expected)
+    return func, given, expected
+
+
+def prepare(names: Sequence[str]) -> None:
+    """Do once what all sequences need: run the programs, load the compiler."""
+    for name in names:
+        _reference(name)
+    codegen.build(program("chain"), "llvm -num-cores=1")
+
+
 class Session:
     """A schedule to which lines are applied, each one watched."""
 
     def __init__(self, name: str, seed: int) -> None:
-        self.func = program(name)
+        self.func, self._arguments, self._expected = _reference(name)
         debug_mask = "all" if seed % 2 else "none"
         self.sch = Schedule(
             self.func, seed=seed + 1, error_render_level="fast", debug_mask=debug_mask
@@ -152,10 +171,9 @@ class Session:
         _holds("the trace's Python text replays differently", lambda: self._replay_text())
         if any(word in whole for word in UNSAFE) or _parameters_moved(self.func, sch.mod["main"]):
             return
-        expected = arguments(self.func)
-        interpreted = [array.copy() for array in expected]
-        compiled = [array.copy() for array in expected]
-        interpret(self.func, *expected)
+        expected = self._expected
+        interpreted = [array.copy() for array in self._arguments]
+        compiled = [array.copy() for array in self._arguments]
         _holds("the interpreter fails", lambda: interpret(sch.mod, *interpreted))
         _holds("the interpreter's result differs", lambda: _assert_close(interpreted, expected))
         if ".bind(" in whole:
