@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import is_trivial_binding
@@ -71,8 +72,10 @@ def _described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
         extents.append(stmt.extent.value)
         loop_vars.append(stmt.loop_var)
         stmt = stmt.body
-    if isinstance(stmt, BlockRealize) and list(stmt.iter_values) == loop_vars:
-        return extents, stmt
+    if isinstance(stmt, BlockRealize):
+        values = stmt.iter_values
+        if len(values) == len(loop_vars) and all(map(operator.is_, values, loop_vars)):
+            return extents, stmt
     raise Mismatch("the description is no nest of loops over one block with their axes")
 
 

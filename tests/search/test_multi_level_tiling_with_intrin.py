@@ -170,6 +170,33 @@ def test_every_design_can_be_tensorized(intrin: str, text: str) -> None:
         assert_same_results(sch, text)
 
 
+MATRIX_TILES = """
+@T.prim_func
+def main(A: T.Buffer((32, 128), "uint8"), B: T.Buffer((32, 64, 4), "int8"), C: T.Buffer((32, 64), "int32")):
+    T.func_attr({"tir.noalias": True})
+    for i, j, k in T.grid(32, 64, 128):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vk // 4, vj, vk % 4])
+"""
+
+
+def test_an_intrinsic_with_several_spatial_loops() -> None:
+    """Tiles of matrices; compiled only, few machines run them."""
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=1"
+    rule = tiling("amx_16x16x64_u8i8i32", structure="SR")
+    sch = Schedule(program(MATRIX_TILES))
+    (design,) = rule.apply(sch, sch.get_block("C"))
+    assert nest(design, "C_o") == ["i_0", "j_0", "k_0"]
+    assert nest(design, "C") == ["i_1", "j_1", "k_1"]
+    for postproc in Postproc.create("vnni"):
+        assert postproc.apply(design)
+    assert "llvm.x86.tdpbusd" in design.mod.script()
+    assert codegen.compile_object(design.mod, target)
+
+
 def test_an_elementwise_consumer_is_the_write_cache() -> None:
     first, second, apart = designs(tiling(reuse_write=WRITE_CACHE), DENSE_RELU)
     assert [len(nest(sch, "D")) for sch in (first, second, apart)] == [4, 6, 2]
