@@ -12,7 +12,7 @@ from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, at_most, size_expr, times_size
 from tensorir.dtype import DataType
-from tensorir.expr import Add, PrimExpr, Var
+from tensorir.expr import Add, IntImm, PrimExpr, Sub, Var
 from tensorir.ops import add, const, floordiv, floormod, is_const_int, mul
 
 
@@ -93,6 +93,8 @@ class IterWriter:
         for term in self._terms(value, 1):
             result = term if is_const_int(result, 0) else Add(result, term)
         base = self._linearizer.write(self._base(value), self._dtype)
+        if isinstance(base, IntImm) and base.value < 0 and not is_const_int(result, 0):
+            return Sub(result, const(-base.value, self._dtype))
         return add(result, base)
 
     def _base(self, value: IterSumExpr) -> Linear:
