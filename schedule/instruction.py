@@ -198,7 +198,12 @@ class InstructionKind:
             if operand.kind == "buffer":
                 if len(source) < 2:
                     raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
-                values.append(("write" if int(source.pop(1)) else "read", int(source.pop(0))))
+                if type(source[0]) is not int or source[1] not in (0, 1):
+                    raise TypeError(
+                        f"{self.name}: TypeError: `{param.name}` is {source[:2]!r}; a buffer is "
+                        "given by its index, and 0 if it is read or 1 if it is written"
+                    )
+                values.append(("write" if source.pop(1) else "read", source.pop(0)))
             elif operand.spread:
                 values.append(tuple(source))
                 source.clear()

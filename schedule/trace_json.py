@@ -188,14 +188,32 @@ def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -
     if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
         return _index_map(value, known, where)
     if isinstance(value, list):
-        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
-    if kind == "block" and value is not None and not isinstance(value, (BlockRV, tuple)):
-        raise ValueError(f"ValueError: {where}: {value!r} is no block")
-    if kind == "loop" and not isinstance(value, (LoopRV, tuple)):
-        raise ValueError(f"ValueError: {where}: {value!r} is no loop")
+        value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    wanted = _HANDLES.get(kind)
+    if wanted is not None:
+        what, types = wanted
+        items = value if isinstance(value, tuple) else [value]
+        empty = param.operand.many and value is None
+        if not empty and not all(isinstance(item, types) for item in items):
+            raise ValueError(f"ValueError: {where}: {value!r} is no {what}")
+    if kind in ("expr", "ints", "buffer_index"):
+        numbers = value if isinstance(value, tuple) else [value]
+        for number in numbers:
+            if not _is_int(number) and (kind != "expr" or not isinstance(number, _NUMBERS)):
+                raise TypeError(f"TypeError: {where}: {number!r} is no whole number")
     if isinstance(value, PrimExpr) and isinstance(value, (IntImm, FloatImm)):
         return value.value
     return value
+
+
+_NUMBERS = (PrimExpr, type(None))
+_HANDLES: dict[str, tuple[str, type | tuple[type, ...]]] = {
+    "block": ("block", BlockRV),
+    "loop": ("loop", LoopRV),
+    "block_or_loop": ("block or loop", (BlockRV, LoopRV)),
+    "block_list_or_loop": ("loop or list of blocks", (BlockRV, LoopRV)),
+}
+"""What the operands that are handles must be, by kind."""
 
 
 def _modernize(name: str, inputs: list[Any], attrs: list[Any]) -> tuple[list[Any], list[Any]]:
