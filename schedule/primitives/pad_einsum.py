@@ -77,7 +77,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
         if extent % unit
     }
     accesses = _accesses(block)
-    _check_zeros_are_neutral(block, padded)
+    _check_added_steps(block, padded)
     if not padded:
         return
     nest = _Nest(state, block, padded)
@@ -174,12 +174,19 @@ def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
-def _check_zeros_are_neutral(block: StmtSRef, padded: Mapping[Var, int]) -> None:
-    """Raise unless steps of a reduction that read zeros leave what is accumulated as it is."""
+def _check_added_steps(block: StmtSRef, padded: Mapping[Var, int]) -> None:
+    """Raise unless the steps that are added leave what is computed without them as it is.
+
+    Those of a reduction must add zeros, the others must store elsewhere.
+    """
     store = block.block.body
     assert isinstance(store, BufferStore)
     for axis in block.block.iter_vars:
-        if axis.var not in padded or axis.iter_type == IterVar.DATA_PAR:
+        if axis.var not in padded:
+            continue
+        if axis.iter_type == IterVar.DATA_PAR:
+            reason = f"axis {axis.var.name} does not index what it stores"
+            check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
             continue
         value = store.value
         neutral = False

@@ -146,6 +146,20 @@ ONCE_FAILED = {
             "sch.reorder(loop('argmax', 0), loop('argmax', 2), loop('argmax', 1))",
         ],
     ),
+    "an axis of one step that indexes nothing becomes longer": (
+        "GMM-3",
+        [
+            "sch.transform_block_layout(block('Z'), lambda *a: (*a[1:], *a[:1]))",
+            "sch.pad_einsum(block('Z'), [4, 1, 1, 5])",
+        ],
+    ),
+    "a saved split by something else than a whole number": (
+        "C1D-2",
+        [
+            "sch.split(loop('PadInput', 0), [2, None], preserve_unit_iters=True)",
+            "mutate(418048)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
