@@ -269,8 +269,11 @@ _MAY_FOLD: Final = frozenset({IntImm, FloatImm, e.Broadcast})
 def add(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return `a + b`."""
     x, y = match_types(a, b)
-    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
-        return e.Add(x, y)
+    if type(x) not in _MAY_FOLD:
+        if type(y) is IntImm:
+            return x if y.value == 0 else e.Add(x, y)
+        if type(y) not in _MAY_FOLD:
+            return e.Add(x, y)
     folded = fold_binary(e.Add, x, y)
     if folded is not None:
         return folded
@@ -282,8 +285,11 @@ def add(a: ExprLike, b: ExprLike) -> PrimExpr:
 def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return `a - b`."""
     x, y = match_types(a, b)
-    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
-        return e.Sub(x, y)
+    if type(x) not in _MAY_FOLD:
+        if type(y) is IntImm:
+            return x if y.value == 0 else e.Sub(x, y)
+        if type(y) not in _MAY_FOLD:
+            return e.Sub(x, y)
     folded = fold_binary(e.Sub, x, y)
     if folded is not None:
         return folded
@@ -293,8 +299,11 @@ def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
 def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return `a * b`."""
     x, y = match_types(a, b)
-    if type(y) not in _MAY_FOLD and type(x) not in _MAY_FOLD:
-        return e.Mul(x, y)
+    if type(x) not in _MAY_FOLD:
+        if type(y) is IntImm:
+            return x if y.value == 1 else y if y.value == 0 else e.Mul(x, y)
+        if type(y) not in _MAY_FOLD:
+            return e.Mul(x, y)
     folded = fold_binary(e.Mul, x, y)
     if folded is not None:
         return folded

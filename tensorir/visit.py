@@ -109,21 +109,22 @@ def walk(node: Node) -> Iterator[Node]:
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
     """Say whether a variable (or one that satisfies the predicate) occurs in `node`."""
-    if not isinstance(wanted, Var):
-        return any(isinstance(part, Var) and bool(wanted(part)) for part in walk(node))
     stack = [node]
     while stack:
         current = stack.pop()
-        if current is wanted:
-            return True
         kind = type(current)
-        if kind is not e.IntImm and kind is not e.Var:
+        if kind is e.Var or kind is e.SizeVar:
+            if current is wanted if isinstance(wanted, Var) else wanted(current):  # type: ignore[arg-type]
+                return True
+        elif kind is not e.IntImm:
             stack.extend(_CHILDREN[kind](current))
     return False
 
 
 def collect_vars(node: Node) -> list[Var]:
     """Return the variables that occur in `node`, each once, in order of first use."""
+    if type(node) is Var:
+        return [node]
     return list(dict.fromkeys(n for n in walk(node) if isinstance(n, Var)))
 
 

@@ -8,15 +8,21 @@ from itertools import pairwise
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.rebuild import ReplaceAxes
-from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
-from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
+from tensorir.arith import (
+    Analyzer,
+    IntervalSet,
+    IterMapLevel,
+    eval_set,
+    normalize_iter_map_to_expr,
+    subspace_divide,
+)
 from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
 from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import add, const, is_const_int, mul
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
@@ -78,20 +84,27 @@ class BlockDivision:
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
         """Return what regions in terms of the new axes cover while the inner axes run."""
-        domain = {axis.var: axis.dom for axis in self.inner_axes if axis.dom is not None}
+        sets = {
+            axis.var: IntervalSet.from_range(axis.dom)
+            for axis in self.inner_axes
+            if axis.dom is not None
+        }
         analyzer = Analyzer()
         for axis in self.outer_axes:
             assert axis.dom is not None
             analyzer.bind(axis.var, axis.dom)
-        result = []
-        for region in regions:
-            box = relax_by_intervals(region.region, domain, analyzer)
-            ranges = [
-                _simplified(dim.cover_range(Range(extent), analyzer), analyzer)
-                for dim, extent in zip(box, region.buffer.shape, strict=True)
-            ]
-            result.append(BufferRegion(region.buffer, ranges))
-        return result
+
+        def covered(dim: Range, size: PrimExpr) -> Range:
+            if type(dim.min) is Var and dim.min not in sets and type(dim.extent) is IntImm:
+                return dim
+            return eval_set(dim, sets, analyzer).cover_range(Range(size), analyzer)
+
+        return [
+            BufferRegion(
+                r.buffer, [covered(*d) for d in zip(r.region, r.buffer.shape, strict=True)]
+            )
+            for r in regions
+        ]
 
 
 def divide_block(
@@ -299,10 +312,6 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
             copies[loop.loop_var] = var
             nest = loop.with_(loop_var=var, body=nest, thread_binding=fresh_thread(loop))
     return substitute(nest, copies)
-
-
-def _simplified(values: Range, analyzer: Analyzer) -> Range:
-    return Range.from_min_extent(analyzer.simplify(values.min), analyzer.simplify(values.extent))
 
 
 def same_outer_axes(divisions: Sequence[BlockDivision]) -> bool:

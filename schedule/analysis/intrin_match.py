@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, mul
@@ -191,7 +191,7 @@ class _Matcher:
         starts: list[PrimExpr] = list(indices[:surplus])
         for index, place in zip(indices[surplus:], places, strict=True):
             moved = substitute(place, self._vars).astype(index.dtype)
-            starts.append(self._analyzer.simplify(index - moved))
+            starts.append(self._offset(index, moved))
         if any(uses_var(start, self._inner.__contains__) for start in starts):
             raise Mismatch(f"{buffer.name} is indexed in another way", found, expected)
         first = self._starts.setdefault(described, starts)
@@ -199,6 +199,14 @@ class _Matcher:
             self._analyzer.can_prove_equal(a, b) for a, b in zip(first, starts, strict=True)
         ):
             raise Mismatch(f"{buffer.name} is accessed at several offsets", found, expected)
+
+    def _offset(self, index: PrimExpr, moved: PrimExpr) -> PrimExpr:
+        """Return `index - moved`, simplified; mostly the index is written as a sum with `moved`."""
+        if index is moved:
+            return const(0, index.dtype)
+        if type(index) is Add and index.b is moved:
+            return self._analyzer.simplify(index.a)
+        return self._analyzer.simplify(index - moved)
 
 
 class _Instantiate(Rewriter):

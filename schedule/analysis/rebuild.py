@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import BufferLoad, PrimExpr, Var
 from tensorir.stmt import Block
-from tensorir.visit import Rewriter, substitute, walk
+from tensorir.visit import Rewriter, walk
 
 
 class BlockRewriter(Rewriter):
@@ -35,13 +35,37 @@ class ReplaceAxes(BlockRewriter):
 
     def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
         super().__init__()
-        self._values = values
+        self._replace = _ReplaceInside(values, self)
         self._analyzer = analyzer
+        self._rewritten: dict[PrimExpr, PrimExpr] = {}
+        """By expression: most are axes, and regions consist of the indices of accesses."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         """Rewrite an expression if an axis occurs in it."""
-        new = substitute(node, self._values)
-        return node if new is node else self._analyzer.simplify(new)
+        new = self._rewritten.get(node)
+        if new is None:
+            new = self._replace(node)
+            if new is not node:
+                new = self._analyzer.simplify(new)
+            self._rewritten[node] = new
+        return new
+
+
+class _ReplaceInside(Rewriter):
+    """Replaces variables in an expression; `index` rewrites the indices of loads."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], index: Rewriter) -> None:
+        self._values = values
+        self._index = index
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        return self._values.get(node, node)
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        indices = self._index.each(node.indices)
+        predicate = self.maybe(node.predicate)
+        same = indices is node.indices and predicate is node.predicate
+        return node if same else BufferLoad(node.buffer, indices, predicate)
 
 
 class RedirectBuffers(BlockRewriter):

@@ -108,7 +108,11 @@ class IntervalSet:
         low = analyzer.simplify(self.min_value)
         if self.min_value is self.max_value:
             return Range.point(low)
-        return Range.from_min_extent(low, analyzer.simplify(self.max_value + 1 - self.min_value))
+        last = self.max_value
+        if type(last) is e.Add and last.a is self.min_value and type(last.b) is e.IntImm:
+            # What a range of constant extent covers; no analysis is needed.
+            return Range.from_min_extent(low, last.b + 1)
+        return Range.from_min_extent(low, analyzer.simplify(last + 1 - self.min_value))
 
     def __repr__(self) -> str:
         if self.empty:

@@ -32,17 +32,22 @@ def pieces(linear: Linear) -> Pieces:
     """Return `linear` without its constant as coefficients and pieces, in order of appearance."""
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
+    quotients = [t for t in linear.terms if type(t) is Quotient]
+    products = [t for t in linear.terms if type(t) is Product]
+    if not quotients and not products:
+        # Remainders end in one of the two, so that nearly all sums are made of their terms.
+        plain: Pieces = [(c, term) for term, c in linear.terms.items()]
+        linear.parts = plain
+        return plain
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
     found: list[tuple[int, int, Piece]] = []
-    quotients = [t for t in linear.terms if type(t) is Quotient]
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
             _extract(quotient, left, order, found)
     for quotient in quotients:
         if quotient.divisor == 2 and quotient in left:
             _extract_half(quotient, left, order, found)
-    products = [t for t in linear.terms if type(t) is Product]
     if products:
         divided = {f: None for t in products for f in t.factors if type(f) is SymbolicQuotient}
         for symbolic in sorted(divided, key=lambda q: -degree(q.divisor)):
