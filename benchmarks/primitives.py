@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import sys
 import time
@@ -21,9 +20,9 @@ from typing import Any
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
 from tensorir import IRModule, T, parse
 from tensorir.function import PrimFunc
+from tests.recorded import RECORDED, recorded
 
 ROOT = Path(__file__).parents[1]
-VECTORS = ROOT.parent / "shared" / "vectors"
 BUDGET_US = 1500.0
 LOOP_BUDGET_US = 200.0
 LOOP_KINDS = {"Split", "Fuse", "Reorder", "Parallel", "Vectorize", "Unroll", "Bind"}
@@ -385,16 +384,15 @@ class Replay:
         return statistics.median(self.times)
 
 
-def time_replays(repeats: int = 5, folder: Path = VECTORS) -> tuple[list[Replay], int]:
+def time_replays(repeats: int = 5) -> tuple[list[Replay], int]:
     """Time the replay of recorded traces; also return how many are refused and left out."""
     replays: list[Replay] = []
     refused = 0
-    for path in sorted(folder.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text().splitlines()):
-            entry = json.loads(line)
+    for name in RECORDED:
+        for number, entry in enumerate(recorded(name)):
             before = parse(entry["before"])
             replay = Replay(
-                f"{path.stem}-{number}-{entry['workload']}",
+                f"{name}-{number}-{entry['workload']}",
                 before if isinstance(before, IRModule) else IRModule({"main": before}),
                 Trace.from_json(entry["trace"]),
                 entry["after"] is None,
@@ -417,8 +415,6 @@ def time_replays(repeats: int = 5, folder: Path = VECTORS) -> tuple[list[Replay]
 
 
 def replay_report(replays: Sequence[Replay], refused: int) -> str:
-    if not replays:
-        return f"no recorded traces in {VECTORS}: their replay is not timed"
     medians = [replay.median for replay in replays]
     lines = [
         f"replay of {len(replays)} recorded traces ({refused} more are refused): "

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from schedule import Schedule, Trace
 from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, simplify
-
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+from tests.recorded import RECORDED, recorded
 
 WRONG_THERE = {
     ("walks", 6): "merges a consumer in front of its producer",
@@ -24,11 +20,8 @@ def entries():
 
 
 def _entries():
-    for name in ("spaces", "walks"):
-        path = VECTORS / f"{name}.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        for number, line in enumerate(lines):
-            entry = json.loads(line)
+    for name in RECORDED:
+        for number, entry in enumerate(recorded(name)):
             yield pytest.param(name, number, entry, id=f"{name}-{number}-{entry['workload']}")
 
 

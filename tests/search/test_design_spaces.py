@@ -1,7 +1,5 @@
 """The rules build the design spaces that are published, and the postprocessors finish them so."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,16 +9,14 @@ from schedule import Trace
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify
 from tensorir.function import IRModule, PrimFunc
+from tests.recorded import recorded
 
 # The reference had AVX-512: one more rule than for other CPUs, so the spaces are in another order.
 TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -num-cores=4"
-SPACES = Path(__file__).parents[3] / "shared" / "vectors" / "spaces.jsonl"
 
 
 def rows() -> list[Any]:
-    if not SPACES.exists():
-        return []
-    return [row for row in map(json.loads, SPACES.open(encoding="utf-8")) if row["ok"]]
+    return [row for row in recorded("spaces") if row["ok"]]
 
 
 def module(text: str) -> IRModule:
@@ -43,12 +39,12 @@ def context(mod: IRModule) -> ms.TuneContext:
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
 def test_published_spaces_and_programs(row: Any) -> None:
     task = context(module(row["before"]))
-    recorded = Trace.from_json(row["trace"])
-    wanted = recorded.simplified(True).as_json()[0]
+    trace = Trace.from_json(row["trace"])
+    wanted = trace.simplified(True).as_json()[0]
     spaces = [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
     assert spaces[row["space"]] == wanted
 
-    finished = TraceApplication(task).apply(recorded)
+    finished = TraceApplication(task).apply(trace)
     assert finished is not None
     assert finished.trace.as_json()[0] == row["trace"][0]
     assert_structural_equal(simplify(finished.mod), simplify(module(row["after"])))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from search.postproc import (
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse
 from tensorir.interp import interpret, random_arguments
+from tests.recorded import recorded
 
 
 def processed(postproc: Postproc, before: str, after: str) -> Schedule:
@@ -313,13 +312,8 @@ def test_what_postprocessors_do_replays(text: str) -> None:
     assert_structural_equal(untouched.mod["main"], parse(text))
 
 
-SPACES = Path(__file__).parents[3] / "shared" / "vectors" / "spaces.jsonl"
-
-
 def refused_rows() -> list[Any]:
-    if not SPACES.exists():
-        return []
-    return [row for row in map(json.loads, SPACES.open(encoding="utf-8")) if not row["ok"]]
+    return [row for row in recorded("spaces") if not row["ok"]]
 
 
 @pytest.mark.parametrize("row", refused_rows(), ids=lambda row: f"{row['workload']}-{row['space']}")
@@ -331,9 +325,9 @@ def test_what_the_reference_refuses_is_refused(row: Any) -> None:
         search_strategy="replay-trace",
         rand_state=1,
     )
-    recorded = Trace.from_json(row["trace"])
+    trace = Trace.from_json(row["trace"])
     spaces = [s.trace.simplified(True).as_json()[0] for s in task.generate_design_space()]
-    assert recorded.simplified(True).as_json()[0] in spaces
+    assert trace.simplified(True).as_json()[0] in spaces
     application = TraceApplication(task)
-    assert application.apply(recorded) is None
+    assert application.apply(trace) is None
     assert application.failures == {"DisallowDynamicLoop()": 1}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -22,8 +19,7 @@ from tensorir import (
 )
 from tensorir.interp import interpret
 from tensorir.visit import walk
-
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+from tests.recorded import RECORDED, recorded
 
 
 def body(func):
@@ -97,9 +93,8 @@ PROGRAMS = {
 
 def published():
     found = {}
-    for path in sorted(VECTORS.glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            entry = json.loads(line)
+    for name in RECORDED:
+        for entry in recorded(name):
             if entry["workload"] in PROGRAMS:
                 found[entry["workload"]] = entry["before"]
     return [pytest.param(name, text, id=name) for name, text in found.items()]

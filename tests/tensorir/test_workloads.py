@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,8 +9,7 @@ import codegen
 from tensorir import IRValueError, assert_structural_equal, parse, verify_well_formed
 from tensorir.interp import interpret
 from tensorir.workloads import WORKLOADS, create, get
-
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors"
+from tests.recorded import RECORDED, recorded
 
 PUBLISHED = {
     **{f"{name}[0]": (name, {}) for name in WORKLOADS},
@@ -55,9 +51,8 @@ SMALL = [
 
 def published():
     found = {}
-    for path in sorted(VECTORS.glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            entry = json.loads(line)
+    for name in RECORDED:
+        for entry in recorded(name):
             if entry["workload"] in PUBLISHED:
                 found[entry["workload"]] = entry["before"]
     return [pytest.param(name, text, id=name) for name, text in found.items()]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from tensorir import (
@@ -17,8 +14,7 @@ from tensorir import (
     structural_equal,
     structural_hash,
 )
-
-VECTORS = Path(__file__).parents[4] / "shared" / "vectors"
+from tests.recorded import RECORDED, recorded
 
 SAMPLE = """\
 # from tvm.script import ir as I
@@ -145,11 +141,9 @@ def test_errors_show_the_place(text, line, column, message):
     assert "^" in str(error)
 
 
-@pytest.mark.skipif(not VECTORS.exists(), reason="the reference vectors are not on this machine")
-@pytest.mark.parametrize("name", ["walks", "spaces"])
+@pytest.mark.parametrize("name", RECORDED)
 def test_every_reference_program_round_trips(name):
-    for line in (VECTORS / f"{name}.jsonl").read_text().splitlines():
-        entry = json.loads(line)
+    for entry in recorded(name):
         for field in ("before", "mid", "after"):
             if entry.get(field):
                 program = parse(entry[field])
