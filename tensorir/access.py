@@ -97,6 +97,10 @@ class _Detector:
 
     # ----------------------------------------------------------------------------------- recording
 
+    def _counts(self, buffer: Buffer) -> bool:
+        view = self._views.get(buffer)
+        return (view.source.buffer if view is not None else buffer).data in self._buffers
+
     def _record(
         self, table: dict[Buffer, _Access], buffer: Buffer, region: Sequence[Range]
     ) -> None:
@@ -133,18 +137,21 @@ class _Detector:
             rule(self, node)
             return
         for child in children(node):
-            self._visit(child)
+            if type(child) is not IntImm:
+                self._visit(child)
 
     def store(self, node: s.BufferStore) -> None:
-        region = BufferRegion.from_point(node.buffer, node.indices).region
-        self._record(self._writes, node.buffer, region)
+        if self._counts(node.buffer):
+            region = BufferRegion.from_point(node.buffer, node.indices).region
+            self._record(self._writes, node.buffer, region)
         self._visit(node.value)
         for index in node.indices:
             self._visit(index)
 
     def load(self, node: e.BufferLoad) -> None:
-        region = BufferRegion.from_point(node.buffer, node.indices).region
-        self._record(self._reads, node.buffer, region)
+        if self._counts(node.buffer):
+            region = BufferRegion.from_point(node.buffer, node.indices).region
+            self._record(self._reads, node.buffer, region)
         for index in node.indices:
             self._visit(index)
 

@@ -10,6 +10,7 @@ from tensorir.arith import (
     Analyzer,
     IntervalSet,
     IterMapLevel,
+    IterMapResult,
     detect_iter_map,
     eval_set,
     inverse_affine_iter_map,
@@ -111,18 +112,7 @@ class IndexMap:
             self.final_indices, domain, TRUE, IterMapLevel.NO_CHECK, True, analyzer
         )
         if result.indices:
-            mapped = []
-            for value, index in zip(result.indices, self.final_indices, strict=True):
-                base = analyzer.linearizer.write(value.base, index.dtype)
-                extent: Size = 1
-                if value.args:
-                    (split,) = value.args
-                    extent = split.extent * split.scale
-                    if not is_positive(split.scale):
-                        least = size_expr(split.scale * (split.extent - 1), index.dtype)
-                        base, extent = analyzer.simplify(base + least), 0 - extent
-                mapped.append(Range.from_min_extent(base, size_expr(extent, index.dtype)))
-            return mapped
+            return self._detected_ranges(result, analyzer)
         sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
         for var, r in domain.items():
             analyzer.bind(var, r, allow_override=True)
@@ -131,6 +121,20 @@ class IndexMap:
             s.cover_range(Range(f), analyzer)
             for s, f in zip(covered, self.final_indices, strict=True)
         ]
+
+    def _detected_ranges(self, result: IterMapResult, analyzer: Analyzer) -> list[Range]:
+        mapped = []
+        for value, index in zip(result.indices, self.final_indices, strict=True):
+            base = analyzer.linearizer.write(value.base, index.dtype)
+            extent: Size = 1
+            if value.args:
+                (split,) = value.args
+                extent = split.extent * split.scale
+                if not is_positive(split.scale):
+                    least = size_expr(split.scale * (split.extent - 1), index.dtype)
+                    base, extent = analyzer.simplify(base + least), 0 - extent
+            mapped.append(Range.from_min_extent(base, size_expr(extent, index.dtype)))
+        return mapped
 
     def map_shape(
         self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None
@@ -165,8 +169,8 @@ class IndexMap:
             reason = "; ".join(result.errors)
             raise IRValueError(f"the index map {self} has no inverse on this shape: {reason}")
         outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(self.final_indices)]
-        for var, extent in zip(outputs, self.map_ranges(ranges), strict=True):
-            analyzer.bind(var, extent)
+        for var, place in zip(outputs, self._detected_ranges(result, analyzer), strict=True):
+            analyzer.bind(var, place)
         solved = inverse_affine_iter_map(result.indices, outputs, analyzer.linearizer)
         back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in self.initial_indices]
         inverse = IndexMap(outputs, back)

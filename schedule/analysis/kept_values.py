@@ -10,6 +10,7 @@ from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above, scope_root
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
+from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Buffer
 from tensorir.expr import CmpOp, FloorMod, PrimExpr, Var
 from tensorir.ops import TRUE
@@ -75,7 +76,8 @@ def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
     plain = {i.a if isinstance(i, FloorMod) else i for i in indices}
     domains = {a.var: a.dom for a in block.iter_vars if a.dom is not None}
     used = {var: domains[var] for i in indices for var in collect_vars(i) if var in domains}
-    if detect_iter_map(indices, used, TRUE, IterMapLevel.BIJECTIVE).indices:
+    plain_to_see = mixed_radix(indices, used, keep_unit=True) is not None
+    if plain_to_see or detect_iter_map(indices, used, TRUE, IterMapLevel.BIJECTIVE).indices:
         return set(used)
     return {var for var in used if var in plain}
 

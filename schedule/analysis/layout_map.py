@@ -97,12 +97,16 @@ def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Rang
     analyzer = Analyzer()
     for var, values in zip(index_map.initial_indices, ranges, strict=True):
         analyzer.bind(var, values)
-    back = inverse.map_indices(index_map.final_indices, analyzer)
-    for var, value in zip(index_map.initial_indices, back, strict=True):
+    there = {
+        place: index.astype(place.dtype)
+        for place, index in zip(inverse.initial_indices, index_map.final_indices, strict=True)
+    }
+    for var, way in zip(index_map.initial_indices, inverse.final_indices, strict=True):
+        value = substitute(way, there)
         if not analyzer.can_prove_equal(value, var):
             raise IRValueError(
                 f"different values of {var.name} may be mapped to one place: the way back gives "
-                f"`{value}`"
+                f"`{analyzer.simplify(value)}`"
             )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.buffer import Buffer, Range
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.stmt import Block
 from tensorir.visit import Rewriter, walk
 
@@ -28,6 +28,18 @@ class BlockRewriter(Rewriter):
                     if type(inner) is Block:
                         self.reuse.pop(inner, None)
         return new
+
+    def rewrite_Range(self, node: Range) -> Range:  # noqa: N802
+        """Rewrite the ends that are not constants; most are, and no such rewriter changes those."""
+        low = node.min if type(node.min) is IntImm else self(node.min)
+        extent = node.extent if type(node.extent) is IntImm else self(node.extent)
+        same = low is node.min and extent is node.extent
+        return node if same else Range.from_min_extent(low, extent)
+
+    def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
+        """Rewrite the domain of an axis."""
+        dom = None if node.dom is None else self.rewrite_Range(node.dom)
+        return node if dom is node.dom else IterVar(dom, node.var, node.iter_type, node.thread_tag)
 
 
 class ReplaceAxes(BlockRewriter):

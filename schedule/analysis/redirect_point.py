@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.rebuild import BlockRewriter
 from tensorir.buffer import Buffer, BufferRegion
 from tensorir.expr import BufferLoad, PrimExpr
-from tensorir.stmt import Block, BufferStore, Stmt
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 
 
 class RedirectPoint(BlockRewriter):
@@ -26,11 +26,32 @@ class RedirectPoint(BlockRewriter):
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         """Enter a block; in the chosen one accesses are redirected."""
-        before = self._inside
-        self._inside = before or node is self._block
-        new = super().rewrite_Block(node)
-        self._inside = before
+        if self._inside or node is self._block:
+            before, self._inside = self._inside, True
+            new = super().rewrite_Block(node)
+            self._inside = before
+            return new
+        body = self(node.body)
+        if body is node.body:
+            return node
+        self.reuse[node] = new = node.with_(body=body)
         return new
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        """Enter a loop; around the chosen block there is nothing else to redirect."""
+        if self._inside:
+            return self.generic(node)
+        body = self(node.body)
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        """Enter a block; see `rewrite_For`."""
+        if self._inside:
+            return self.generic(node)
+        block = self(node.block)
+        return (
+            node if block is node.block else BlockRealize(node.iter_values, node.predicate, block)
+        )
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         """Redirect a load."""

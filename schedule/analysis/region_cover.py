@@ -68,7 +68,7 @@ def written_below(
                 ):
                     box = relax(bound, domain, TRUE, analyzer, upper=False)
                 if box is not None:
-                    boxes.append(clip(box, buffer))
+                    boxes.append(clip(box, buffer, analyzer))
     if not boxes:
         return None
     return _join(boxes, analyzer)
@@ -96,17 +96,28 @@ def _possibly_read(
     domain = path_domain(consumer, meeting, region.buffer.scope())
     bound = bound_region(region, realize)
     box = relax(bound, domain, realize.predicate, analyzer, upper=True)
-    return None if box is None else clip(box, region.buffer)
+    return None if box is None else clip(box, region.buffer, analyzer)
 
 
-def clip(box: tuple[IntervalSet, ...], buffer: Buffer) -> tuple[IntervalSet, ...]:
-    """Return the part of a box that lies inside the buffer."""
-    return tuple(
-        IntervalSet(max_(dim.min_value, const(0, extent.dtype)), min_(dim.max_value, extent - 1))
-        if dim.has_lower_bound and dim.has_upper_bound
-        else IntervalSet(const(0, extent.dtype), extent - 1)
-        for dim, extent in zip(box, buffer.shape, strict=True)
-    )
+def clip(
+    box: tuple[IntervalSet, ...], buffer: Buffer, analyzer: Analyzer
+) -> tuple[IntervalSet, ...]:
+    """Return the part of a box that lies inside the buffer.
+
+    Ends that are surely inside stay the nodes that they are, which `holds` compares first.
+    """
+    clipped = []
+    for dim, extent in zip(box, buffer.shape, strict=True):
+        low, high, first = dim.min_value, dim.max_value, const(0, extent.dtype)
+        if low is None or high is None:
+            low, high = first, extent - 1
+        else:
+            if not analyzer.can_prove_greater_equal(low, 0):
+                low = max_(low, first)
+            if not analyzer.can_prove(high < extent):
+                high = min_(high, extent - 1)
+        clipped.append(IntervalSet(low, high))
+    return tuple(clipped)
 
 
 def _join(boxes: list[tuple[IntervalSet, ...]], analyzer: Analyzer) -> tuple[IntervalSet, ...]:

@@ -13,7 +13,7 @@ from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import bound_region, relax
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IntImm, Var
+from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE
 from tensorir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from tensorir.visit import walk
@@ -95,7 +95,11 @@ def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:
     if outer is None or inner is None:
         return False
     return all(
-        analyzer.can_prove(o.min_value <= i.min_value)
-        and analyzer.can_prove(i.max_value <= o.max_value)
+        _at_most(o.min_value, i.min_value, analyzer)
+        and _at_most(i.max_value, o.max_value, analyzer)
         for o, i in zip(outer, inner, strict=True)
     )
+
+
+def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
+    return a is b or analyzer.can_prove(a <= b)

@@ -245,7 +245,9 @@ class _Stage:
             return
         self._bind_what_is_outside()
         written = written_below(self._location, self._buffer, [writer], self._analyzer)
-        box = clip(tuple(IntervalSet.from_range(dim) for dim in self._region), self._buffer)
+        box = clip(
+            tuple(IntervalSet.from_range(dim) for dim in self._region), self._buffer, self._analyzer
+        )
         check(
             holds(written, box, self._analyzer),
             UNSAFE,

@@ -94,8 +94,11 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     values = {a.var: value for a, value in zip(old.iter_vars, back, strict=True)}
     rewriter = ReplaceAxes(values, analyzer)
     new = rewriter(old).with_(iter_vars=axes)
-    outside = layout.inverse.map_indices(loop_vars, analyzer)
-    replaced = {loop.loop.loop_var: v for loop, v in zip(loops, outside, strict=True)}
+    counted = {axis.var: var for axis, var in zip(axes, loop_vars, strict=True)}
+    replaced = {
+        loop.loop.loop_var: substitute(value, counted)
+        for loop, value in zip(loops, back, strict=True)
+    }
     predicate = analyzer.simplify(substitute(realize.predicate, replaced))
     inside = BlockRealize(loop_vars, predicate, new)
     nest = nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)
