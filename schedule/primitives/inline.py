@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from schedule.analysis.block_kind import (
     check_complete,
@@ -20,10 +21,16 @@ from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region
-from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
+from tensorir.arith import (
+    Analyzer,
+    IterMapLevel,
+    IterSumExpr,
+    detect_iter_map,
+    inverse_affine_iter_map,
+)
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import And, BufferLoad, Call, Or, PrimExpr, Select, Var
+from tensorir.expr import And, BufferLoad, Call, IntImm, Or, PrimExpr, Select, Var
 from tensorir.ops import TRUE, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
@@ -135,14 +142,22 @@ class _RegionUpdate(BlockRewriter):
         known = {r.buffer.data: r.buffer for r in (*node.reads, *node.writes)}
         self._visible.update(inner)
         self._visible.update(known)
-        new: Block = self.generic(node)
-        touched = any(r.buffer is self._removed for r in (*node.reads, *node.writes))
-        if touched:
-            reads, writes = get_block_read_write_region(new, self._visible)
-            new = new.with_(reads=reads, writes=writes)
-        if new is not node:
-            self.reuse[node] = new
+        new = super().rewrite_Block(node)
+        if any(r.buffer is self._removed for r in (*node.reads, *node.writes)):
+            reads, writes = get_block_read_write_region(new, _outside(new, self._visible))
+            new = self.reuse[node] = new.with_(reads=reads, writes=writes)
         return new
+
+
+def _outside(block: Block, buffers: Mapping[Var, Buffer]) -> dict[Var, Buffer]:
+    """Return the buffers that a block does not define itself, nor a block in it."""
+    own = {
+        buffer.data
+        for node in walk(block)
+        if isinstance(node, Block)
+        for buffer in (*node.alloc_buffers, *(view.buffer for view in node.match_buffers))
+    }
+    return {var: buffer for var, buffer in buffers.items() if var not in own}
 
 
 def _visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
@@ -317,7 +332,27 @@ class _ReversePlan:
                 axes[var] = values.min
             else:
                 fail(BODY, self._block, reason=f"axis {var.name} does not follow from what is read")
+        if not self._reads_each_once(indices, ranges, result.indices):
+            fail(BODY, self._block, reason="several of its instances read the same element")
         return axes
+
+    def _reads_each_once(
+        self,
+        indices: Sequence[PrimExpr],
+        ranges: Mapping[Var, Range],
+        pieces: Sequence[IterSumExpr],
+    ) -> bool:
+        """Say whether no two instances of the consumer read the same element.
+
+        The pieces of the indices then take at least as many values as there are instances.
+        """
+        values = [piece.extent for index in pieces for piece in index.args]
+        counts = [r.extent.value for r in ranges.values() if isinstance(r.extent, IntImm)]
+        sizes = [value for value in values if isinstance(value, int)]
+        if len(sizes) == len(values) and len(counts) == len(ranges):
+            return prod(counts) <= prod(sizes)
+        exact = detect_iter_map(indices, ranges, TRUE, IterMapLevel.BIJECTIVE, True, self._analyzer)
+        return bool(exact.indices)
 
     def apply(self, scope: StmtSRef) -> None:
         """Put the consumer's store into the producer, and drop the consumer and the buffer."""
@@ -350,7 +385,7 @@ class _ReversePlan:
                 predicate = logical_and(predicate, in_bound)
         visible = _visible_buffers(self._state, scope)
         new = producer.with_(body=body)
-        reads, writes = get_block_read_write_region(new, visible)
+        reads, writes = get_block_read_write_region(new, _outside(new, visible))
         new = new.with_(reads=reads, writes=writes)
         state = self._state
         state.replace(self._block, None)

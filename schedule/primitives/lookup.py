@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schedule.analysis.dependency import DepKind, dependencies
-from schedule.errors import ROOT_BLOCK, Problem, fail
+from schedule.errors import ROOT_BLOCK, ArgumentError, Problem, fail
 from schedule.instruction import (
     BlockArg,
     NewBlock,
@@ -36,7 +36,8 @@ def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> 
     `func_name` names the function to look in; it defaults to the one chosen by `work_on`.
     Raises ScheduleError (NotSingleResult) unless exactly one block has the name.
     """
-    assert func_name is not None
+    if func_name is None:
+        raise ArgumentError("get_block", "func_name", "is missing; a saved trace names it")
     blocks = list(state.blocks(func_name))
     found = [b for b in blocks if b.block.name_hint == name]
     if len(found) == 1:

@@ -160,6 +160,26 @@ ONCE_FAILED = {
             "mutate(418048)",
         ],
     ),
+    "a block with a buffer of its own reads what is inlined": (
+        "NRM-1",
+        [
+            "sch.blockize([block('D')])",
+            "sch.cache_read(block('outer_D_'), 0, 'local')",
+            "sch.cache_write(block('D'), 0, 'global')",
+            "sch.compute_inline(block('C_local'))",
+        ],
+    ),
+    "a saved lookup without the name of a function": (
+        "DIL-0",
+        ["sch.decompose_padding(block('PadInput'), loop('conv2d_nhwc', 4))", "mutate(66971)"],
+    ),
+    "a consumer that reads elements several times": (
+        "C1D-1",
+        [
+            "sch.reindex_cache_read(block('conv1d_nlc'), 0, 'local', lambda *a: a[::-1])",
+            "sch.reverse_compute_inline(block('PadInput_local'))",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
