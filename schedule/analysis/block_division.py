@@ -48,6 +48,8 @@ class BlockDivision:
     block: Block
     loops: list[For]
     """The loops between the two blocks, outermost first."""
+    preserve_unit: bool
+    """Whether axes of extent 1 stay visible in indices."""
     outer_axes: list[IterVar] = field(default_factory=list)
     outer_values: list[PrimExpr] = field(default_factory=list)
     inner_axes: list[IterVar] = field(default_factory=list)
@@ -66,13 +68,18 @@ class BlockDivision:
 
     def substituted(self) -> tuple[Block, dict[Block, Block]]:
         """Return the block in terms of the new axes, and what became of blocks inside it."""
-        analyzer = Analyzer()
-        for axis in (*self.outer_axes, *self.inner_axes):
-            assert axis.dom is not None
-            analyzer.bind(axis.var, axis.dom)
-        rewriter = ReplaceAxes(self.values, analyzer)
+        rewriter = ReplaceAxes(self.values, self._analyzer((*self.outer_axes, *self.inner_axes)))
         block: Block = rewriter(self.block)
         return block, rewriter.reuse
+
+    def _analyzer(self, axes: Sequence[IterVar]) -> Analyzer:
+        """Return an analyzer that knows the axes, except those of one value that stay visible."""
+        analyzer = Analyzer()
+        for axis in axes:
+            assert axis.dom is not None
+            if not self.preserve_unit or not is_const_int(axis.dom.extent, 1):
+                analyzer.bind(axis.var, axis.dom)
+        return analyzer
 
     def nest(self, inner: Block) -> Stmt:
         """Return the loops around the inner block."""
@@ -89,10 +96,7 @@ class BlockDivision:
             for axis in self.inner_axes
             if axis.dom is not None
         }
-        analyzer = Analyzer()
-        for axis in self.outer_axes:
-            assert axis.dom is not None
-            analyzer.bind(axis.var, axis.dom)
+        analyzer = self._analyzer(self.outer_axes)
 
         def covered(dim: Range, size: PrimExpr) -> Range:
             if type(dim.min) is Var and dim.min not in sets and type(dim.extent) is IntImm:
@@ -130,7 +134,7 @@ def divide_block(
         for bound in (sref.loop.min, sref.loop.extent):
             if uses_var(bound, lambda var: var in above):
                 refuse(f"the range of {sref.loop.loop_var.name} follows from an outer loop")
-    division = BlockDivision(realize.block, [sref.loop for sref in inner])
+    division = BlockDivision(realize.block, [sref.loop for sref in inner], preserve_unit)
     analyzer = Analyzer()
     found = subspace_divide(
         realize.iter_values,

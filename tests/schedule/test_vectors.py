@@ -39,3 +39,17 @@ def test_replay(name, number, entry):
     assert_structural_equal(simplify(sch.mod["main"]), simplify(expected))
     if entry.get("trace_py"):
         assert str(trace).strip() == entry["trace_py"].strip()
+
+
+BLOCKIZED = [
+    pytest.param(entry, id=f"walks-{number}")
+    for number, entry in enumerate(recorded("walks"))
+    if any(inst[0] == "Blockize" for inst in entry["trace"][0])
+]
+
+
+@pytest.mark.parametrize("entry", BLOCKIZED)
+def test_axes_of_one_value_are_written_as_recorded(entry):
+    sch = Schedule(parse(entry["before"]))
+    Trace.from_json(entry["trace"]).apply_to_schedule(sch, remove_postproc=False)
+    assert_structural_equal(sch.mod["main"], parse(entry["after"]))
