@@ -426,6 +426,8 @@ def _replace_child(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """Return `stmt` with the statement `old` in it (not below a loop or block) replaced."""
     if stmt is old:
         return new
+    if type(stmt) is For or type(stmt) is BlockRealize:
+        return stmt
     if type(stmt) is SeqStmt:
         parts = [_replace_child(child, old, new) for child in stmt.seq]
         if all(a is b for a, b in zip(parts, stmt.seq, strict=True)):
@@ -452,6 +454,4 @@ def _replace_child(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
             return AttrStmt(stmt.node, stmt.attr_key, stmt.value, body)
         assert type(stmt) is AssertStmt
         return AssertStmt(stmt.condition, stmt.message, body)
-    if isinstance(stmt, (For, BlockRealize)):
-        return stmt
     return stmt

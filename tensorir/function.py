@@ -70,7 +70,9 @@ class PrimFunc(Node):
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """Return a function with another body; itself if `body` is the one it has."""
-        return self if body is self.body else self.with_(body=body)
+        if body is self.body:
+            return self
+        return PrimFunc(self.params, body, self.ret_type, self.buffer_map, self.attrs)
 
     def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
         """Return a function with symbolic parameters or shapes fixed.

@@ -122,6 +122,18 @@ class IndexMap:
             for s, f in zip(covered, self.final_indices, strict=True)
         ]
 
+    def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
+        """Return what `map_ranges` does where the map plainly loses nothing of a box, else None.
+
+        Then the indices are independent pieces of the box, and each piece is in one of them.
+        """
+        domain = dict(zip(self.initial_indices, ranges, strict=True))
+        analyzer = Analyzer()
+        result = detect_iter_map(
+            self.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
+        )
+        return self._detected_ranges(result, analyzer) if result.indices else None
+
     def _detected_ranges(self, result: IterMapResult, analyzer: Analyzer) -> list[Range]:
         mapped = []
         for value, index in zip(result.indices, self.final_indices, strict=True):

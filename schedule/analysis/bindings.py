@@ -9,7 +9,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
 from tensorir.arith.mixed_radix import mixed_radix, plainly_simplified
 from tensorir.buffer import Range
-from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, Stmt
 from tensorir.visit import Rewriter, collect_vars, substitute
@@ -108,11 +108,18 @@ class BindingSimplifier(Rewriter):
     """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
 
     Blocks with axes are not entered, blocks without are; a binding that is no affine map stays.
+    `limit` is conjoined to the predicates of blocks with axes, after their bindings are simplified.
     """
 
-    def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
+    def __init__(
+        self,
+        outer: Sequence[StmtSRef],
+        preserve_unit_iters: bool,
+        limit: PrimExpr | None = None,
+    ) -> None:
         self._loops = {sref.loop.loop_var: sref.loop for sref in outer}
         self._preserve_unit_iters = preserve_unit_iters
+        self._limit = limit
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite the body with the loop in scope."""
@@ -147,6 +154,8 @@ class BindingSimplifier(Rewriter):
                 IterMapLevel.SURJECTIVE,
                 simplify_trivial_iterators=not self._preserve_unit_iters,
             )
+        if self._limit is not None:
+            return BlockRealize(values, logical_and(node.predicate, self._limit), node.block)
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
             return node
         return BlockRealize(values, node.predicate, node.block)
@@ -173,6 +182,14 @@ class _NestSubstitute(Rewriter):
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return substitute(node, self._values)
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        if type(node.min) is not IntImm or type(node.extent) is not IntImm or node.annotations:
+            return self.generic(node)
+        body = self(node.body)
+        if body is node.body:
+            return node
+        return For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         values = tuple(substitute(v, self._values) for v in node.iter_values)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tensorir.arith import Analyzer
 from tensorir.buffer import Range
@@ -15,19 +16,23 @@ from tensorir.ops import FALSE, all_of, compare, const, is_const_int, logical_no
 from tensorir.visit import substitute
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LayoutMap:
     """An index map on a box that sends no two points to one place.
 
-    `shape` are the extents of the box it maps into, which starts at 0; `inverse` gives the point
-    that is mapped to a place, and `padding` says, in terms of `inverse.initial_indices`, at which
-    places there is none.
+    `shape` are the extents of the box it maps into, which starts at 0; `padding` says, in terms of
+    `inverse.initial_indices`, at which places there is none.
     """
 
     index_map: IndexMap
     shape: tuple[PrimExpr, ...]
-    inverse: IndexMap
     padding: PrimExpr
+    find_inverse: Callable[[], IndexMap]
+
+    @cached_property
+    def inverse(self) -> IndexMap:
+        """The map that gives the point which is mapped to a place."""
+        return self.find_inverse()
 
     @property
     def has_padding(self) -> bool:
@@ -44,10 +49,19 @@ def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
     shuffled = _shuffle(index_map, ranges)
     if shuffled is not None:
         return shuffled
+    size = _size(ranges)
+    if index_map.inverse_index_map is None and size is not None:
+        plain = index_map.bijective_ranges(ranges)
+        if plain is not None and _size(plain) == size:
+            _check_starts(plain)
+            shape = tuple(r.extent for r in plain)
+            return LayoutMap(
+                index_map, shape, FALSE, lambda: index_map.non_surjective_inverse(ranges)[0]
+            )
     mapped = _mapped_ranges(index_map, ranges)
     inverse = check_injective(index_map, ranges)
     padding = _padding(index_map, inverse, ranges, mapped)
-    return LayoutMap(index_map, tuple(r.extent for r in mapped), inverse, padding)
+    return LayoutMap(index_map, tuple(r.extent for r in mapped), padding, lambda: inverse)
 
 
 def check_injective(index_map: IndexMap, ranges: Sequence[Range]) -> IndexMap:
@@ -70,11 +84,15 @@ def mapped_shape(index_map: IndexMap, ranges: Sequence[Range]) -> tuple[PrimExpr
 
 def _mapped_ranges(index_map: IndexMap, ranges: Sequence[Range]) -> list[Range]:
     mapped = index_map.map_ranges(ranges)
+    _check_starts(mapped)
+    return mapped
+
+
+def _check_starts(mapped: Sequence[Range]) -> None:
     analyzer = Analyzer()
     for values in mapped:
         if not analyzer.can_prove_equal(values.min, const(0, values.min.dtype)):
             raise IRValueError(f"its results start at {values.min}, not at 0")
-    return mapped
 
 
 def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
@@ -89,7 +107,7 @@ def _shuffle(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap | None:
     inverse = IndexMap(outputs, [outputs[place[v]] for v in index_map.initial_indices])
     extents = dict(zip(index_map.initial_indices, (r.extent for r in ranges), strict=True))
     shape = tuple(extents[v] for v in order if isinstance(v, Var))
-    return LayoutMap(index_map, shape, inverse, FALSE)
+    return LayoutMap(index_map, shape, FALSE, lambda: inverse)
 
 
 def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range]) -> None:

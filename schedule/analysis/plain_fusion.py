@@ -115,7 +115,7 @@ class PlainFusion:
         return value if piece.inner == 1 else FloorDiv(value, IntImm(dtype, piece.inner))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Piece:
     """The term `(fused // inner) % extent * scale`."""
 

@@ -48,8 +48,8 @@ def check_inside(
     if not state.enable_check:
         return
     for dim, extent in zip(region, buffer.shape, strict=True):
-        inside = analyzer.can_prove(dim.min >= 0) and analyzer.can_prove(
-            dim.min + dim.extent <= extent
+        inside = analyzer.can_prove_greater_equal(dim.min, 0) and analyzer.can_prove_greater_equal(
+            extent - dim.extent - dim.min, 0
         )
         place = {"first": dim.min, "extent": dim.extent, "size": extent}
         check(inside, OUTSIDE, block, buffer=buffer.name, **place)

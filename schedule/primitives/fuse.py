@@ -59,6 +59,8 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     for sref in loops:
         check_starts_at_zero(sref)
     for k, sref in enumerate(loops):
+        if isinstance(sref.loop.extent, IntImm):
+            continue
         for outer in loops[:k]:
             var = outer.loop.loop_var
             check(not uses_var(sref.loop.extent, var), DEPENDENT, sref, var=var.name)
@@ -70,7 +72,8 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     product: PrimExpr = const(1, widest)
     for loop in old:
         product = product * loop.extent
-    extent = Analyzer().simplify(product).astype(widest)
+    constant = isinstance(product, IntImm)
+    extent = (product if constant else Analyzer().simplify(product)).astype(widest)
     body: Stmt | None = None
     above = loops_above(loops[0])
     if all(isinstance(loop.extent, IntImm) for loop in old):

@@ -181,12 +181,20 @@ class _Stage:
             # An axis of one value keeps its name in the indices.
             if not is_const_int(values.extent, 1):
                 self._analyzer.bind(axis, values)
-        ranges = index_map.map_ranges([domains[axis.var] for axis in axes])
+        used = IndexMap([axis.var for axis in self._axes], self._mapped)
+        used_ranges = [domains[axis.var] for axis in self._axes]
+        ranges = used.bijective_ranges(used_ranges)
+        loses_nothing = ranges is not None
+        if ranges is None:
+            ranges = index_map.map_ranges([domains[axis.var] for axis in axes])
         above = all(self._analyzer.can_prove(r.min >= 0) for r in ranges)
         check(above, BELOW_ZERO, block, index_map=index_map)
         self.shape = tuple(self._analyzer.simplify(r.min + r.extent) for r in ranges)
-        if state.enable_check:
-            self._check_one_place_each()
+        if state.enable_check and not loses_nothing:
+            try:
+                check_injective(used, used_ranges)
+            except IRValueError as error:
+                fail(UNSAFE, block, buffer=buffer.name, reason=error)
 
     def _used_axes(self) -> list[IterVar]:
         there = {v for index in self._original for v in collect_vars(index)}
@@ -198,14 +206,6 @@ class _Stage:
             names = {"axis": axis.var.name, "where": where, "missing": missing}
             check(both, OTHER_AXES, self._block, **names, buffer=self._buffer.name)
         return [axis for axis in self._block.block.iter_vars if axis.var in here]
-
-    def _check_one_place_each(self) -> None:
-        domains = axis_ranges(self._block.block)
-        used = [axis.var for axis in self._axes]
-        try:
-            check_injective(IndexMap(used, self._mapped), [domains[axis] for axis in used])
-        except IRValueError as error:
-            fail(UNSAFE, self._block, buffer=self._buffer.name, reason=error)
 
     def check_inside(self) -> None:
         """Raise if the copy may read beyond the buffer."""

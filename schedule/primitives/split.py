@@ -92,9 +92,8 @@ def split(
     nest: Stmt = body
     for var, extent in zip(reversed(loop_vars), reversed(extents), strict=True):
         nest = For(var, const(0, dtype), extent, ForKind.SERIAL, nest)
-    nest = BindingSimplifier(loops_above(loop), preserve_unit_iters)(nest)
-    if late:
-        nest = substitute_loops(nest, {}, predicate)
+    limit = predicate if late else None
+    nest = BindingSimplifier(loops_above(loop), preserve_unit_iters, limit)(nest)
 
     # Result.
     return _replace_by_nest(state, loop, nest, len(factors))

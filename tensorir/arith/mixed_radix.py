@@ -42,11 +42,16 @@ def mixed_radix(
     seen: set[Var] = set()
     result: list[Digits] = []
     for index in indices:
-        total = coefficients(index)
-        if total.parts or total.constant:
-            return None
+        if type(index) is Var:
+            # Most indices are a variable, which needs no reading.
+            scales = {index: 1}
+        else:
+            total = coefficients(index)
+            if total.parts or total.constant:
+                return None
+            scales = total.of
         terms: list[tuple[Var, int, int]] = []
-        for var, scale in total.of.items():
+        for var, scale in scales.items():
             values = domain.get(var)
             if values is None or var in seen or var.dtype is not index.dtype:
                 return None
