@@ -30,8 +30,8 @@ from tensorir.arith import (
 )
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import And, BufferLoad, Call, IntImm, Or, PrimExpr, Select, Var
-from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.expr import EQ, And, BufferLoad, Call, IntImm, Or, PrimExpr, Select, Var
+from tensorir.ops import TRUE, compare, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
 
@@ -313,6 +313,7 @@ class _ReversePlan:
             pairs = zip(indices, other.indices, strict=True)
             if not all(expr_deep_equal(a, b) for a, b in pairs):
                 fail(BODY, self._block, reason="the buffer is loaded at different indices")
+        self._places = indices
         ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
         result = detect_iter_map(indices, ranges, TRUE, IterMapLevel.NO_CHECK, True, self._analyzer)
         if not result.indices:
@@ -414,6 +415,11 @@ class _ReversePlan:
                 value < self._analyzer.simplify(axis.dom.min + axis.dom.extent),
             ):
                 result = logical_and(result, self._analyzer.simplify(limit))
+        # Axes of one value do not follow from the place: what they index must still be that place.
+        for read, stored in zip(self._places, self._producer_store.indices, strict=True):
+            place = substitute(read, axes)
+            if not self._analyzer.can_prove_equal(place, stored):
+                result = logical_and(result, self._analyzer.simplify(compare(EQ, stored, place)))
         return result
 
 

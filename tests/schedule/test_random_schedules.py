@@ -180,6 +180,14 @@ ONCE_FAILED = {
             "sch.reverse_compute_inline(block('PadInput_local'))",
         ],
     ),
+    "a consumer of the first of several elements": (
+        "DEP-0",
+        [
+            "sch.cache_read(block('PadInput'), 0, 'global')",
+            "sch.pad_einsum(block('placeholder_global'), [4, 2, 1, 2])",
+            "sch.reverse_compute_inline(block('placeholder_global_pad'))",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
