@@ -8,12 +8,13 @@ and numbers that the primitive's function takes; replaying a trace starts there.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Union, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from schedule.errors import ArgumentError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
+from schedule.operand_types import matches, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
@@ -307,34 +308,6 @@ def _accept_plain(call: Arguments, param: Parameter, path: str, value: Any) -> A
     if matches(param.annotation, value):
         return tuple(value) if isinstance(value, list) else value
     call.refuse(path, type_text(param.annotation), value)
-
-
-def matches(annotation: Any, value: Any) -> bool:
-    """Say whether a value has the type that an annotation gives."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return matches(get_args(annotation)[0], value)
-    if annotation is Any:
-        return True
-    if origin is Union or type(annotation).__name__ == "UnionType":
-        return any(matches(a, value) for a in get_args(annotation))
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
-        element = (get_args(annotation) or (Any,))[0]
-        return isinstance(value, (list, tuple)) and all(matches(element, v) for v in value)
-    if annotation is None or annotation is type(None):
-        return value is None
-    if annotation is float:
-        return isinstance(value, (int, float))
-    if annotation is int:
-        return isinstance(value, int)
-    return isinstance(value, annotation)
-
-
-def type_text(annotation: Any) -> str:
-    """Return how an error calls a type."""
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
 
 
 _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {

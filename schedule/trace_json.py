@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schedule.arguments import matches, type_text
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Parameter
+from schedule.operand_types import matches, type_text
 from schedule.trace_names import Names
 from schedule.trace_object_dump import read_index_map
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
