@@ -8,21 +8,16 @@ from itertools import pairwise
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.rebuild import ReplaceAxes
+from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
-from tensorir.arith import (
-    Analyzer,
-    IntervalSet,
-    IterMapLevel,
-    eval_set,
-    normalize_iter_map_to_expr,
-    subspace_divide,
-)
+from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
+from tensorir.arith.region import plain_hull
 from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
 from tensorir.dtype import DataType
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import add, const, is_const_int, mul
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
@@ -91,17 +86,15 @@ class BlockDivision:
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
         """Return what regions in terms of the new axes cover while the inner axes run."""
-        sets = {
-            axis.var: IntervalSet.from_range(axis.dom)
-            for axis in self.inner_axes
-            if axis.dom is not None
-        }
+        domain = {axis.var: axis.dom for axis in self.inner_axes if axis.dom is not None}
         analyzer = self._analyzer(self.outer_axes)
 
         def covered(dim: Range, size: PrimExpr) -> Range:
-            if type(dim.min) is Var and dim.min not in sets and type(dim.extent) is IntImm:
-                return dim
-            return eval_set(dim, sets, analyzer).cover_range(Range(size), analyzer)
+            plain = plain_hull(dim, domain, analyzer)
+            if plain is not None:
+                return plain
+            (box,) = relax_by_intervals([dim], domain, analyzer)
+            return box.cover_range(Range(size), analyzer)
 
         return [
             BufferRegion(

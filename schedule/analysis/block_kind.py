@@ -164,17 +164,27 @@ def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = Fal
 
     With `pipeline`, raise unless it is a stage pipeline (the state may have the check disabled).
     """
+    if pipeline:
+        return require_pipeline(state, block)[0]
     scope = scope_root(block)
     if scope is None:
         fail(ROOT_BLOCK, block)
-    if pipeline and state.enable_check:
-        check_stage_pipeline(state, scope)
     return scope
 
 
-def check_stage_pipeline(state: ScheduleState, scope: StmtSRef) -> None:
-    """Raise unless the scope is a stage pipeline."""
+def require_pipeline(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+    """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
+
+    Raises unless it is one; the state may have the check disabled.
+    """
+    scope = require_scope(state, block)
     graph = dependencies(state, scope)
+    if state.enable_check:
+        _check_stage_pipeline(state, scope, graph)
+    return scope, graph
+
+
+def _check_stage_pipeline(state: ScheduleState, scope: StmtSRef, graph: BlockScope) -> None:
     for edge in graph.edges():
         if edge.kind in (DepKind.WAR, DepKind.OPAQUE):
             reason = (

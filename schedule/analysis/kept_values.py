@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.predicates import conjuncts
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef, loops_above, scope_root
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.mixed_radix import mixed_radix
@@ -26,18 +26,21 @@ STALE = Problem(
 
 
 def check_same_each_time(
-    state: ScheduleState, block: StmtSRef, place: StmtSRef, buffer: Buffer, var: Var
+    state: ScheduleState,
+    graph: BlockScope,
+    block: StmtSRef,
+    place: StmtSRef,
+    buffer: Buffer,
+    var: Var,
 ) -> None:
     """Raise unless an element of a buffer holds the same whichever iteration computes it.
 
+    `graph` are the dependencies of the scope that the block is in.
     The iterations are those of the loops from the one of `var` in to `place`. All that they may
     decide is which elements are computed, in what is read on the way as well.
     """
     if not state.enable_check:
         return
-    scope = scope_root(block)
-    assert scope is not None
-    graph = dependencies(state, scope)
     loops = [*loops_above(place), place]
     outermost = next(k for k, sref in enumerate(loops) if sref.loop.loop_var is var)
     moving = {sref.loop.loop_var for sref in loops[outermost:]}

@@ -10,7 +10,7 @@ from schedule.analysis.block_kind import (
     check_complete_or_reduction,
     check_not_output,
     is_spatial,
-    require_scope,
+    require_pipeline,
 )
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
@@ -185,8 +185,7 @@ class Move:
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
+    _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
     return graph
 

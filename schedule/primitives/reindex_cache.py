@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.bindings import substitute_loops
-from schedule.analysis.block_kind import require_scope
-from schedule.analysis.dependency import dependencies
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.opaque_access import check_no_opaque
@@ -91,8 +90,8 @@ def reindex_cache_read(
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope = require_scope(state, block, pipeline=True)
-    writers = dependencies(state, scope).buffer_writers.get(buffer, [])
+    scope, graph = require_pipeline(state, block)
+    writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
     stage = _Stage(state, block, buffer, block.block.reads[read_buffer_index], index_map)
     if state.enable_check:
@@ -132,8 +131,7 @@ def reindex_cache_write(
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
+    scope, graph = require_pipeline(state, block)
     writers = graph.buffer_writers.get(buffer, [])
     check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
     stage = _Stage(state, block, buffer, block.block.writes[write_buffer_index], index_map)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain
-from schedule.analysis.block_kind import check_not_output, require_scope
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.block_kind import check_not_output, require_pipeline
+from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -63,21 +63,21 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     RollingBufferMatchError, StaleValueError, OpaqueAccessError.
     """
     # Preconditions.
-    scope = require_scope(state, block, pipeline=True)
+    scope, graph = require_pipeline(state, block)
     regions = block.block.writes
     inside = 0 <= write_buffer_index < len(regions)
     numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
     check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
     buffer = regions[write_buffer_index].buffer
     check_not_output(state, block)
-    consumers = _consumers(state, scope, block, buffer)
+    consumers = _consumers(graph, block, buffer)
     check(bool(consumers), NO_LOOP, block)
     place = lowest_common_ancestor([block, *consumers])
     check(not place.is_block, NO_LOOP, block)
     check_no_opaque(scope, buffer)
     region = regions[write_buffer_index]
     window = _find_window(block, place, region)
-    check_same_each_time(state, block, place, buffer, window.var)
+    check_same_each_time(state, graph, block, place, buffer, window.var)
 
     # Rewrite.
     size = const(window.size, buffer.shape[window.dimension].dtype)
@@ -90,11 +90,8 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     state.replace(scope, old.with_(body=body, alloc_buffers=allocated), rewriter.reuse)
 
 
-def _consumers(
-    state: ScheduleState, scope: StmtSRef, block: StmtSRef, buffer: Buffer
-) -> list[StmtSRef]:
+def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
     """Return the blocks that read what the block writes; raise for any other relation."""
-    graph = dependencies(state, scope)
     for edge in (*graph.into(block), *graph.out_of(block)):
         if edge.buffer is buffer:
             other = edge.src if edge.dst is block else edge.dst
@@ -126,7 +123,11 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
         analyzer.bind(var, values)
     bound = bound_region(region, realize)
     box = relax_by_intervals(bound, path_domain(block, place), analyzer)
-    written = [(analyzer.simplify(d.min_value), analyzer.simplify(d.max_value)) for d in box]
+    written = []
+    for dim in box:
+        first = analyzer.simplify(dim.min_value)
+        point = dim.max_value is dim.min_value
+        written.append((first, first if point else analyzer.simplify(dim.max_value)))
     reason = "none starts at a loop variable"
     axes = {axis.var for axis in realize.block.iter_vars}
     shared = loops[: loops.index(place) + 1]

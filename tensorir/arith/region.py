@@ -124,7 +124,7 @@ def _plain_box(
     return tuple(box)
 
 
-def _plain_hull(dim: Range, var_dom: Mapping[Var, Range], analyzer: Analyzer) -> IntervalSet | None:
+def plain_hull(dim: Range, var_dom: Mapping[Var, Range], analyzer: Analyzer) -> Range | None:
     """Return the least interval around a dimension that is a sum as written, else None.
 
     It does not matter whether the sum leaves gaps, or shares loops with other dimensions.
@@ -145,8 +145,9 @@ def _plain_hull(dim: Range, var_dom: Mapping[Var, Range], analyzer: Analyzer) ->
         reach = (values.extent.value - 1) * scale
         low += min(reach, 0)
         width += abs(reach)
-    first = analyzer.linearizer.write(Linear(base, low), dim.min.dtype)
-    return IntervalSet(first, add(first, const(width - 1, dim.min.dtype)))
+    dtype = dim.min.dtype
+    first = analyzer.linearizer.write(Linear(base, low), dtype)
+    return Range.from_min_extent(first, const(width, dtype))
 
 
 estimate_region_lower_bound = estimate_region_strict_bound
@@ -165,8 +166,8 @@ def estimate_region_upper_bound(
     """
     analyzer = analyzer or Analyzer()
     if is_const_int(predicate, 1):
-        hulls = [_plain_hull(dim, var_dom, analyzer) for dim in region]
-        plain = tuple(hull for hull in hulls if hull is not None)
+        hulls = [plain_hull(dim, var_dom, analyzer) for dim in region]
+        plain = tuple(IntervalSet.from_range(hull) for hull in hulls if hull is not None)
         if len(plain) == len(region):
             return plain
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)
