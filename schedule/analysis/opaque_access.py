@@ -7,7 +7,7 @@ from typing import Final
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, IterVar, SizeVar, StringImm, Var
+from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
 from tensorir.node import Node
 from tensorir.stmt import Block, BufferStore
 from tensorir.visit import children
@@ -40,9 +40,11 @@ def _has_opaque(root: Node, buffer: Buffer) -> bool:
             if node is data:
                 return True
         elif kind is Range:
-            stack += (node.min, node.extent)  # type: ignore[attr-defined]
-        elif kind is IterVar and node.dom is not None:  # type: ignore[attr-defined]
-            stack += (node.dom.min, node.dom.extent)  # type: ignore[attr-defined]
+            # Most have constant ends, and there are many.
+            if type(node.min) is not IntImm:  # type: ignore[attr-defined]
+                stack.append(node.min)  # type: ignore[attr-defined]
+            if type(node.extent) is not IntImm:  # type: ignore[attr-defined]
+                stack.append(node.extent)  # type: ignore[attr-defined]
         elif kind not in _CONSTANT:
             if kind in _ACCESSING and is_opaque(node, buffer):
                 return True

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
-from tensorir.stmt import Block
-from tensorir.visit import Rewriter, walk
+from tensorir.stmt import Block, BufferStore, Stmt
+from tensorir.visit import Rewriter, substitute, walk
 
 
 class BlockRewriter(Rewriter):
@@ -47,7 +47,7 @@ class ReplaceAxes(BlockRewriter):
 
     def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
         super().__init__()
-        self._replace = _ReplaceInside(values, self)
+        self._values = values
         self._analyzer = analyzer
         self._rewritten: dict[PrimExpr, PrimExpr] = {}
         """By expression: most are axes, and regions consist of the indices of accesses."""
@@ -56,28 +56,37 @@ class ReplaceAxes(BlockRewriter):
         """Rewrite an expression if an axis occurs in it."""
         new = self._rewritten.get(node)
         if new is None:
-            new = self._replace(node)
+            new = substitute(node, self._values)
             if new is not node:
                 new = self._analyzer.simplify(new)
             self._rewritten[node] = new
         return new
 
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        """Rewrite a store; arithmetic on what is loaded stays as it is written."""
+        inside = _ReplaceInValue(self._values, self)
+        value = inside(node.value)
+        if inside.found:
+            value = self._analyzer.simplify(value)
+        indices, predicate = self.each(node.indices), self.maybe(node.predicate)
+        same = value is node.value and indices is node.indices and predicate is node.predicate
+        return node if same else BufferStore(node.buffer, value, indices, predicate)
 
-class _ReplaceInside(Rewriter):
-    """Replaces variables in an expression; `index` rewrites the indices of loads."""
 
-    def __init__(self, values: Mapping[Var, PrimExpr], index: Rewriter) -> None:
+class _ReplaceInValue(Rewriter):
+    """Replaces axes in a stored value; `found` says if one occurs otherwise than in an index."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], axes: ReplaceAxes) -> None:
         self._values = values
-        self._index = index
+        self._axes = axes
+        self.found = False
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        self.found = self.found or node in self._values
         return self._values.get(node, node)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        indices = self._index.each(node.indices)
-        predicate = self.maybe(node.predicate)
-        same = indices is node.indices and predicate is node.predicate
-        return node if same else BufferLoad(node.buffer, indices, predicate)
+        return self._axes.generic(node)
 
 
 class RedirectBuffers(BlockRewriter):

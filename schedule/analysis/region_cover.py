@@ -13,7 +13,7 @@ from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import PrimExpr
+from tensorir.expr import IntImm, PrimExpr
 from tensorir.ops import TRUE, const, logical_and, max_, min_
 
 
@@ -111,6 +111,9 @@ def clip(
         low, high, first = dim.min_value, dim.max_value, const(0, extent.dtype)
         if low is None or high is None:
             low, high = first, extent - 1
+        elif type(low) is IntImm and type(high) is IntImm and type(extent) is IntImm:
+            low = low if low.value >= 0 else first
+            high = high if high.value < extent.value else extent - 1
         else:
             if not analyzer.can_prove_greater_equal(low, 0):
                 low = max_(low, first)
