@@ -123,7 +123,7 @@ class IndexMap:
         ]
 
     def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
-        """Return what `map_ranges` does where the map plainly loses nothing of a box, else None.
+        """Return what `map_ranges` does if the map is plainly a bijection between boxes, else None.
 
         Then the indices are independent pieces of the box, and each piece is in one of them.
         """
@@ -132,7 +132,8 @@ class IndexMap:
         result = detect_iter_map(
             self.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
         )
-        return self._detected_ranges(result, analyzer) if result.indices else None
+        dense = all(piece.scale == 1 for value in result.indices for piece in value.args)
+        return self._detected_ranges(result, analyzer) if result.indices and dense else None
 
     def _detected_ranges(self, result: IterMapResult, analyzer: Analyzer) -> list[Range]:
         mapped = []
