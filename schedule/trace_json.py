@@ -187,6 +187,8 @@ def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -
             )
     if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
         return _index_map(value, known, where)
+    if kind in ("index_map", "ranges") and not isinstance(value, (IndexMap, type(None))):
+        raise TypeError(f"TypeError: {where}: {value!r} is no index map")
     if isinstance(value, list):
         value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
     wanted = _HANDLES.get(kind)

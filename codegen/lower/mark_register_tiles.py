@@ -25,6 +25,8 @@ from tensorir.visit import Rewriter, children, collect_vars, walk
 
 COPIES_PER_REGISTER: Final = 4
 """How many statements may be written out for each register of the machine."""
+STATEMENTS_PER_REGISTER: Final = 32
+"""How many there may be with all that stands beside the accumulators in their loops."""
 
 
 def mark_register_tiles(func: PrimFunc) -> PrimFunc:
@@ -138,7 +140,8 @@ class _Finder:
             copies = _copies(region)
             if size is None or copies is None or size > self._registers:
                 continue
-            if copies == size or copies <= self._registers * COPIES_PER_REGISTER:
+            few = copies == size or copies <= self._registers * COPIES_PER_REGISTER
+            if few and self._stays_small(region):
                 self._take(region)
                 return
 
@@ -157,6 +160,8 @@ class _Finder:
             copies = _copies(region)
             if copies is None or copies > self._registers * COPIES_PER_REGISTER:
                 return
+            if not self._stays_small(region):
+                return
             regions.extend(region)
         self._take(regions)
 
@@ -168,6 +173,13 @@ class _Finder:
             if loop.loop_var in variables:
                 yield from loops[position:]
                 return
+
+    def _stays_small(self, region: Sequence[s.For]) -> bool:
+        """Say whether little is written out, other loops inside the region counted in full.
+
+        LLVM would write those out as well, each copy of them.
+        """
+        return not region or _written_out(region[0]) <= self._registers * STATEMENTS_PER_REGISTER
 
     def _take(self, loops: Sequence[s.For]) -> None:
         self.chosen.update(loop for loop in loops if loop.kind is ForKind.SERIAL)
@@ -183,6 +195,15 @@ def _copies(loops: Sequence[s.For]) -> int | None:
             return None
         total *= loop.extent.value
     return total
+
+
+def _written_out(stmt: s.Stmt) -> int:
+    """Return how many statements come out if all loops of constant extent are unrolled."""
+    if isinstance(stmt, s.For):
+        extent = stmt.extent.value if type(stmt.extent) is IntImm else 1
+        return extent * _written_out(stmt.body)
+    inner = sum(_written_out(part) for part in children(stmt) if isinstance(part, s.Stmt))
+    return inner or 1
 
 
 def _equal(a: PrimExpr, b: PrimExpr) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.buffer import Buffer, MatchBufferRegion, Range
+from tensorir.expr import BufferLoad, IntImm, IterVar, PointerType, PrimExpr, Var
 from tensorir.stmt import Block, BufferStore, Stmt
 from tensorir.visit import Rewriter, substitute, walk
 
@@ -94,7 +94,7 @@ class RedirectBuffers(BlockRewriter):
 
     def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
         super().__init__()
-        self._buffers = buffers
+        self._buffers = dict(buffers)
         self._pointers = {old.data: new.data for old, new in buffers.items()}
         self._blocks = blocks
         self._inside = blocks is None
@@ -106,6 +106,19 @@ class RedirectBuffers(BlockRewriter):
         new = super().rewrite_Block(node)
         self._inside = before
         return new
+
+    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
+        """Redirect a view; one of a buffer in another storage scope moves there, too."""
+        source = self.buffer(node.source.buffer)
+        view = node.buffer
+        if source is not node.source.buffer and source.scope() != view.scope():
+            kind = view.data.type_annotation
+            assert isinstance(kind, PointerType)
+            pointer = PointerType(kind.element_type, source.scope())
+            moved = view.with_(data=Var(view.data.name, pointer))
+            self._buffers[view] = moved
+            self._pointers[view.data] = moved.data
+        return self.generic(node)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return where an access to `buffer` goes."""

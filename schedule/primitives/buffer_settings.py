@@ -122,8 +122,8 @@ class _ChangeBuffer(RedirectBuffers):
     """Changes a buffer, and the views that blocks make of it, in the same way."""
 
     def __init__(self, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> None:
-        self.changed = {buffer: change(buffer)}
-        super().__init__(self.changed, None)
+        super().__init__({buffer: change(buffer)}, None)
+        self.changed = self._buffers
         self._change = change
 
     def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802

@@ -188,6 +188,19 @@ ONCE_FAILED = {
             "sch.reverse_compute_inline(block('placeholder_global_pad'))",
         ],
     ),
+    "a cache in another storage scope than the views of a tensorized block": (
+        "dot_product",
+        ["tensorized(block('C'))", "sch.cache_write(block('C_o'), 0, 'local')"],
+    ),
+    "a saved index map that is none": (
+        "C2D-2",
+        [
+            "sch.transform_layout(block('PadInput'), ('read', 0), lambda *a: (*a[1:], *a[:1]))",
+            "mutate(7)",
+            "mutate(8)",
+            "mutate(9)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
