@@ -28,11 +28,14 @@ Box = tuple[IntervalSet, ...]
 class AxisDomain:
     """The values of an axis that are needed (`dom`) and, where a predicate must say so, exist."""
 
-    __slots__ = ("bound", "dom")
+    __slots__ = ("bound", "dom", "overlaps")
 
     def __init__(self) -> None:
         self.dom = IntervalSet.nothing()
         self.bound: IntervalSet | None = IntervalSet.nothing()
+        self.overlaps = False
+        """Whether neighbouring instances provide some of the same: what one that does not exist
+        would provide may be needed from another one."""
 
     def widen(self, dom: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
         """Add values that are needed, and limits of those that exist."""
@@ -46,12 +49,14 @@ def solve_axis_domains(
     provided: Mapping[Buffer, list[BufferRegion]],
     required: Mapping[Buffer, Box],
     analyzer: Analyzer,
+    *,
+    must_cover: bool,
 ) -> list[AxisDomain]:
     """Return the domain of each axis such that all of `required` is provided.
 
     `provided` are the regions of one instance in terms of the axes. An axis that none of them
-    mentions gets its whole domain. Raises IRValueError where an index cannot be solved for its
-    axis.
+    mentions gets its whole domain. With `must_cover` no part of what is required may be left to
+    instances that do not exist. Raises IRValueError where an index cannot be solved for its axis.
     """
     ranges = {axis.var: axis.dom for axis in axes if axis.dom is not None}
     domains = {var: AxisDomain() for var in ranges}
@@ -59,12 +64,19 @@ def solve_axis_domains(
         box = required.get(buffer)
         if box is not None and not _solve_affine(regions, box, buffer, ranges, domains, analyzer):
             _solve_by_dimension(regions, box, buffer, domains, analyzer)
+    if not must_cover:
+        for domain in domains.values():
+            domain.overlaps = False
     return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
 
 
 def is_always_solvable(provided: Sequence[BufferRegion]) -> bool:
     """Say whether `solve_axis_domains` raises nothing, whatever is required of these regions."""
-    return all(type(dim.min) in (Var, IntImm) for region in provided for dim in region.region)
+    return all(
+        type(dim.min) is IntImm or (type(dim.min) is Var and is_const_int(dim.extent, 1))
+        for region in provided
+        for dim in region.region
+    )
 
 
 def _solve_affine(
@@ -163,6 +175,15 @@ def _solve_by_dimension(
             exists = IntervalSet(const(0, last.dtype), last)
             var, dom, bound = _solve(have.min, have.extent, need, exists, domains, analyzer)
             domains[var].widen(dom, bound, analyzer)
+            if not analyzer.can_prove(have.extent <= _step(have.min)):
+                domains[var].overlaps = True
+
+
+def _step(index: PrimExpr) -> int:
+    """Return how far the next value of the axis in an index moves it, 1 if that is not plain."""
+    if isinstance(index, Mul) and isinstance(index.b, IntImm):
+        return index.b.value * _step(index.a)
+    return 1
 
 
 def _solve(
@@ -224,6 +245,11 @@ def _settle(domain: AxisDomain, values: Range, analyzer: Analyzer) -> AxisDomain
         constant = isinstance(both.min_value, IntImm) and isinstance(both.max_value, IntImm)
         if constant:
             domain.dom, domain.bound = both, None
+        elif domain.overlaps:
+            raise IRValueError(
+                f"the instances needed may lie outside of those there are, {whole.min_value} to "
+                f"{whole.max_value}, which provide more than one step each"
+            )
         else:
             domain.bound = bound
     return domain

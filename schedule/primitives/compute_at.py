@@ -34,6 +34,7 @@ from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
+from tensorir.visit import collect_vars
 
 NOT_SAME_SCOPE = Problem(
     "NotInSameScopeError",
@@ -86,6 +87,11 @@ CONCURRENT = Problem(
     "{0} cannot move under {1}: that loop would drive its axis {axis}, which is not data-parallel, "
     "and its iterations run at the same time",
     "move the block first and make another loop parallel, or choose a loop further out",
+)
+REPEATED = Problem(
+    "RepeatedReductionError",
+    "{0} cannot move under {1}, because {2} would repeat each step of its reduction",
+    "choose a loop further out",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -215,6 +221,7 @@ def plan_move(
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
+        _check_steps_run_once(block, loop, nest)
     return Move(block, loop, position, nest)
 
 
@@ -281,6 +288,30 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
         for _, axis in driven_axes(nest, above.loop.loop_var):
             independent = axis.iter_type == IterVar.DATA_PAR
             check(independent, CONCURRENT, block, above, axis=axis.var.name)
+
+
+def _check_steps_run_once(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise if a loop would repeat steps of a reduction; it may repeat the reduction as a whole."""
+    realize = nest
+    while isinstance(realize, For):
+        realize = realize.body
+    if not isinstance(realize, BlockRealize):
+        return
+    reduced: set[Var] = set()
+    used: set[Var] = set()
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        found = collect_vars(value)
+        used.update(found)
+        if axis.iter_type != IterVar.DATA_PAR:
+            reduced.update(found)
+    if not reduced:
+        return
+    steps = False
+    for above in (*loops_above(loop), loop):
+        var = above.loop.loop_var
+        idle = var not in used and not is_const_int(above.loop.extent, 1)
+        check(not (steps and idle), REPEATED, block, loop, above)
+        steps = steps or var in reduced
 
 
 def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
@@ -376,7 +407,7 @@ def _axis_domains(
         for buffer, parts in boxes.items()
         if (joined := union(parts, analyzer)) is not None
     }
-    return solve_axis_domains(node.iter_vars, provided, needed, analyzer)
+    return solve_axis_domains(node.iter_vars, provided, needed, analyzer, must_cover=to_consumers)
 
 
 def _simplified(box: Box, analyzer: Analyzer) -> Box:

@@ -201,6 +201,21 @@ ONCE_FAILED = {
             "mutate(9)",
         ],
     ),
+    "a producer whose instances overlap, the last of them": (
+        "DEP-1",
+        [
+            "sch.read_at(loop('depth_conv2d_nhwc', 1), block('depth_conv2d_nhwc'), 0, 'local')",
+            "sch.cache_write(block('PadInput_local'), 0, 'global')",
+            "sch.compute_at(block('PadInput_local'), loop('PadInput_local_global', 4))",
+        ],
+    ),
+    "a reduction under a loop that repeats its steps": (
+        "C1D-0",
+        [
+            "sch.rfactor(loop('conv1d_nlc', 3), -1)",
+            "sch.reverse_compute_at(block('conv1d_nlc'), loop('conv1d_nlc_rf', 4), False, -1)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
