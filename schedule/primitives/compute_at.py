@@ -34,7 +34,7 @@ from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
-from tensorir.visit import collect_vars
+from tensorir.visit import collect_vars, walk
 
 NOT_SAME_SCOPE = Problem(
     "NotInSameScopeError",
@@ -92,6 +92,11 @@ REPEATED = Problem(
     "RepeatedReductionError",
     "{0} cannot move under {1}, because {2} would repeat each step of its reduction",
     "choose a loop further out",
+)
+USES_LOOP = Problem(
+    "OpaqueBlockError",
+    "{0} cannot move, because it has no axes and uses the variable of {1} inside",
+    "move the blocks inside, or give it axes with blockize",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -193,6 +198,12 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
     _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
+    if not block.block.iter_vars:
+        # What is inside may use the loops around it directly, and would leave them.
+        for sref in loops_above(block):
+            var = sref.loop.loop_var
+            bound = any(node is var for node in walk(block.block))
+            check(not bound, USES_LOOP, block, sref)
     return graph
 
 

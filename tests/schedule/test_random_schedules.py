@@ -216,6 +216,14 @@ ONCE_FAILED = {
             "sch.reverse_compute_at(block('conv1d_nlc'), loop('conv1d_nlc_rf', 4), False, -1)",
         ],
     ),
+    "a block without axes that uses a loop around it": (
+        "GMM-3",
+        [
+            "sch.decompose_reduction(block('Z'), loop('Z', 0))",
+            "sch.loop_partition(loop('Z_update', 1), [2, None])",
+            "sch.reverse_compute_at(block('Z_update_i_common'), loop('Z_init', 2), False, -1)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
