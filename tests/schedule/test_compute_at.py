@@ -863,3 +863,32 @@ def test_without_checks_the_scope_need_not_be_a_stage_pipeline():
     sch = Schedule(parse(OVERWRITES), enable_check=False)
     sch.compute_at("B", sch.get_loops("C")[0])
     assert loop_names(sch, "B") == ["x"]
+
+
+OVERLAPPING = """
+@T.prim_func
+def main(A: T.Buffer((9,)), C: T.Buffer((9,))):
+    B = T.alloc_buffer((9,))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 2 : vi * 2 + 3])
+            T.writes(B[vi * 2 : vi * 2 + 3])
+            for k in range(3):
+                B[vi * 2 + k] = A[vi * 2 + k]
+    for i in range(9):
+        with T.block("C"):
+            vi = T.axis.spatial(9, i)
+            C[vi] = B[vi]
+"""
+
+
+def test_instances_that_overlap_may_not_be_cut_off():
+    # Element 8 would be computed by the instance 4, which there is not; 3 computes it, too.
+    refused(
+        OVERLAPPING,
+        lambda s: s.compute_at("B", s.get_loops("C")[0]),
+        "DomainNotSolvableError",
+        "may lie outside of those there are, 0 to 3",
+        marked=["block B", "loop i"],
+    )

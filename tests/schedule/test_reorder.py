@@ -436,3 +436,24 @@ def test_without_checks_repeated_steps_are_accepted():
     reorder("C", 2, 1)(sch)
     after = REPEATED.replace("i, r, k in T.grid(3, 2, 5)", "i, k, r in T.grid(3, 5, 2)")
     assert_structural_equal(sch.mod["main"], parse(after))
+
+
+def test_loops_of_a_reduction_do_not_pass_one_of_both_kinds():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for f, g in T.grid(8, 3):
+        with T.block("C"):
+            vi = T.axis.spatial(4, f // 2)
+            vk = T.axis.reduce(6, f % 2 * 3 + g)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    refused(
+        text,
+        lambda s: s.reorder(*reversed(s.get_loops("C"))),
+        "BlockPropertyError",
+        "would come before the one that initialises it",
+        marked=["loop f", "loop g", "block C"],
+    )

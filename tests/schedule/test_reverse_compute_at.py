@@ -814,3 +814,58 @@ def test_arguments_of_another_type():
     sch = Schedule(parse(COPY))
     with pytest.raises(TypeError, match=r"Schedule\.reverse_compute_at: `index` takes int, got"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0], index="last")
+
+
+PARTIAL_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((4, 3, 5)), C: T.Buffer((4,))):
+    P = T.alloc_buffer((4, 3))
+    for i, j, k in T.grid(4, 3, 5):
+        with T.block("P"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                P[vi, vj] = T.float32(0)
+            P[vi, vj] = P[vi, vj] + A[vi, vj, vk]
+    for i, j in T.grid(4, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SR", [i, j])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + P[vi, vj]
+"""
+
+
+def test_steps_of_a_reduction_are_not_repeated():
+    def under(position):
+        return lambda s: s.reverse_compute_at("C", s.get_loops("P")[position])
+
+    refused(
+        PARTIAL_SUMS,
+        under(2),
+        "RepeatedReductionError",
+        "would repeat each step",
+        marked=["block C", "loop k", "loop k"],
+    )
+    apply(PARTIAL_SUMS, under(1))
+
+
+def test_a_block_without_axes_that_uses_a_loop_stays():
+    def call(sch):
+        sch.loop_partition(sch.get_loops("C")[1], [1, None])
+        sch.reverse_compute_at("C_j_common", sch.get_loops("P")[0])
+
+    text = (
+        PARTIAL_SUMS.replace(
+            "[i, j])\n            with T.init():\n                C[vi] = T.float32(0)\n            C[vi] = C[vi] + P[vi, vj]",
+            "[i, j])\n            C[vi, vj] = P[vi, vj]",
+        )
+        .replace("C: T.Buffer((4,))", "C: T.Buffer((4, 3))")
+        .replace('remap("SR", [i, j])', 'remap("SS", [i, j])')
+    )
+    refused(
+        text,
+        call,
+        "OpaqueBlockError",
+        "uses the variable of loop `i`",
+        marked=["block C_j_common", "loop i"],
+    )
