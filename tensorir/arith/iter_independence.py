@@ -40,16 +40,22 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], strict: bool) -> No
         if gap and (strict or split.lower_factor % reached != 0):
             raise NoIterMapError("the pieces of an iterator overlap or leave a gap")
         reached = split.lower_factor * split.extent
-    if mark.padded_extent != mark.extent:
-        last = splits[0]
-        covers = len(splits) == 1 and at_most(last.extent, ceil_div(mark.extent, last.lower_factor))
-        fits = covers or at_most(reached, mark.extent)
+    if mark.padded_extent != mark.extent or mark.missing:
+        present = mark.extent - mark.missing
+        fits = at_most(reached, present) or (len(splits) == 1 and _takes_all(splits[0], mark))
     elif strict:
         fits = reached == mark.extent
     else:
         fits = mark.extent % reached == 0
     if not fits:
         raise NoIterMapError("the pieces of an iterator do not make up its extent")
+
+
+def _takes_all(split: IterSplitExpr, mark: IterMark) -> bool:
+    """Say whether the only piece of a padded iterator takes each of its values."""
+    if not at_most(mark.missing + 1, split.lower_factor):
+        return False
+    return at_most(split.extent, ceil_div(mark.extent, split.lower_factor))
 
 
 def _position(split: IterSplitExpr) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -333,6 +333,7 @@ class _Detector:
             raise NoIterMapError("an iterator would have to be padded on the left")
         mark = self._fuser.mark([split], left + split.extent, left)
         mark.padded_extent = round_up(left + split.extent, divisor)
+        mark.missing = left
         return IterSplitExpr(mark, 1, mark.extent, 1)
 
     def _pad(self, mark: IterMark, unit: Size) -> None:

@@ -25,10 +25,10 @@ class IterMark:
 
     `source` is a variable, or the sum that the iterator stands for; `offset` is the variable's
     minimum, which the iterator leaves out. `padded_extent` exceeds `extent` where divisions were
-    rounded up.
+    rounded up; the first `missing` values do not occur where it was padded on the left.
     """
 
-    __slots__ = ("depth", "extent", "offset", "padded_extent", "source")
+    __slots__ = ("depth", "extent", "missing", "offset", "padded_extent", "source")
 
     def __init__(
         self, source: Var | IterSumExpr, extent: Size, offset: Linear | None = None
@@ -37,6 +37,7 @@ class IterMark:
         self.extent = extent
         self.offset = offset
         self.padded_extent: Size = extent
+        self.missing = 0
         self.depth: int = (
             1 + max((s.source.depth for s in source.args), default=0)
             if isinstance(source, IterSumExpr)

@@ -224,6 +224,14 @@ ONCE_FAILED = {
             "sch.reverse_compute_at(block('Z_update_i_common'), loop('Z_init', 2), False, -1)",
         ],
     ),
+    "a piece of a fused loop that starts amid a row": (
+        "dot_product",
+        [
+            "sch.fuse(loop('C', 0), loop('C', 1), preserve_unit_iters=True)",
+            "sch.loop_partition(loop('C', 0), [4, None])",
+            "sch.cache_write(block('C_i_j_fused1'), 0, 'global')",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
