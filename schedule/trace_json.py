@@ -194,7 +194,8 @@ def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -
     wanted = _HANDLES.get(kind)
     if wanted is not None:
         what, types = wanted
-        items = value if isinstance(value, tuple) else [value]
+        listed = param.operand.many or param.variadic or kind == "block_list_or_loop"
+        items = value if listed and isinstance(value, tuple) else [value]
         empty = param.operand.many and value is None
         if not empty and not all(isinstance(item, types) for item in items):
             raise ValueError(f"ValueError: {where}: {value!r} is no {what}")

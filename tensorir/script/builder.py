@@ -10,12 +10,12 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.dtype import HANDLE, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import IntImm, IterVar, PrimExpr, StringImm, TupleType, Type, Var
+from tensorir.expr import IterVar, PrimExpr, StringImm, TupleType, Type, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.ops import TRUE, as_expr, cast, const
 from tensorir.script.completion import complete_block, with_root_block
-from tensorir.script.evaluate import Evaluator, Scope, Source, difference
+from tensorir.script.evaluate import Evaluator, Scope, Source
 from tensorir.script.macro import Default, MacroCall
 from tensorir.script.namespace import as_region
 from tensorir.script.records import (
@@ -36,7 +36,6 @@ from tensorir.script.records import (
 )
 from tensorir.script.syntax import Place, Tree
 from tensorir.stmt import ForKind, Stmt, sequence
-from tensorir.visit import collect_vars
 
 _MAX_MACRO_DEPTH: Final = 64
 
@@ -380,8 +379,7 @@ class FunctionBuilder:
         block = self._blocks[-1]
         bits = max(record.low.dtype.bits, record.extent.dtype.bits, DataType(record.dtype).bits)
         dtype = DataType(f"int{bits}")
-        low, extent = _simple(record.low), _simple(record.extent)
-        dom = Range.from_min_extent(cast(dtype, low), cast(dtype, extent))
+        dom = Range.from_min_extent(cast(dtype, record.low), cast(dtype, record.extent))
         var = Var(name, dtype)
         block.axes.append(IterVar(dom, var, record.iter_type))
         if block.realize:
@@ -465,7 +463,7 @@ class FunctionBuilder:
         for name, (low, extent) in zip(names, frame.ranges, strict=True):
             bits = max(low.dtype.bits, extent.dtype.bits)
             var = Var(name, DataType(f"int{bits}"))
-            self._loops[var] = (low, _simple(extent))
+            self._loops[var] = (low, extent)
             loop_vars.append(var)
         unnamed = iter(loop_vars)
         for label, group in groups.items():
@@ -654,13 +652,6 @@ class FunctionBuilder:
 
 def _join(stmts: list[Stmt]) -> Stmt:
     return sequence(stmts)
-
-
-def _simple(value: PrimExpr) -> PrimExpr:
-    """Return an extent with what cancels taken out; most are constants or variables already."""
-    if isinstance(value, (IntImm, Var)) or not collect_vars(value):
-        return value
-    return difference(value, const(0, value.dtype)) if isinstance(value, e.Sub) else value
 
 
 def _make_for(var: Var, low: PrimExpr, extent: PrimExpr, frame: LoopFrame, body: Stmt) -> s.For:

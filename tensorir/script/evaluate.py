@@ -17,6 +17,7 @@ from tensorir.errors import DiagnosticError, IRTypeError, IRValueError, TensorIR
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp, Var
 from tensorir.ops import as_expr, const
 from tensorir.script.namespace import AxisNamespace, BufferFactory, Namespace, vload, vstore
+from tensorir.script.ranges import range_of
 from tensorir.script.records import FreshVar, MetaVar
 from tensorir.script.syntax import Place, Tree
 
@@ -382,22 +383,6 @@ def _signature(parameters: list[tuple[bool, str]]) -> Any:
     )
 
 
-def range_of(low: PrimExpr, high: PrimExpr) -> Range:
-    """Return the range from `low` to `high`, its extent simplified."""
-    if isinstance(low, IntImm) and low.value == 0:
-        return Range.from_min_extent(low, high)
-    return Range.from_min_extent(low, difference(high, low))
-
-
-def difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
-    """Return `high - low` with what cancels taken out."""
-    if isinstance(high, e.Add) and isinstance(high.b, IntImm) and high.a is low:
-        return high.b
-    from tensorir.arith import Analyzer  # noqa: PLC0415
-
-    return Analyzer().simplify(ops.sub(high, low))
-
-
 def _range(item: Any, extent: PrimExpr) -> Range:
     if not isinstance(item, slice):
         return Range.point(as_expr(item))
@@ -461,4 +446,4 @@ _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
     "dict": lambda ev, t: {ev(k): ev(v) for k, v in t[2]},
 }
 
-__all__ = ["Evaluator", "Scope", "Source", "Var", "difference", "range_of"]
+__all__ = ["Evaluator", "Scope", "Source", "Var"]

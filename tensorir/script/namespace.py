@@ -16,6 +16,7 @@ from tensorir.expr import IntImm, IterVar, PointerType, PrimExpr, PrimType, Stri
 from tensorir.index_map import IndexMap
 from tensorir.intrin import Effect, Op
 from tensorir.ops import as_expr, const
+from tensorir.script.ranges import range_of
 from tensorir.script.records import (
     ArmFrame,
     AxisRecord,
@@ -53,8 +54,8 @@ def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
     if stop is None:
         extent = as_expr(start)
         return const(0, extent.dtype), extent
-    low, high = ops.match_types(start, stop)
-    return low, ops.sub(high, low)
+    values = range_of(*ops.match_types(start, stop))
+    return values.min, values.extent
 
 
 def _loop(kind: ForKind) -> Callable[..., LoopFrame]:

@@ -232,6 +232,20 @@ ONCE_FAILED = {
             "sch.cache_write(block('C_i_j_fused1'), 0, 'global')",
         ],
     ),
+    "an extent that is written as a difference": (
+        "DEP-1",
+        [
+            "at(block('PadInput'))",
+            "sch.cache_read(block('PadInput'), 0, 'global')",
+            "sch.split(loop('PadInput', 2), [1, None], preserve_unit_iters=False)",
+            "sch.cache_write(block('placeholder_global'), 0, 'global')",
+            "sch.split(loop('depth_conv2d_nhwc', 4), [None, 4, 3], preserve_unit_iters=True)",
+        ],
+    ),
+    "a saved call on a list instead of a block": (
+        "DEP-0",
+        ["sch.cache_index(block('PadInput'), 'global', 2)", "mutate(369117)"],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (

@@ -1,0 +1,24 @@
+"""Ranges that scripts give by their two ends."""
+
+from __future__ import annotations
+
+from tensorir import expr as e
+from tensorir import ops
+from tensorir.buffer import Range
+from tensorir.expr import IntImm, PrimExpr
+
+
+def range_of(low: PrimExpr, high: PrimExpr) -> Range:
+    """Return the range from `low` to `high`, its extent simplified."""
+    if isinstance(low, IntImm) and low.value == 0:
+        return Range.from_min_extent(low, high)
+    return Range.from_min_extent(low, difference(high, low))
+
+
+def difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
+    """Return `high - low` with what cancels taken out."""
+    if isinstance(high, e.Add) and isinstance(high.b, IntImm) and high.a is low:
+        return high.b
+    from tensorir.arith import Analyzer  # noqa: PLC0415
+
+    return Analyzer().simplify(ops.sub(high, low))
