@@ -146,7 +146,8 @@ class _Collector:
         elif kind is s.LetStmt:
             self._inside.add(node.var)  # type: ignore[attr-defined]
         elif kind is s.Allocate:
-            self._inside.add(node.buffer_var)  # type: ignore[attr-defined]
+            # Memory of an iteration's own is not there before the loop.
+            self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
         elif kind is s.IfThenElse or kind is s.While:
             certain = False
         for part in children(node):

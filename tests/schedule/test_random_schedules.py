@@ -246,6 +246,13 @@ ONCE_FAILED = {
         "DEP-0",
         ["sch.cache_index(block('PadInput'), 'global', 2)", "mutate(369117)"],
     ),
+    "memory of an iteration's own that is updated at one place": (
+        "C3D-1",
+        [
+            "sch.reverse_compute_at(block('conv3d_ndhwc'), loop('PadInput', 4), True, -2)",
+            "sch.split(loop('conv3d_ndhwc', 8), [3, None, 1], preserve_unit_iters=True)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
