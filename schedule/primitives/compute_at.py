@@ -124,7 +124,7 @@ def compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
-    DomainNotSolvableError.
+    DomainNotSolvableError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -154,7 +154,7 @@ def reverse_compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
-    DomainNotSolvableError, WrongBlockIterTypeError.
+    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
