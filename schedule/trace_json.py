@@ -185,10 +185,11 @@ def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -
             raise TypeError(
                 f"TypeError: {where}: a value is {value!r}, where {type_text(annotation)} belongs"
             )
-    if kind in ("index_map", "pad_value", "ranges") and isinstance(value, str):
-        return _index_map(value, known, where)
-    if kind in ("index_map", "ranges") and not isinstance(value, (IndexMap, type(None))):
-        raise TypeError(f"TypeError: {where}: {value!r} is no index map")
+    if kind in ("index_map", "pad_value", "ranges"):
+        if isinstance(value, str):
+            return _index_map(value, known, where)
+        if not isinstance(value, (IndexMap, type(None))):
+            raise TypeError(f"TypeError: {where}: {value!r} is no index map")
     if isinstance(value, list):
         value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
     wanted = _HANDLES.get(kind)

@@ -253,6 +253,15 @@ ONCE_FAILED = {
             "sch.split(loop('conv3d_ndhwc', 8), [3, None, 1], preserve_unit_iters=True)",
         ],
     ),
+    "a saved pad value that is a bare number": (
+        "C2D-1",
+        [
+            "sch.transform_layout(block('conv2d_nhwc'), ('read', 0), "
+            "lambda *a: (*(x * 2 for x in a[:1]), *a[1:]), pad_value=None)",
+            "sch.split(loop('conv2d_nhwc', 2), sch.sample_perfect_tile(loop('PadInput', 3), 3))",
+            "mutate(996560)",
+        ],
+    ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
     "the index of a buffer that is not there": (
