@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorir.stmt import Block, BlockRealize, For
+from tensorir.stmt import Block, BlockRealize, For, Stmt
 
 
 class StmtSRef:
@@ -101,6 +101,16 @@ def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
     current: StmtSRef | None = inner
     while current is not None:
         if current is outer:
+            return True
+        current = current.parent
+    return False
+
+
+def lies_in(stmt: Stmt, sref: StmtSRef) -> bool:
+    """Say whether a loop or block lies in a statement around it, or is that."""
+    current: StmtSRef | None = sref
+    while current is not None:
+        if current.stmt is stmt or current.realize is stmt:
             return True
         current = current.parent
     return False

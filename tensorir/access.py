@@ -12,7 +12,7 @@ from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.errors import IRValueError
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.node import Node
-from tensorir.ops import logical_not
+from tensorir.ops import conjuncts, logical_not
 from tensorir.visit import children, substitute
 
 
@@ -210,7 +210,7 @@ class _Detector:
     def _under(self, condition: PrimExpr, node: Node) -> None:
         """Visit with the ranges of loop variables narrowed by a condition."""
         saved = dict(self._sets)
-        for conjunct in _conjuncts(condition):
+        for conjunct in conjuncts(condition):
             self._narrow(conjunct)
         self._visit(node)
         self._sets = saved
@@ -261,12 +261,6 @@ class _Detector:
         ):
             for region in regions:
                 self._record(table, region.buffer, [substitute(r, values) for r in region.region])
-
-
-def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    if isinstance(condition, e.And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
 
 
 _WALK: Final[dict[type, Callable[[_Detector, Any], None]]] = {

@@ -433,6 +433,13 @@ def logical_and(a: ExprLike, b: ExprLike) -> PrimExpr:
     return e.And(x, y)
 
 
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """Return the conditions whose conjunction a condition is, in the order written."""
+    if type(condition) is e.And:
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
 def logical_or(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return `a or b` for bools."""
     x, y = as_expr(a), as_expr(b)

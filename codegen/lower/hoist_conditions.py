@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorir import stmt as s
-from tensorir.expr import EQ, Add, And, BufferLoad, Call, IntImm, Mul, PrimExpr, Var
+from tensorir.expr import EQ, Add, BufferLoad, Call, IntImm, Mul, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Effect, Op
-from tensorir.ops import all_of, const
+from tensorir.ops import all_of, conjuncts, const
 from tensorir.visit import Rewriter, uses_var, walk
 
 
@@ -79,13 +79,6 @@ def _nonnegative_terms(index: PrimExpr, from_zero: set[Var]) -> list[Var] | None
     if type(index) is Mul and type(index.b) is IntImm and index.b.value > 0:
         return _nonnegative_terms(index.a, from_zero)
     return [index] if isinstance(index, Var) and index in from_zero else None
-
-
-def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions of which `condition` is the conjunction, in order."""
-    if type(condition) is And:
-        return [*conjuncts(condition.a), *conjuncts(condition.b)]
-    return [condition]
 
 
 def _divided(

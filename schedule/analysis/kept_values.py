@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.predicates import conjuncts
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
@@ -13,7 +12,7 @@ from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map
 from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Buffer
 from tensorir.expr import CmpOp, FloorMod, PrimExpr, Var
-from tensorir.ops import TRUE
+from tensorir.ops import TRUE, conjuncts
 from tensorir.stmt import Block
 from tensorir.visit import collect_vars, uses_var
 

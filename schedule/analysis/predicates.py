@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tensorir.arith import Analyzer
-from tensorir.expr import And, PrimExpr, Var
-from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.stmt import For
 from tensorir.visit import substitute, uses_var
-
-
-def conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions whose conjunction a predicate is, in the order written."""
-    if isinstance(predicate, And):
-        return [*conjuncts(predicate.a), *conjuncts(predicate.b)]
-    return [predicate]
 
 
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:

@@ -20,7 +20,6 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import PrimExpr, Var
-from tensorir.ops import is_const_int
 from tensorir.stmt import Block, BlockRealize, SeqStmt, Stmt, sequence
 from tensorir.visit import substitute
 
@@ -251,7 +250,3 @@ def _united(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
         ]
         result.append(BufferRegion(buffer, ranges))
     return result
-
-
-def _is_true(predicate: PrimExpr) -> bool:
-    return is_const_int(predicate, 1)

@@ -18,6 +18,7 @@ from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, Wr
 from schedule.sref import (
     StmtSRef,
     is_ancestor,
+    lies_in,
     loops_above,
     loops_seen_through,
     lowest_common_ancestor,
@@ -446,7 +447,7 @@ class Insertion:
         if self._before is None:
             return sequence([body, self._stmt])
         assert isinstance(body, SeqStmt)
-        position = next(k for k, s in enumerate(body.seq) if _contains(s, self._before))
+        position = next(k for k, s in enumerate(body.seq) if lies_in(s, self._before))
         return sequence([*body.seq[:position], self._stmt, *body.seq[position:]])
 
 
@@ -455,13 +456,3 @@ def _swap(body: Stmt, old: Stmt, new: Stmt) -> Stmt:
         return new
     assert isinstance(body, SeqStmt)
     return sequence([new if s is old else s for s in body.seq])
-
-
-def _contains(stmt: Stmt, sref: StmtSRef) -> bool:
-    """Say whether a loop or block lies in a statement of its scope."""
-    current: StmtSRef | None = sref
-    while current is not None:
-        if current.stmt is stmt or current.realize is stmt:
-            return True
-        current = current.parent
-    return False

@@ -26,7 +26,15 @@ from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
 from schedule.primitives.inline import compute_inline, reverse_compute_inline
 from schedule.primitives.loop_kind import driven_axes
-from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef, is_ancestor, loops_above, scope_root
+from schedule.sref import (
+    INLINE_MARK,
+    ROOT_MARK,
+    StmtSRef,
+    is_ancestor,
+    lies_in,
+    loops_above,
+    scope_root,
+)
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
@@ -183,7 +191,7 @@ class Move:
         """Move the block; its handle stays valid."""
         node, sref = self.block.block, self.block
         before = _children(self.loop.loop)
-        holder = next((k for k, s in enumerate(before) if _holds(s, sref)), None)
+        holder = next((k for k, s in enumerate(before) if lies_in(s, sref)), None)
         state.replace(sref, None)
         parts = list(_children(self.loop.loop))
         position = self.position
@@ -349,16 +357,6 @@ def _children(loop: For) -> Sequence[Stmt]:
     return loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
 
 
-def _holds(stmt: Stmt, sref: StmtSRef) -> bool:
-    """Say whether a loop or block lies in a statement."""
-    current: StmtSRef | None = sref
-    while current is not None:
-        if current.stmt is stmt or (current.realize is stmt and stmt is not None):
-            return True
-        current = current.parent
-    return False
-
-
 def _position(
     block: StmtSRef,
     loop: StmtSRef,
@@ -370,9 +368,9 @@ def _position(
     parts = _children(loop.loop)
     last_producer, first_consumer = -1, len(parts)
     for k, part in enumerate(parts):
-        if any(_holds(part, p) for p in producers):
+        if any(lies_in(part, p) for p in producers):
             last_producer = k
-        if first_consumer == len(parts) and any(_holds(part, c) for c in consumers):
+        if first_consumer == len(parts) and any(lies_in(part, c) for c in consumers):
             first_consumer = k
     check(last_producer < first_consumer, NO_PLACE, block, loop)
     if index == -1:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from schedule.analysis.bindings import loop_domain, substitute_loops
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.predicates import conjuncts
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -29,7 +28,7 @@ from tensorir.expr import (
     Var,
 )
 from tensorir.intrin import Effect, Op
-from tensorir.ops import const, is_const_int, logical_and
+from tensorir.ops import conjuncts, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.visit import Rewriter, substitute, walk
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.predicates import at_first_step, conjuncts
+from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
@@ -17,7 +17,7 @@ from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import GE, GT, LE, LT, BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
 from tensorir.fresh_copy import fresh_thread
-from tensorir.ops import TRUE, const, is_const_int, logical_and
+from tensorir.ops import TRUE, conjuncts, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
 from tensorir.visit import Rewriter, collect_vars, substitute
 

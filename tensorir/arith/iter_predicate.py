@@ -9,6 +9,7 @@ from tensorir.arith.iter_term import NoIterMapError
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, Sizes, larger, smaller
 from tensorir.expr import PrimExpr
+from tensorir.ops import conjuncts
 
 
 def inequalities(
@@ -21,7 +22,7 @@ def inequalities(
 
     Conjuncts without an iterator are left out. NoIterMapError for one that is no inequality.
     """
-    for condition in _conjuncts(predicate):
+    for condition in conjuncts(predicate):
         if not mentions_iterator(condition):
             continue
         if not isinstance(condition, (e.LT, e.LE, e.GT, e.GE)) or not condition.a.dtype.is_int:
@@ -36,12 +37,6 @@ def inequalities(
             yield b, sizes.of(reader(a)) + strict, None
         else:
             yield e.Sub(a, b), None, -strict
-
-
-def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
-    if isinstance(predicate, e.And):
-        return [*_conjuncts(predicate.a), *_conjuncts(predicate.b)]
-    return [predicate]
 
 
 def tighter_low(a: Size | None, b: Size | None) -> Size | None:
