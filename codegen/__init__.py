@@ -7,7 +7,6 @@
 LLVM loads on the first build, not on import.
 """
 
-from codegen.aligned import array, empty
 from codegen.compile import compile_object
 from codegen.errors import (
     AssertionFailedError,
@@ -16,11 +15,12 @@ from codegen.errors import (
     LinkError,
     TargetError,
 )
-from codegen.jit import register_extern
 from codegen.lower import PASSES, lower
-from codegen.module import Device, Function, Module, PreparedCall, build, cpu, load_module
+from codegen.runtime.aligned import array, empty
+from codegen.runtime.jit import register_extern
+from codegen.runtime.module import Device, Function, Module, PreparedCall, build, cpu, load_module
+from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
-from codegen.timing import BenchmarkResult, TimeEvaluator
 
 __all__ = [
     "PASSES",

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codegen.emit_function import emit_module
+from codegen import vector_math  # noqa: F401 - enters the handlers of its functions
+from codegen.emit.function import emit_module
+from codegen.emit.optimize import object_code
 from codegen.errors import CodegenError
 from codegen.lower import lower
-from codegen.optimize import object_code
 from codegen.target import Target, as_target
 from tensorir.function import IRModule, PrimFunc
 

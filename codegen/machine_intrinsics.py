@@ -7,13 +7,9 @@ features that they need. Code that uses them is not loaded on a machine without.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Final
 
-from codegen import host
-from codegen.errors import LinkError
 from tensorir.dtype import DataType
 from tensorir.expr import Call, IntImm, PrimExpr, StringImm
 from tensorir.function import PrimFunc
@@ -51,10 +47,6 @@ _SIGNATURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "llvm.x86.tdpbf16ps": _PRODUCT,
 }
 """The types of the result and of the operands of each instruction."""
-
-_ARCH_PRCTL: Final = 158
-_REQUEST_PERMISSION: Final = 0x1023
-_TILE_DATA: Final = 18
 
 
 def refusal(name: str, features: frozenset[str]) -> str | None:
@@ -102,25 +94,3 @@ def _is_operand(operand: PrimExpr, kind: str) -> bool:
     if kind is _TILE:
         return isinstance(operand, IntImm) and operand.dtype == "int8" and 0 <= operand.value < 8
     return bool(operand.dtype == kind)
-
-
-def prepare_host(features: Iterable[str]) -> None:
-    """Make sure that this machine can run code with these features; LinkError if it cannot."""
-    needed = set(features)
-    missing = sorted(needed - host.cpu_features())
-    if missing:
-        raise LinkError(
-            f"the code uses {', '.join(missing)}, which this CPU does not have; "
-            f"build it for the target 'host'"
-        )
-    if any(feature.startswith("amx-") for feature in needed):
-        _request_tiles()
-
-
-@cache
-def _request_tiles() -> None:
-    """Ask the system for the tile registers, which a process gets on demand only (Linux 5.16)."""
-    system = ctypes.CDLL(None, use_errno=True)
-    if system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) != 0:
-        number = ctypes.get_errno()
-        raise LinkError(f"the system does not grant the AMX tile registers (errno {number})")

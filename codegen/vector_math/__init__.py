@@ -29,9 +29,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from codegen.emit_context import FunctionEmitter, emits_call
-from codegen.emit_convert import convert, float32_to_half, half_to_float32
-from codegen.llvm_types import is_half, register_type
+from codegen.emit.context import FunctionEmitter, emits_call
+from codegen.emit.convert import convert, float32_to_half, half_to_float32
+from codegen.emit.llvm_types import is_half, register_type
 from codegen.vector_math import exponential, logarithm, trigonometric
 from codegen.vector_math.error_function import erf
 from codegen.vector_math.lanes import Formula, Lane

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from codegen.emit_context import FunctionEmitter
-from codegen.llvm_types import float32_text, float64_text
+from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_types import float32_text, float64_text
 from tensorir.dtype import DataType
 
 Operand: TypeAlias = "Lane | float | int"

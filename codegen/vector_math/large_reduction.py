@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.llvm_types import float64_text
+from codegen.emit.llvm_types import float64_text
 from codegen.vector_math.lanes import Formula, Lane
 
 _TWO_OVER_PI: Final = int(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codegen.emit_context import FunctionEmitter
-from codegen.llvm_types import register_type
+from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_types import register_type
 from codegen.vector_math.lanes import Formula, Lane
 from tensorir.dtype import DataType
 

@@ -104,17 +104,23 @@ class Analyzer:
         return least, min(most, INFINITE)
 
     @contextmanager
-    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
-        """Assume that `condition` holds, inside a `with` statement."""
+    def scope(self) -> Iterator[None]:
+        """Forget at the end of a `with` statement what was bound or assumed inside it."""
         context = self._context
-        facts, ranges = list(context.facts), dict(context.ranges)
-        self._assume(condition)
-        context.changed()
+        facts, ranges, values = list(context.facts), dict(context.ranges), dict(context.values)
         try:
             yield
         finally:
-            context.facts, context.ranges = facts, ranges
+            context.facts, context.ranges, context.values = facts, ranges, values
             context.changed()
+
+    @contextmanager
+    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
+        """Assume that `condition` holds, inside a `with` statement."""
+        with self.scope():
+            self._assume(condition)
+            self._context.changed()
+            yield
 
     def _assume(self, condition: PrimExpr) -> None:
         if isinstance(condition, e.And):

@@ -8,8 +8,8 @@ import pytest
 import codegen
 from codegen import CodegenError, LinkError, host
 from codegen.compile import llvm_source
+from codegen.emit.optimize import assembly
 from codegen.machine_intrinsics import FEATURES
-from codegen.optimize import assembly
 from schedule import Schedule
 from tensorir import parse
 from tensorir.tensor_intrin import TensorIntrin

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from codegen.emit_bounds import Interval
-from codegen.emit_context import FunctionEmitter
-from codegen.emit_loop import counted_loop
-from codegen.llvm_types import register_type
+from codegen.abi import OPENMP_SYMBOLS
+from codegen.emit.bounds import Interval
+from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_types import register_type
+from codegen.emit.loop import counted_loop
 from tensorir.expr import BufferLoad, Var
 from tensorir.stmt import BufferStore, For, Stmt
 from tensorir.visit import walk
 
-OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 _DECLARATIONS: Final = {
     "GOMP_parallel": "declare extern_weak void @GOMP_parallel(ptr, ptr, i32, i32)",
     "omp_get_thread_num": "declare extern_weak i32 @omp_get_thread_num()",

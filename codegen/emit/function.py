@@ -15,28 +15,23 @@ Beside it stands `__tensorir_call_f(int64*)`, which takes the same arguments fro
 
 from __future__ import annotations
 
-from typing import Final
-
-from codegen import (  # noqa: F401 - entering their handlers is what these imports are for
-    emit_call,
-    emit_convert,
-    emit_expr,
-    emit_memory,
-    emit_stmt,
-    vector_math,
+from codegen.abi import CALL_PREFIX, INFO_SYMBOL
+from codegen.emit import (  # noqa: F401 - entering their handlers is what these imports are for
+    call,
+    convert,
+    expr,
+    memory,
+    stmt,
 )
-from codegen.emit_call import has_result
-from codegen.emit_context import FunctionEmitter, ModuleEmitter
-from codegen.llvm_text import bytes_constant, global_name
-from codegen.llvm_types import register_type
+from codegen.emit.call import has_result
+from codegen.emit.context import FunctionEmitter, ModuleEmitter
+from codegen.emit.llvm_text import bytes_constant, global_name
+from codegen.emit.llvm_types import register_type
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
 from codegen.target import Target
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm
 from tensorir.function import PrimFunc
-
-CALL_PREFIX: Final = "__tensorir_call_"
-INFO_SYMBOL: Final = "__tensorir_module_info"
 
 
 def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bool]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from codegen.emit_bounds import Interval, exact_interval
-from codegen.emit_context import FunctionEmitter
-from codegen.llvm_types import register_type
+from codegen.emit.bounds import Interval, exact_interval
+from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_types import register_type
 from tensorir.expr import IntImm, PrimExpr, Var
 
 

@@ -14,9 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from codegen.emit_context import FunctionEmitter, emits, emits_stmt, mangled
-from codegen.emit_index import linear_lanes, widened
-from codegen.llvm_types import memory_type, register_type
+from codegen.abi import OUT_OF_MEMORY
+from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
+from codegen.emit.index import linear_lanes, widened
+from codegen.emit.llvm_types import memory_type, register_type
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, IntImm, PrimExpr
@@ -26,8 +27,6 @@ CACHE_LINE: Final = 64
 STACK_LIMIT: Final = 32 << 10
 """Bytes up to which one allocation goes on the stack; threads may have small stacks."""
 STACK_TOTAL: Final = 256 << 10
-OUT_OF_MEMORY: Final = -1
-"""The status of a function whose allocation failed."""
 
 
 # --------------------------------------------------------------------------------------- addresses

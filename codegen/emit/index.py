@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit_bounds import exact_interval
-from codegen.emit_context import INDEX, FunctionEmitter
-from codegen.emit_integer import divide
-from codegen.llvm_types import register_type
+from codegen.emit.bounds import exact_interval
+from codegen.emit.context import INDEX, FunctionEmitter
+from codegen.emit.integer import divide
+from codegen.emit.llvm_types import register_type
 from tensorir import expr as e
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var

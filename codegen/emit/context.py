@@ -1,6 +1,6 @@
 """What the parts of the emitter share: the function being written and the dispatch tables.
 
-Each `emit_*` module enters its handlers into `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`; the
+Each module of the folder enters its handlers into `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`; the
 emitter looks a node up by its class, so handlers reach one another without importing one another.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
-from codegen.emit_bounds import Interval
+from codegen.emit.bounds import Interval
+from codegen.emit.llvm_text import FunctionText, ModuleText
+from codegen.emit.llvm_types import register_type
 from codegen.errors import CodegenError
-from codegen.llvm_text import FunctionText, ModuleText
-from codegen.llvm_types import register_type
 from codegen.target import Target
 from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var

@@ -7,7 +7,7 @@ import pytest
 
 import codegen
 import tensorir
-from codegen.emit_memory import STACK_LIMIT
+from codegen.emit.memory import STACK_LIMIT
 from codegen.errors import ExecutionError
 
 HEADER = "@T.prim_func\ndef f(A: T.Buffer((64,), '{0}'), B: T.Buffer((64,), '{0}')):\n"

@@ -9,8 +9,8 @@ import pytest
 
 import codegen
 import tensorir
-from codegen import openmp
 from codegen.errors import AssertionFailedError
+from codegen.runtime import openmp
 
 ROWS = """
 @T.prim_func

@@ -6,14 +6,14 @@ Functions of a real variable are in `codegen.vector_math`; here is everything el
 from __future__ import annotations
 
 from codegen import machine_intrinsics
-from codegen.emit_context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
-from codegen.emit_convert import half_to_float32
-from codegen.emit_expr import may_not_run
-from codegen.emit_integer import shift
-from codegen.emit_memory import element_address, flat_index
-from codegen.emit_parallel import check_status
-from codegen.llvm_text import global_name
-from codegen.llvm_types import is_half, memory_type, register_type
+from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
+from codegen.emit.convert import half_to_float32
+from codegen.emit.expr import may_not_run
+from codegen.emit.integer import shift
+from codegen.emit.llvm_text import global_name
+from codegen.emit.llvm_types import is_half, memory_type, register_type
+from codegen.emit.memory import element_address, flat_index
+from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit_context import FunctionEmitter, emits_stmt
-from codegen.emit_expr import bind
-from codegen.emit_loop import counted_loop, loop_bounds
-from codegen.emit_parallel import emit_parallel_loop
-from codegen.llvm_types import register_type
+from codegen.emit.context import FunctionEmitter, emits_stmt
+from codegen.emit.expr import bind
+from codegen.emit.llvm_types import register_type
+from codegen.emit.loop import counted_loop, loop_bounds
+from codegen.emit.parallel import emit_parallel_loop
 from tensorir import stmt as s
 from tensorir.expr import Call, IntImm, StringImm
 from tensorir.intrin import Op

@@ -18,10 +18,10 @@ import numpy as np
 
 from codegen import host
 from codegen.errors import CodegenError
-from codegen.jit import load_ir
+from codegen.runtime.jit import load_ir
 
 if TYPE_CHECKING:
-    from codegen.module import Function, PreparedCall
+    from codegen.runtime.module import Function, PreparedCall
 
 _GROWTH: Final = 1.618
 FLUSH_NON_FIRST: Final = "cache_flush_cpu_non_first_arg"

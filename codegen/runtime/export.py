@@ -11,11 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from codegen import openmp
-from codegen.emit_function import CALL_PREFIX, INFO_SYMBOL
-from codegen.emit_parallel import OPENMP_SYMBOLS
+from codegen.abi import CALL_PREFIX, INFO_SYMBOL, OPENMP_SYMBOLS
 from codegen.errors import LinkError
-from codegen.jit import LoadedCode
+from codegen.runtime import openmp
+from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 
 _COMPILERS: Final = ("cc", "gcc", "clang")

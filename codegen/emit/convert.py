@@ -9,8 +9,8 @@ is not there.
 
 from __future__ import annotations
 
-from codegen.emit_context import FunctionEmitter, emits, mangled
-from codegen.llvm_types import float32_text, is_half, register_type
+from codegen.emit.context import FunctionEmitter, emits, mangled
+from codegen.emit.llvm_types import float32_text, is_half, register_type
 from tensorir.dtype import FLOAT32, FLOAT64, DataType
 from tensorir.expr import Cast
 

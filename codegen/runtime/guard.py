@@ -12,8 +12,8 @@ import mmap
 from collections.abc import Callable
 from typing import Any, Literal
 
-from codegen.arguments import BoundArguments
 from codegen.errors import ExecutionError
+from codegen.runtime.arguments import BoundArguments
 from codegen.signature import Signature
 
 _PROT_NONE = 0

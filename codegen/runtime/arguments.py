@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from codegen.array_view import ArrayView, view_of
-from codegen.llvm_types import bfloat16_bits
+from codegen.emit.llvm_types import bfloat16_bits
+from codegen.runtime.array_view import ArrayView, view_of
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen import export
-from codegen.arguments import ArgumentChecker, BoundArguments
+from codegen.abi import OUT_OF_MEMORY
 from codegen.compile import Program, Source, llvm_source
-from codegen.emit_memory import OUT_OF_MEMORY
+from codegen.emit.optimize import assembly, optimized
 from codegen.errors import AssertionFailedError, CodegenError, ExecutionError
-from codegen.guard import run_guarded
-from codegen.jit import LoadedCode, load_object
-from codegen.optimize import assembly, optimized
+from codegen.runtime import export
+from codegen.runtime.arguments import ArgumentChecker, BoundArguments
+from codegen.runtime.guard import run_guarded
+from codegen.runtime.jit import LoadedCode, load_object
+from codegen.runtime.timing import Batch, TimeEvaluator, flush, time_calls
 from codegen.signature import Signature
 from codegen.target import Target
-from codegen.timing import Batch, TimeEvaluator, flush, time_calls
 from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 

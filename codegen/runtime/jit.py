@@ -7,11 +7,11 @@ import itertools
 from functools import cache
 from typing import Any, Final
 
-from codegen import openmp
-from codegen.emit_function import CALL_PREFIX
+from codegen.abi import CALL_PREFIX
+from codegen.emit.optimize import binding
 from codegen.errors import LinkError
-from codegen.machine_intrinsics import prepare_host
-from codegen.optimize import binding
+from codegen.runtime import openmp
+from codegen.runtime.host_features import prepare_host
 from codegen.signature import ModuleInfo
 
 _names: Final = itertools.count()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit_bounds import Interval
-from codegen.emit_context import FunctionEmitter
-from codegen.llvm_types import integer_text, register_type, splat
+from codegen.emit.bounds import Interval
+from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_types import integer_text, register_type, splat
 from tensorir import expr as e
 from tensorir.dtype import DataType
 from tensorir.expr import integer_limits

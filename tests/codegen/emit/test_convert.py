@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernels import Array, elementwise
 
-from codegen.llvm_types import bfloat16_bits
+from codegen.emit.llvm_types import bfloat16_bits
 from tensorir import ops
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -1,0 +1,1 @@
+"""From lowered programs to LLVM IR as text, and from that to machine code."""

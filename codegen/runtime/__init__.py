@@ -1,0 +1,1 @@
+"""Machine code in a process: loading, arguments, calls, timing, export."""
