@@ -184,7 +184,7 @@ class Evaluator:
     # ------------------------------------------------------------------------------------ operands
 
     def name(self, tree: Tree) -> Any:
-        """Evaluate a name."""
+        """Look a name up; what `T.meta_var` wraps comes unwrapped."""
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
@@ -192,7 +192,7 @@ class Evaluator:
         return value.value if type(value) is MetaVar else value
 
     def attribute(self, tree: Tree) -> Any:
-        """Evaluate a attribute."""
+        """Read `owner.name`, as far as scripts may see the owner's attributes."""
         owner, name = self(tree[2]), tree[3]
         if name.startswith("_"):
             raise self.fail(f"`{name}` is private and cannot be reached from a script", tree[1])
@@ -213,7 +213,7 @@ class Evaluator:
         raise self.fail(f"a {kind.__name__} has no attribute {name!r} in a script", tree[1])
 
     def call(self, tree: Tree) -> Any:
-        """Evaluate a call."""
+        """Call what a script may call, with starred and keyword arguments spread out."""
         function = self(tree[2])
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -232,7 +232,7 @@ class Evaluator:
         return self.guarded(tree[1], function, *args, **kwargs)
 
     def index(self, tree: Tree) -> Any:
-        """Evaluate a index."""
+        """Read `owner[...]`: a load or region of a buffer, a shape of `T.Buffer`, an item."""
         owner = self(tree[2])
         subscripts = tree[3]
         if isinstance(owner, Buffer):
@@ -260,6 +260,18 @@ class Evaluator:
 
     def _access(self, buffer: Buffer, subscripts: list[Tree]) -> Any:
         """Return a load, or a region where an index is a slice without a step."""
+        items = self._items(buffer, subscripts)
+        slices = [i for i in items if isinstance(i, slice)]
+        if not slices:
+            return e.BufferLoad(buffer, [as_expr(i) for i in items])
+        if any(s.step is not None for s in slices):
+            return e.BufferLoad(buffer, self.indices(buffer, items))
+        return BufferRegion(
+            buffer, [_range(i, n) for i, n in zip(items, buffer.shape, strict=True)]
+        )
+
+    def _items(self, buffer: Buffer, subscripts: list[Tree]) -> list[Any]:
+        """Return one index or slice for each dimension of a buffer."""
         items: list[Any] = []
         for subscript in subscripts:
             if subscript[0] == "starred":
@@ -272,14 +284,7 @@ class Evaluator:
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s) "
                 f"but is indexed with {len(items)}"
             )
-        slices = [i for i in items if isinstance(i, slice)]
-        if not slices:
-            return e.BufferLoad(buffer, [as_expr(i) for i in items])
-        if any(s.step is not None for s in slices):
-            return e.BufferLoad(buffer, self.indices(buffer, items))
-        return BufferRegion(
-            buffer, [_range(i, n) for i, n in zip(items, buffer.shape, strict=True)]
-        )
+        return items
 
     def indices(self, buffer: Buffer, items: list[Any]) -> list[PrimExpr]:
         """Return subscripts as indices; a slice becomes a `Ramp`."""
@@ -300,24 +305,12 @@ class Evaluator:
 
     def store_indices(self, buffer: Buffer, subscripts: list[Tree]) -> list[PrimExpr]:
         """Return the indices of an element that is stored to."""
-        items: list[Any] = []
-        for subscript in subscripts:
-            if subscript[0] == "starred":
-                items.extend(self(subscript[2]))
-                continue
-            item = self._subscript(subscript)
-            items.extend(item if isinstance(item, (tuple, list)) else [item])
-        if len(items) != len(buffer.shape):
-            raise IRValueError(
-                f"buffer {buffer.name} has {len(buffer.shape)} dimension(s) "
-                f"but is indexed with {len(items)}"
-            )
-        return self.indices(buffer, items)
+        return self.indices(buffer, self._items(buffer, subscripts))
 
     # ----------------------------------------------------------------------------------- operators
 
     def binary(self, tree: Tree) -> Any:
-        """Evaluate a binary."""
+        """Apply a binary operator, comparisons and `and`/`or` included."""
         operator = tree[2]
         a, b = _operand(self(tree[3])), _operand(self(tree[4]))
         if operator in ("and", "or"):
@@ -329,7 +322,7 @@ class Evaluator:
         return self.guarded(tree[1], _SMART[operator], a, b)
 
     def unary(self, tree: Tree) -> Any:
-        """Evaluate a unary."""
+        """Apply `not`, `-`, `~` or `+`."""
         operator, value = tree[2], _operand(self(tree[3]))
         if operator == "not":
             if isinstance(value, PrimExpr):
@@ -344,7 +337,7 @@ class Evaluator:
         return +value
 
     def conditional(self, tree: Tree) -> Any:
-        """Evaluate a conditional."""
+        """Choose a side of `a if c else b`; the condition is known while parsing."""
         condition = self(tree[3])
         if isinstance(condition, (PrimExpr, EqualOp)):
             raise self.fail(
