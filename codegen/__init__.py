@@ -17,8 +17,10 @@ from codegen.errors import (
 )
 from codegen.lower import PASSES, lower
 from codegen.runtime.aligned import array, empty
+from codegen.runtime.device import Device, cpu
+from codegen.runtime.function import Function, PreparedCall
 from codegen.runtime.jit import register_extern
-from codegen.runtime.module import Device, Function, Module, PreparedCall, build, cpu, load_module
+from codegen.runtime.module import Module, build, load_module
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
 

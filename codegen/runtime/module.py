@@ -2,157 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
-
-from codegen.abi import OUT_OF_MEMORY
 from codegen.compile import Program, Source, llvm_source
 from codegen.emit.optimize import assembly, optimized
-from codegen.errors import AssertionFailedError, CodegenError, ExecutionError
+from codegen.errors import CodegenError
 from codegen.runtime import export
-from codegen.runtime.arguments import ArgumentChecker, BoundArguments
-from codegen.runtime.guard import run_guarded
+from codegen.runtime.device import Device
+from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
-from codegen.runtime.timing import Batch, TimeEvaluator, flush, time_calls
-from codegen.signature import Signature
+from codegen.runtime.timing import TimeEvaluator
 from codegen.target import Target
-from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
-
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-
-
-class Device:
-    """Where a function runs; there is only the CPU."""
-
-    def __init__(self, kind: str = "cpu", index: int = 0) -> None:
-        self.kind = kind
-        self.index = index
-
-    @property
-    def exist(self) -> bool:
-        """Whether the device is there."""
-        return self.kind == "cpu"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Device) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def __repr__(self) -> str:
-        return f"{self.kind}({self.index})"
-
-
-def cpu(index: int = 0) -> Device:
-    """Return the CPU as a device, for the signatures that take one."""
-    return Device("cpu", index)
-
-
-class PreparedCall:
-    """A function with arguments that are checked already; calling it again costs a microsecond.
-
-    The arrays must stay as they are: their addresses are part of the call.
-    """
-
-    __slots__ = ("_bound", "_function")
-
-    def __init__(self, function: Function, bound: BoundArguments) -> None:
-        self._function = function
-        self._bound = bound
-
-    def __call__(self) -> Any:
-        """Run the function; return what it returns."""
-        return self._function.run(self._bound)
-
-    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
-        """Run the function up to `number` times in a compiled loop and time the whole batch.
-
-        With a positive `limit_seconds` no run starts after so long. Raises ExecutionError if a run
-        fails.
-        """
-        batch = time_calls(self._function.entry, self._bound.slots, number, limit_seconds)
-        if batch.status:
-            self._function.fail(batch.status)
-        return batch
-
-    def flush_from_caches(self, skip_first: bool = False) -> None:
-        """Drop the argument arrays from all caches (x86 only)."""
-        for view in self._bound.views[1 if skip_first else 0 :]:
-            if view is not None:
-                low, high = view.extent_bytes()
-                flush(low, high - low)
-
-
-class Function:
-    """A compiled function; call it with arrays (outputs are written in place) and scalars."""
-
-    def __init__(self, code: LoadedCode, signature: Signature, guard_pages: bool = False) -> None:
-        self._code = code
-        self.signature = signature
-        self.entry: int = code.entries[signature.symbol]
-        """Address of the entry that takes its arguments from an array of slots."""
-        self.address: int = code.addresses[signature.symbol]
-        """Address of the C function."""
-        self._call = _ENTRY(self.entry)
-        self._checker = ArgumentChecker(signature)
-        self._guard_pages = guard_pages
-
-    @property
-    def name(self) -> str:
-        """The name in the module."""
-        return self.signature.name
-
-    def __call__(self, *args: Any) -> Any:
-        """Check the arguments, run, and return the value of `T.ret` (None without).
-
-        Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
-        AssertionFailedError for an assertion of the program; ExecutionError when memory runs out.
-        """
-        return self.run(self._checker.bind(args))
-
-    def prepare(self, *args: Any) -> PreparedCall:
-        """Check the arguments once, for many calls."""
-        return PreparedCall(self, self._checker.bind(args))
-
-    def run(self, bound: BoundArguments) -> Any:
-        """Run on checked arguments."""
-        if self._guard_pages:
-            status = run_guarded(self.signature, bound, self._call)
-        else:
-            status = self._call(bound.slots)
-        if status:
-            self.fail(status)
-        if self.signature.result is None:
-            return None
-        return _decoded(self.signature.result, bound.result.value)
-
-    def fail(self, status: int) -> None:
-        """Raise the error that a status other than 0 stands for."""
-        if status == OUT_OF_MEMORY:
-            raise ExecutionError(
-                f"{self.name}: memory for a temporary buffer could not be allocated"
-            )
-        messages = self._code.info.messages
-        if 0 < status <= len(messages):
-            raise AssertionFailedError(f"{self.name}: {messages[status - 1]}")
-        raise ExecutionError(f"{self.name} stopped with status {status}")
-
-    def __repr__(self) -> str:
-        return f"<compiled function {self.signature}>"
-
-
-def _decoded(dtype: DataType, slot: int) -> Any:
-    raw = struct.pack("<q", slot)
-    if dtype.is_bool:
-        return bool(raw[0] & 1)
-    value = np.frombuffer(raw, dtype.to_numpy(), 1)[0]
-    return value.item()
 
 
 class Module:

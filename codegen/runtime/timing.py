@@ -1,27 +1,17 @@
-"""Measuring compiled functions.
-
-The loop around the calls and the reading of the clock are compiled code, so that Python is no part
-of what is measured.
-"""
+"""Timing compiled functions on given arguments."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
-from codegen import host
 from codegen.errors import CodegenError
-from codegen.runtime.jit import load_ir
-
-if TYPE_CHECKING:
-    from codegen.runtime.module import Function, PreparedCall
+from codegen.runtime.function import Function, PreparedCall
 
 _GROWTH: Final = 1.618
 FLUSH_NON_FIRST: Final = "cache_flush_cpu_non_first_arg"
@@ -63,117 +53,6 @@ class BenchmarkResult:
         names = ("mean", "median", "max", "min", "std")
         head = "".join(f"{name + ' (ms)':>13}" for name in names)
         return head + "\n" + "".join(f"{getattr(self, name) * 1e3:>13.4f}" for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Calls back to back: how many ran, in how many seconds altogether."""
-
-    runs: int
-    seconds: float
-    status: int
-
-
-_CLOCK_MONOTONIC: Final = 6 if sys.platform == "darwin" else 1
-_DRIVER: Final = f"""
-declare i32 @clock_gettime(i32, ptr)
-
-define internal i64 @now() {{
-entry:
-  %time = alloca [2 x i64], align 8
-  %ignored = call i32 @clock_gettime(i32 {_CLOCK_MONOTONIC}, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %total = add i64 %scaled, %rest
-  ret i64 %total
-}}
-
-; Call `function(slots)` up to `number` times; stop at a status or, if `limit` is positive, once
-; more than `limit` nanoseconds have passed. Store calls made, nanoseconds and status in `result`.
-define void @tensorir_time_calls(ptr %function, ptr %slots, i64 %number, i64 %limit, ptr %result) {{
-entry:
-  %limited = icmp sgt i64 %limit, 0
-  %start = call i64 @now()
-  br label %loop
-loop:
-  %k = phi i64 [0, %entry], [%next, %more], [%next, %check]
-  %status = call i32 %function(ptr %slots)
-  %next = add i64 %k, 1
-  %failed = icmp ne i32 %status, 0
-  %finished = icmp sge i64 %next, %number
-  %stop = or i1 %failed, %finished
-  br i1 %stop, label %done, label %more
-more:
-  br i1 %limited, label %check, label %loop
-check:
-  %time = call i64 @now()
-  %passed = sub i64 %time, %start
-  %late = icmp sgt i64 %passed, %limit
-  br i1 %late, label %done, label %loop
-done:
-  %end = call i64 @now()
-  %elapsed = sub i64 %end, %start
-  store i64 %next, ptr %result
-  %elapsed.at = getelementptr i64, ptr %result, i64 1
-  store i64 %elapsed, ptr %elapsed.at
-  %status.at = getelementptr i64, ptr %result, i64 2
-  %status.wide = sext i32 %status to i64
-  store i64 %status.wide, ptr %status.at
-  ret void
-}}
-"""
-_FLUSH: Final = """
-declare void @llvm.x86.sse2.clflush(ptr)
-declare void @llvm.x86.sse2.mfence()
-
-define void @tensorir_flush(ptr %data, i64 %bytes) {
-entry:
-  br label %test
-test:
-  %at = phi i64 [0, %entry], [%next, %line]
-  %more = icmp slt i64 %at, %bytes
-  br i1 %more, label %line, label %done
-line:
-  %address = getelementptr i8, ptr %data, i64 %at
-  call void @llvm.x86.sse2.clflush(ptr %address)
-  %next = add i64 %at, 64
-  br label %test
-done:
-  call void @llvm.x86.sse2.mfence()
-  ret void
-}
-"""
-
-
-@cache
-def _driver() -> tuple[Callable[..., None], Any]:
-    code = load_ir(_DRIVER, ["tensorir_time_calls"])
-    kind = ctypes.CFUNCTYPE(
-        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
-    )
-    return kind(code["tensorir_time_calls"]), code
-
-
-@cache
-def _flusher() -> tuple[Callable[[int, int], None], Any]:
-    if host.machine() != "x86_64":
-        raise CodegenError(f"{FLUSH_NON_FIRST} needs an x86 CPU")
-    code = load_ir(_FLUSH, ["tensorir_flush"])
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-    return kind(code["tensorir_flush"]), code
-
-
-def time_calls(entry: int, slots: Any, number: int, limit_seconds: float = 0.0) -> Batch:
-    """Run the compiled function at address `entry` up to `number` times and time the batch.
-
-    With a positive `limit_seconds` no call starts after so long; the clock is then read after each
-    call, which costs some 30 nanoseconds.
-    """
-    result = (ctypes.c_int64 * 3)()
-    _driver()[0](entry, slots, number, int(limit_seconds * 1e9), result)
-    return Batch(result[0], result[1] * 1e-9, result[2])
 
 
 class TimeEvaluator:
@@ -243,8 +122,3 @@ class TimeEvaluator:
             one = batch.seconds / self.number
             wanted = self._min_seconds / one + 1 if one > 0 else 0.0
             self.number = int(max(wanted, self.number * _GROWTH + 1))
-
-
-def flush(address: int, nbytes: int) -> None:
-    """Drop memory from all caches (x86 only; CodegenError elsewhere)."""
-    _flusher()[0](address, nbytes)

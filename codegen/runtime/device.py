@@ -1,0 +1,30 @@
+"""Devices, of which there is one kind: the CPU."""
+
+from __future__ import annotations
+
+
+class Device:
+    """Where a function runs; there is only the CPU."""
+
+    def __init__(self, kind: str = "cpu", index: int = 0) -> None:
+        self.kind = kind
+        self.index = index
+
+    @property
+    def exist(self) -> bool:
+        """Whether the device is there."""
+        return self.kind == "cpu"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.index})"
+
+
+def cpu(index: int = 0) -> Device:
+    """Return the CPU as a device, for the signatures that take one."""
+    return Device("cpu", index)

@@ -1,0 +1,121 @@
+"""One compiled function: checking its arguments, calling it, telling what went wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from codegen.abi import OUT_OF_MEMORY
+from codegen.errors import AssertionFailedError, ExecutionError
+from codegen.runtime.arguments import ArgumentChecker, BoundArguments
+from codegen.runtime.guard import run_guarded
+from codegen.runtime.jit import LoadedCode
+from codegen.runtime.timed_loop import Batch, flush, time_calls
+from codegen.signature import Signature
+from tensorir.dtype import DataType
+
+_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+class PreparedCall:
+    """A function with arguments that are checked already; calling it again costs a microsecond.
+
+    The arrays must stay as they are: their addresses are part of the call.
+    """
+
+    __slots__ = ("_bound", "_function")
+
+    def __init__(self, function: Function, bound: BoundArguments) -> None:
+        self._function = function
+        self._bound = bound
+
+    def __call__(self) -> Any:
+        """Run the function; return what it returns."""
+        return self._function.run(self._bound)
+
+    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
+        """Run the function up to `number` times in a compiled loop and time the whole batch.
+
+        With a positive `limit_seconds` no run starts after so long. Raises ExecutionError if a run
+        fails.
+        """
+        batch = time_calls(self._function.entry, self._bound.slots, number, limit_seconds)
+        if batch.status:
+            self._function.fail(batch.status)
+        return batch
+
+    def flush_from_caches(self, skip_first: bool = False) -> None:
+        """Drop the argument arrays from all caches (x86 only)."""
+        for view in self._bound.views[1 if skip_first else 0 :]:
+            if view is not None:
+                low, high = view.extent_bytes()
+                flush(low, high - low)
+
+
+class Function:
+    """A compiled function; call it with arrays (outputs are written in place) and scalars."""
+
+    def __init__(self, code: LoadedCode, signature: Signature, guard_pages: bool = False) -> None:
+        self._code = code
+        self.signature = signature
+        self.entry: int = code.entries[signature.symbol]
+        """Address of the entry that takes its arguments from an array of slots."""
+        self.address: int = code.addresses[signature.symbol]
+        """Address of the C function."""
+        self._call = _ENTRY(self.entry)
+        self._checker = ArgumentChecker(signature)
+        self._guard_pages = guard_pages
+
+    @property
+    def name(self) -> str:
+        """The name in the module."""
+        return self.signature.name
+
+    def __call__(self, *args: Any) -> Any:
+        """Check the arguments, run, and return the value of `T.ret` (None without).
+
+        Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
+        AssertionFailedError for an assertion of the program; ExecutionError when memory runs out.
+        """
+        return self.run(self._checker.bind(args))
+
+    def prepare(self, *args: Any) -> PreparedCall:
+        """Check the arguments once, for many calls."""
+        return PreparedCall(self, self._checker.bind(args))
+
+    def run(self, bound: BoundArguments) -> Any:
+        """Run on checked arguments."""
+        if self._guard_pages:
+            status = run_guarded(self.signature, bound, self._call)
+        else:
+            status = self._call(bound.slots)
+        if status:
+            self.fail(status)
+        if self.signature.result is None:
+            return None
+        return _decoded(self.signature.result, bound.result.value)
+
+    def fail(self, status: int) -> None:
+        """Raise the error that a status other than 0 stands for."""
+        if status == OUT_OF_MEMORY:
+            raise ExecutionError(
+                f"{self.name}: memory for a temporary buffer could not be allocated"
+            )
+        messages = self._code.info.messages
+        if 0 < status <= len(messages):
+            raise AssertionFailedError(f"{self.name}: {messages[status - 1]}")
+        raise ExecutionError(f"{self.name} stopped with status {status}")
+
+    def __repr__(self) -> str:
+        return f"<compiled function {self.signature}>"
+
+
+def _decoded(dtype: DataType, slot: int) -> Any:
+    raw = struct.pack("<q", slot)
+    if dtype.is_bool:
+        return bool(raw[0] & 1)
+    value = np.frombuffer(raw, dtype.to_numpy(), 1)[0]
+    return value.item()
