@@ -7,7 +7,6 @@ from typing import Any, TypeVar, cast
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
 from tensorir.expr import PrimExpr
 from tensorir.function import IRModule, PrimFunc
 from tensorir.visit import Rewriter
@@ -39,16 +38,18 @@ class _SimplifyProgram(Rewriter):
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         low, extent = self(node.min), self(node.extent)
-        self._analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
-        body, annotations = self(node.body), self.value(node.annotations)
+        with self._analyzer.loop_scope(node.loop_var, low, extent):
+            body = self(node.body)
+        annotations = self.value(node.annotations)
         return s.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, annotations)
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
         axes = self.each(node.iter_vars)
-        for axis in axes:
-            if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
-        return self.generic(node)
+        with self._analyzer.scope():
+            for axis in axes:
+                if axis.dom is not None:
+                    self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+            return self.generic(node)
 
     def value(self, value: Any) -> Any:
         return value if isinstance(value, e.StringImm) else super().value(value)

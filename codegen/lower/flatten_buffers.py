@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.index_terms import variables_of
 from codegen.lower.loop_ranges import analyzer_for
 from codegen.lower.lower_match_buffers import offset_of, strides_of
 from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
+from tensorir.arith.terms import variables_of
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, INT64, DataType
 from tensorir.expr import Add, Broadcast, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var

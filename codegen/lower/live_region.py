@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.lower.index_terms import reads_memory, variables_of
 from codegen.lower.open_blocks import EXPLICIT_REGIONS
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.context import HALF_INFINITE
 from tensorir.arith.linear import Linear, Term
+from tensorir.arith.terms import reads_memory, variables_of
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.node import Node

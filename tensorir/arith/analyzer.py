@@ -8,18 +8,18 @@ the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import HALF_INFINITE, INFINITE, Context
+from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key
 from tensorir.arith.modular import ModularSet, modular_set
 from tensorir.arith.polynomial import least_values
+from tensorir.arith.terms import reads_memory
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
@@ -55,72 +55,82 @@ class Analyzer:
     """
 
     def __init__(self) -> None:
-        self._context = Context()
         self._simplifier = _Simplifier(self)
-        self._linear = Linearizer(self._context, self._simplify_operands)
+        self._linear = Linearizer(Context(), self._simplify_operands)
 
     # ------------------------------------------------------------------------------------ knowing
 
     def bind(self, var: Var, value: Range | ExprLike, allow_override: bool = False) -> None:
-        """Say that `var` lies in a range, or is equal to an expression.
+        """Say that `var` lies in a range, or is equal to an expression, until the scope ends.
 
+        A range has values: its extent is positive. With `allow_override` what a variable was bound
+        to before is forgotten, and all that followed from it.
         Raises IRValueError for a variable that is bound already, unless `allow_override`.
         """
-        context = self._context
-        if var in context.ranges or var in context.values:
-            known = context.ranges.get(var)
-            if isinstance(value, Range) and known == self._range_bound(value):
+        reader = self._linear
+        if isinstance(value, Range):
+            origin: tuple[Linear, ...] = (reader(value.min), reader(value.extent))
+        else:
+            origin = (reader(as_expr(value)),)
+        known = reader.context.bound_to.get(var)
+        if known is not None:
+            if [part.key for part in known] == [part.key for part in origin]:
                 return
             if not allow_override:
                 raise IRValueError(f"{var.name} is bound already; pass allow_override=True")
-            context.values.pop(var, None)
-            context.facts = [fact for fact in context.facts if var not in fact.terms]
-        context.order.setdefault(var, len(context.order))
-        if not isinstance(value, Range):
-            context.values[var] = self._linear(as_expr(value))
-            context.changed()
-            return
-        low, extent = self._linear(value.min), self._linear(value.extent)
-        context.ranges[var] = self._range_bound(value)
-        context.changed()
+        reader.context = self._with_bound(var, *origin)
+
+    def _with_bound(self, var: Var, low: Linear, extent: Linear | None = None) -> Context:
+        """Return the context in which `var` has `extent` values from `low` on, or is `low`."""
+        reader = self._linear
+        context = reader.context
+        if var in context.bound_to:
+            context = context.without(var)
+        if extent is None:
+            return Context(context, Statement((), var, (low,), reader.bound(low), low))
+        origin = (low, extent)
+        if not low.terms and not extent.terms:
+            interval = low.const, min(low.const + extent.const - 1, INFINITE)
+            value = low if extent.const == 1 else None
+            return Context(context, Statement((), var, origin, interval, value))
+        end = low.plus(extent)
+        interval = reader.bound(low)[0], min(reader.bound(end)[1] - 1, INFINITE)
         if not extent.terms and extent.const == 1:
-            context.values[var] = low
-        elif low.terms or extent.terms:
-            this = Linear({var: 1}, 0)
-            context.facts.append(this.plus(low, -1))
-            context.facts.append(low.plus(extent).plus(this, -1).plus_const(-1))
-            for symbol, least in least_values(extent):
-                if isinstance(symbol, Var) and context.term_bound(symbol)[0] < least:
-                    context.facts.append(Linear({symbol: 1}, -least))
-                    context.changed()
+            return Context(context, Statement((), var, origin, interval, low))
+        this = Linear({var: 1}, 0)
+        facts = [this.plus(low, -1), end.plus(this, -1).plus_const(-1)]
+        facts.extend(
+            Linear({symbol: 1}, -least)
+            for symbol, least in least_values(extent)
+            if isinstance(symbol, Var)
+        )
+        return Context(context, Statement(_lasting(facts), var, origin, interval))
 
-    def _range_bound(self, value: Range) -> tuple[int, int]:
-        if type(value.min) is IntImm and type(value.extent) is IntImm:
-            first = value.min.value
-            return first, min(first + value.extent.value - 1, INFINITE)
-        low, extent = self._linear(value.min), self._linear(value.extent)
-        least = self._linear.bound(low)[0]
-        most = self._linear.bound(low.plus(extent))[1] - 1
-        return least, min(most, INFINITE)
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Scope:
         """Forget at the end of a `with` statement what was bound or assumed inside it."""
-        context = self._context
-        facts, ranges, values = list(context.facts), dict(context.ranges), dict(context.values)
-        try:
-            yield
-        finally:
-            context.facts, context.ranges, context.values = facts, ranges, values
-            context.changed()
+        return Scope(self._linear, self._linear.context)
 
-    @contextmanager
-    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
-        """Assume that `condition` holds, inside a `with` statement."""
-        with self.scope():
+    def loop_scope(self, var: Var, low: ExprLike, extent: ExprLike) -> Scope:
+        """Be inside a loop, for a `with` statement: `var` is one of `extent` values from `low`.
+
+        As there is one, `extent >= 1` holds inside. What is known of `var` outside is hidden.
+        """
+        reader = self._linear
+        bound = self._with_bound(var, reader(as_expr(low)), reader(as_expr(extent)))
+        return Scope(reader, bound)
+
+    def constraint_scope(self, condition: PrimExpr) -> Scope:
+        """Assume that `condition` holds, inside a `with` statement.
+
+        What it says of memory is not used, since memory may change while it is assumed.
+        """
+        reader = self._linear
+        outer = reader.context
+        try:
             self._assume(condition)
-            self._context.changed()
-            yield
+            return Scope(reader, reader.context)
+        finally:
+            reader.context = outer
 
     def _assume(self, condition: PrimExpr) -> None:
         if isinstance(condition, e.And):
@@ -132,27 +142,15 @@ class Analyzer:
             return
         gap = self._gap(condition)
         if gap is not None:
-            self._assume_gap(gap)
+            facts = [gap]
         elif isinstance(condition, e.EQ) and _is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
-            self._assume_gap(difference)
-            self._assume_gap(difference.times(-1))
-
-    def _assume_gap(self, gap: Linear) -> None:
-        """Assume `gap >= 0`."""
-        context = self._context
-        if len(gap.terms) == 1:
-            ((term, c),) = gap.terms.items()
-            if isinstance(term, Var):
-                low, high = context.term_bound(term)
-                if c > 0:
-                    low = max(low, -(gap.const // c))
-                else:
-                    high = min(high, gap.const // -c)
-                context.ranges[term] = (low, high)
-                context.changed()
-                return
-        context.facts.append(gap)
+            facts = [difference, difference.times(-1)]
+        else:
+            return
+        lasting = _lasting(facts)
+        if lasting:
+            self._linear.context = Context(self._linear.context, Statement(lasting))
 
     # -------------------------------------------------------------------------------- simplifying
 
@@ -287,6 +285,29 @@ class Analyzer:
     def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
         """Return the interval that `expr` covers while variables run over theirs."""
         return eval_set(expr, dom_map, self)
+
+
+class Scope:
+    """A `with` statement in which a context is what is known; after it is what was known before."""
+
+    __slots__ = ("_inside", "_outside", "_reader")
+
+    def __init__(self, reader: Linearizer, inside: Context) -> None:
+        self._reader = reader
+        self._inside = inside
+        self._outside = inside
+
+    def __enter__(self) -> None:
+        self._outside = self._reader.context
+        self._reader.context = self._inside
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.context = self._outside
+
+
+def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:
+    """Return the facts that are not about memory, which a store inside the scope may change."""
+    return tuple([f for f in facts if not any(reads_memory(term) for term in f.terms)])
 
 
 def _is_integer(expr: PrimExpr) -> bool:

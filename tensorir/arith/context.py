@@ -6,6 +6,8 @@ sums and products of bounds be computed without special cases.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 from tensorir.arith.linear import (
@@ -19,38 +21,170 @@ from tensorir.arith.linear import (
     SymbolicQuotient,
     Term,
 )
-from tensorir.expr import SizeVar, Var
+from tensorir.arith.terms import mentions
+from tensorir.expr import PrimExpr, SizeVar, Var
 
 INFINITE: Final = 1 << 100
 HALF_INFINITE: Final = 1 << 80
 EVERYTHING: Final[Interval] = (-INFINITE, INFINITE)
 
 
-class Context:
-    """Ranges of variables and facts `linear >= 0`; `stamp` changes whenever they do."""
+_stamps: Final = count()
 
-    def __init__(self) -> None:
+
+class Statement:
+    """What one context adds to its parent: a variable's range or value, and facts."""
+
+    __slots__ = ("facts", "interval", "origin", "value", "var")
+
+    def __init__(
+        self,
+        facts: tuple[Linear, ...] = (),
+        var: Var | None = None,
+        origin: tuple[Linear, ...] = (),
+        interval: Interval = EVERYTHING,
+        value: Linear | None = None,
+    ) -> None:
+        self.facts: Final = facts
+        """What is not negative."""
+        self.var: Final = var
+        """The variable that is bound, if one is."""
+        self.origin: Final = origin
+        """Least value and extent, or the value, that the variable was bound to."""
+        self.interval: Final = interval
+        self.value: Final = value
+        """What the variable is equal to."""
+
+    def without(self, var: Var) -> Statement | None:
+        """Return what is left if nothing is said of `var`, None if that is nothing."""
+        if self.var is var:
+            return None
+        facts = tuple([fact for fact in self.facts if not mentions(fact, var)])
+        value = self.value
+        if value is not None and mentions(value, var):
+            value = None
+        if len(facts) == len(self.facts) and value is self.value:
+            return self
+        if self.var is None and not facts:
+            return None
+        return Statement(facts, self.var, self.origin, self.interval, value)
+
+
+class Context:
+    """Ranges and values of variables, and facts `linear >= 0`; immutable but for its caches.
+
+    A context is its parent and one statement more, so that leaving a scope is going back to the
+    parent. What is computed in a context is kept in it: linear forms in `forms`, bounds in the
+    `Linear` or `Atom`, which names the context by its `stamp`; no two contexts have the same.
+    """
+
+    __slots__ = (
+        "_by_term",
+        "_order",
+        "bound_to",
+        "facts",
+        "forms",
+        "parent",
+        "ranges",
+        "stamp",
+        "statement",
+        "values",
+    )
+
+    def __init__(self, parent: Context | None = None, statement: Statement | None = None) -> None:
+        self.parent: Final = parent
+        self.statement: Final = statement
+        self.stamp: Final = next(_stamps)
+        self.forms: Final[dict[PrimExpr, Linear]] = {}
+        """Linear forms of expressions."""
+        self._by_term: dict[Term, list[Linear]] | None = None
+        self._order: dict[Var, int] | None = None
         self.ranges: dict[Var, Interval] = {}
+        """Constants between which variables lie."""
         self.values: dict[Var, Linear] = {}
         """Variables that stand for an expression."""
-        self.order: dict[Var, int] = {}
-        """In which order variables were bound."""
-        self.facts: list[Linear] = []
-        self.stamp = 0
+        self.bound_to: dict[Var, tuple[Linear, ...]] = {}
+        """Bound variables in order, with the origin of what is known of them."""
+        self.facts: tuple[Linear, ...] = ()
+        """What is not negative, as far as ranges do not say it."""
+        if parent is None or statement is None:
+            return
+        self.ranges, self.values, self.bound_to = parent.ranges, parent.values, parent.bound_to
+        self.facts = parent.facts
+        var = statement.var
+        if var is not None:
+            self.ranges = {**parent.ranges, var: statement.interval}
+            self.bound_to = {**parent.bound_to, var: statement.origin}
+            if statement.value is not None:
+                self.values = {**parent.values, var: statement.value}
+        for fact in statement.facts:
+            self._learn(fact)
 
-    def changed(self) -> None:
-        """Invalidate every bound computed so far."""
-        self.stamp += 1
+    def _learn(self, fact: Linear) -> None:
+        """Take in that `fact` is not negative; of a single variable it narrows the range."""
+        if len(fact.terms) != 1:
+            if fact.terms:
+                self.facts = (*self.facts, fact)
+            return
+        ((term, c),) = fact.terms.items()
+        if not isinstance(term, Var):
+            self.facts = (*self.facts, fact)
+            return
+        low, high = self.term_bound(term)
+        narrowed = (
+            (max(low, -(fact.const // c)), high) if c > 0 else (low, min(high, fact.const // -c))
+        )
+        if narrowed == (low, high):
+            return
+        if self.parent is not None and self.ranges is self.parent.ranges:
+            self.ranges = dict(self.ranges)
+        self.ranges[term] = narrowed
+
+    def without(self, var: Var) -> Context:
+        """Return a context that knows what this one knows except what it was told of `var`."""
+        chain: list[Context] = []
+        context = self
+        while context.parent is not None:
+            chain.append(context)
+            context = context.parent
+        for link in reversed(chain):
+            assert link.statement is not None
+            kept = link.statement.without(var)
+            if kept is link.statement and link.parent is context:
+                context = link
+            elif kept is not None:
+                context = Context(context, kept)
+        return context
+
+    @property
+    def order(self) -> dict[Var, int]:
+        """In which order variables were bound."""
+        if self._order is None:
+            self._order = {var: k for k, var in enumerate(self.bound_to)}
+        return self._order
+
+    def facts_about(self, term: Term) -> Sequence[Linear]:
+        """Return the facts that have `term` as a term."""
+        if self._by_term is None:
+            self._by_term = {}
+            for fact in self.facts:
+                for part in fact.terms:
+                    self._by_term.setdefault(part, []).append(fact)
+        return self._by_term.get(term, ())
 
     def bound(self, linear: Linear) -> Interval:
         """Return an interval that holds every value of `linear`."""
+        if not linear.terms:
+            return linear.const, linear.const
         if linear.stamp == self.stamp:
             return linear.bound
         if linear.parts is None:
             low, high = self._sum((c, self.term_bound(t)) for t, c in linear.terms.items())
         else:
             low, high = self._sum((c, self.piece_bound(p)) for c, p in linear.parts)
-        low, high = self._tighten(linear, low + linear.const, high + linear.const)
+        low, high = low + linear.const, high + linear.const
+        if self.facts:
+            low, high = self._tighten(linear, low, high)
         linear.bound = (max(low, -INFINITE), min(high, INFINITE))
         linear.stamp = self.stamp
         return linear.bound
@@ -68,15 +202,12 @@ class Context:
 
     def _tighten(self, linear: Linear, low: int, high: int) -> Interval:
         """Improve a bound by facts about the same combination of terms."""
-        for fact in self.facts:
-            if len(fact.terms) != len(linear.terms) or not fact.terms:
+        first = next(iter(linear.terms))
+        for fact in self.facts_about(first):
+            if len(fact.terms) != len(linear.terms):
                 continue
-            term, coefficient = next(iter(fact.terms.items()))
-            other = linear.terms.get(term)
-            if other is None or other % coefficient:
-                continue
-            scale = other // coefficient
-            if any(linear.terms.get(t) != c * scale for t, c in fact.terms.items()):
+            scale, rest = divmod(linear.terms[first], fact.terms[first])
+            if rest or any(linear.terms.get(t) != c * scale for t, c in fact.terms.items()):
                 continue
             offset = linear.const - scale * fact.const
             if scale > 0:
@@ -95,13 +226,16 @@ class Context:
         """Return an interval that holds every value of a term."""
         if isinstance(term, Atom):
             if term.stamp != self.stamp:
-                term.bound = self._atom_bound(term)
+                low, high = self._atom_bound(term)
+                if self.facts:
+                    low, high = self._tighten(Linear({term: 1}, 0), low, high)
+                term.bound = low, high
                 term.stamp = self.stamp
             return term.bound
         known = self.ranges.get(term)
         if known is None:
-            known = (0, INFINITE) if type(term) is SizeVar else EVERYTHING
-        return known if not self.facts else self._tighten(Linear({term: 1}, 0), *known)
+            return (0, INFINITE) if type(term) is SizeVar else EVERYTHING
+        return known
 
     def _atom_bound(self, atom: Atom) -> Interval:
         if type(atom) is Quotient:

@@ -8,7 +8,7 @@ sums are equal if their difference has no terms. `pieces` finds the remainders a
 and for bounds.
 
 An analyzer interns its atoms, so terms are compared by identity. A `Linear` and an `Atom` carry
-their interval of values, stamped with the state of the context that it was computed in.
+their interval of values and the stamp of the context that it was computed in.
 """
 
 from __future__ import annotations

@@ -44,38 +44,35 @@ class Linearizer:
     """
 
     def __init__(self, context: Context, simplify_part: Callable[[PrimExpr], PrimExpr]) -> None:
-        self._context = context
+        self.context = context
+        """What is known now; entering and leaving a scope replaces it."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
-        self._memo: dict[PrimExpr, Linear] = {}
-        self._stamp = 0
         self.sort_terms = False
         """Whether sums are written in the order in which their variables were bound."""
 
     def __call__(self, expr: PrimExpr) -> Linear:
         """Return `expr` as a linear combination."""
-        if self._stamp != self._context.stamp:
-            self._memo.clear()
-            self._stamp = self._context.stamp
         kind = type(expr)
         if kind is IntImm:
             value = expr.value  # type: ignore[attr-defined]
             return _UNITS[value] if 0 <= value <= 64 else Linear({}, value)
-        known = self._memo.get(expr)
+        forms = self.context.forms
+        known = forms.get(expr)
         if known is None:
             read = _READERS.get(kind)
             known = read(self, expr) if read is not None else self.opaque(expr)
-            self._memo[expr] = known
+            forms[expr] = known
         return known
 
     # ------------------------------------------------------------------------------------ reading
 
     def var(self, expr: Var) -> Linear:
         """Read a variable; one of a single possible value is that value."""
-        value = self._context.values.get(expr)
+        value = self.context.values.get(expr)
         if value is not None:
             return value
-        low, high = self._context.term_bound(expr)
+        low, high = self.context.term_bound(expr)
         return Linear({}, low) if low == high else Linear({expr: 1}, 0)
 
     def product(self, a: Linear, b: Linear) -> Linear:
@@ -218,7 +215,7 @@ class Linearizer:
     def bound(self, linear: Linear) -> Interval:
         """Return an interval that holds every value."""
         pieces(linear)
-        return self._context.bound(linear)
+        return self.context.bound(linear)
 
     def at_least_zero(self, linear: Linear, facts: int = 2) -> bool:
         """Say whether `linear >= 0` follows from the bounds and at most `facts` known facts."""
@@ -227,7 +224,7 @@ class Linearizer:
             return True
         if high < 0 or facts == 0:
             return False
-        for fact in self._context.facts:
+        for fact in self.context.facts:
             multiple = _shared_multiple(linear, fact)
             if multiple and self.at_least_zero(linear.plus(fact, -multiple), facts - 1):
                 return True
@@ -296,7 +293,7 @@ class Linearizer:
     def _rank(self, piece: Any) -> tuple[Any, ...]:
         """Return the position of a piece in the canonical order of terms."""
         if isinstance(piece, Var):
-            order = self._context.order.get(piece)
+            order = self.context.order.get(piece)
             return (0, order, "") if order is not None else (1, 0, piece.name)
         kind = type(piece)
         if kind is Remainder:

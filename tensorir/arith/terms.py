@@ -1,10 +1,11 @@
-"""What the terms of a linear index are made of."""
+"""What the terms of a linear combination are made of."""
 
 from __future__ import annotations
 
 from tensorir.arith.linear import (
     Atom,
     Extremum,
+    Linear,
     Opaque,
     Product,
     Quotient,
@@ -35,6 +36,11 @@ def variables_of(term: Term) -> list[Var]:
     if type(term) is Opaque:
         return [part for part in walk(term.expr) if isinstance(part, Var)]
     return [var for part in parts_of(term) for var in variables_of(part)]
+
+
+def mentions(linear: Linear, var: Var) -> bool:
+    """Say whether `var` occurs in a linear combination, in however deep a term."""
+    return any(part is var for term in linear.terms for part in variables_of(term))
 
 
 def reads_memory(term: Term) -> bool:
