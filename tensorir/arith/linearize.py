@@ -29,7 +29,7 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.arith.polynomial import exact_quotient, factors
-from tensorir.arith.rounding import without_quotients
+from tensorir.arith.proof import Proof
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
@@ -217,32 +217,12 @@ class Linearizer:
         pieces(linear)
         return self.context.bound(linear)
 
-    def at_least_zero(self, linear: Linear, facts: int = 2) -> bool:
-        """Say whether `linear >= 0` follows from the bounds and at most `facts` known facts."""
+    def at_least_zero(self, linear: Linear) -> bool:
+        """Say whether `linear >= 0` surely holds."""
         low, high = self.bound(linear)
-        if low >= 0:
-            return True
-        if high < 0 or facts == 0:
-            return False
-        for fact in self.context.facts:
-            multiple = _shared_multiple(linear, fact)
-            if multiple and self.at_least_zero(linear.plus(fact, -multiple), facts - 1):
-                return True
-        return self._split_extremum(linear, facts) or any(
-            self.at_least_zero(least, facts)
-            for least in without_quotients(linear, self.bound, self.product)
-        )
-
-    def _split_extremum(self, linear: Linear, facts: int) -> bool:
-        """Prove a sum with a minimum or maximum by cases."""
-        for term, c in linear.terms.items():
-            if type(term) is Extremum and abs(c) == 1:
-                rest = Linear(
-                    {t: d for t, d in linear.terms.items() if t is not term}, linear.const
-                )
-                cases = (self.at_least_zero(rest.plus(a, c), facts) for a in term.args)
-                return any(cases) if term.largest == (c > 0) else all(cases)
-        return False
+        if low >= 0 or high < 0:
+            return low >= 0
+        return Proof(self.context, self.bound, self.product).at_least_zero(linear)
 
     # ------------------------------------------------------------------------------------ writing
 
@@ -341,15 +321,6 @@ class Linearizer:
         if kind is Opaque:
             return cast(dtype, piece.expr)
         return cast(dtype, piece)
-
-
-def _shared_multiple(linear: Linear, fact: Linear) -> int:
-    """Return how often a fact is contained in a sum, judged by the first term that they share."""
-    for term, coefficient in fact.terms.items():
-        multiple = linear.terms.get(term, 0) // coefficient
-        if multiple > 0:
-            return multiple
-    return 0
 
 
 def _interval(expr: PrimExpr) -> Interval:

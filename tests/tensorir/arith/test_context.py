@@ -101,3 +101,20 @@ def main(a: T.handle, B: T.Buffer((2,), "int32")):
 
 def test_simplify_leaves_loops():
     assert "if 1 <= n:" in simplify(parse(GUARDED)).script()
+
+
+def test_a_proof_tries_few_facts_however_many_loops_there_are():
+    sizes, loops = [Var(f"n{k}") for k in range(200)], [Var(f"i{k}") for k in range(200)]
+    analyzer = Analyzer()
+    for var, size in zip(loops, sizes, strict=True):
+        analyzer.bind(var, Range(size))
+    tried = []
+    plus = Linear.plus
+    total = sum(loops[1:], loops[0])
+    goal = analyzer.linear(sizes[0]).plus(analyzer.linear(total), -1)
+    Linear.plus = lambda self, *args: tried.append(self) or plus(self, *args)
+    try:
+        assert not analyzer.linearizer.at_least_zero(goal)
+    finally:
+        Linear.plus = plus
+    assert len(tried) < 10

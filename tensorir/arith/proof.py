@@ -1,0 +1,98 @@
+"""Proving that a linear combination is not negative.
+
+A goal follows from the bounds of its parts, or from a goal that is smaller: one from which a
+multiple of a known fact was subtracted, or in which a quotient is replaced by what it rounds, or a
+minimum or maximum by each of its alternatives. The search is directed by the goal. While a term
+keeps the bound infinite, only facts that cancel that term can help; else those that share a term
+with the goal. So its cost depends on what is known of the terms of the goal, not on what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from tensorir.arith.context import HALF_INFINITE, Context
+from tensorir.arith.linear import Extremum, Interval, Linear, Term
+from tensorir.arith.pieces import pieces
+from tensorir.arith.rounding import Multiply, without_quotients
+
+FACTS: Final = 2
+"""How many facts one proof may use."""
+ATTEMPTS: Final = 64
+"""How many facts one search may try."""
+
+
+class Proof:
+    """One search for a proof in a context."""
+
+    __slots__ = ("_bound", "_context", "_left", "_product")
+
+    def __init__(
+        self, context: Context, bound: Callable[[Linear], Interval], product: Multiply
+    ) -> None:
+        self._context = context
+        self._bound = bound
+        self._product = product
+        self._left = ATTEMPTS
+
+    def at_least_zero(self, goal: Linear, facts: int = FACTS) -> bool:
+        """Say whether `goal >= 0` follows from the bounds and at most `facts` known facts."""
+        low, high = self._bound(goal)
+        if low >= 0:
+            return True
+        if high < 0 or facts == 0:
+            return False
+        for fact, multiple in self._helpful(goal):
+            if self._left == 0:
+                return False
+            self._left -= 1
+            if self.at_least_zero(goal.plus(fact, -multiple), facts - 1):
+                return True
+        return self._split_extremum(goal, facts) or any(
+            self.at_least_zero(least, facts)
+            for least in without_quotients(goal, self._bound, self._product)
+        )
+
+    def _helpful(self, goal: Linear) -> Iterator[tuple[Linear, int]]:
+        """Yield facts, and how often they are contained in a goal."""
+        if not self._context.facts:
+            return
+        for fact in self._cancelling(goal):
+            shared = (
+                goal.terms[term] // weight
+                for term, weight in fact.terms.items()
+                if goal.terms.get(term, 0) * weight > 0
+            )
+            for multiple in dict.fromkeys(shared):
+                if multiple > 0:
+                    yield fact, multiple
+
+    def _cancelling(self, goal: Linear) -> Iterable[Linear]:
+        """Return the facts one of which every proof uses that starts with a fact."""
+        fewest: Sequence[Linear] = ()
+        for weight, piece in pieces(goal):
+            low, high = self._context.piece_bound(piece)
+            if (low > -HALF_INFINITE) if weight > 0 else (high < HALF_INFINITE):
+                continue
+            found = self._sharing(goal, piece) if piece in goal.terms else ()
+            if found and (not fewest or len(found) < len(fewest)):
+                fewest = found
+        if fewest:
+            return fewest
+        return dict.fromkeys(fact for term in goal.terms for fact in self._sharing(goal, term))
+
+    def _sharing(self, goal: Linear, term: object) -> list[Linear]:
+        """Return the facts in which `term` has the sign that it has in the goal."""
+        assert isinstance(term, Term)
+        weight = goal.terms[term]
+        return [f for f in self._context.facts_about(term) if f.terms[term] * weight > 0]
+
+    def _split_extremum(self, goal: Linear, facts: int) -> bool:
+        """Prove a sum with a minimum or maximum by cases."""
+        for term, c in goal.terms.items():
+            if type(term) is Extremum and abs(c) == 1:
+                rest = Linear({t: d for t, d in goal.terms.items() if t is not term}, goal.const)
+                cases = (self.at_least_zero(rest.plus(a, c), facts) for a in term.args)
+                return any(cases) if term.largest == (c > 0) else all(cases)
+        return False
