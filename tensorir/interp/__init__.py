@@ -1,0 +1,50 @@
+"""A slow reference interpreter over NumPy arrays: what programs mean.
+
+It takes every form that a program has, from blocks to the last pass of lowering: statements and
+expressions become Python closures once, then run. Operations are those of `tensorir.semantics`.
+Memory is flat, and every access is checked against the bounds of its buffer and of its memory.
+Loops of every kind run in order; a block's `init` runs when its reduction axes are at their first
+values.
+Memory that a program allocates starts as NaN or a pattern, so that reading before writing shows.
+A division by 0 and an assumption that does not hold are errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.function import IRModule, PrimFunc
+from tensorir.interp.arguments import bind_arguments, random_arguments
+from tensorir.interp.memory import InterpreterError
+from tensorir.interp.statements import FunctionCompiler, Functions
+
+__all__ = ["InterpreterError", "interpret", "random_arguments"]
+
+
+def interpret(
+    program: PrimFunc | IRModule, *args: NDArray[Any] | float, func_name: str | None = None
+) -> Any:
+    """Run a function on arrays and scalars; outputs are written in place.
+
+    `func_name` chooses the function of a module, by default `main` or the only one. Returns what
+    `T.ret` gives, None without it. Raises TypeError or ValueError naming the parameter for
+    arguments that do not fit, and InterpreterError naming buffer, index and bounds for an access
+    out of bounds.
+    """
+    func = _chosen(program, func_name)
+    functions = Functions(program if isinstance(program, IRModule) else None)
+    layout = FunctionCompiler(func, functions)
+    env = bind_arguments(func, args, lambda node, env: layout.integer(node)(env))
+    with np.errstate(all="ignore"):
+        return functions.run(func, env)
+
+
+def _chosen(program: PrimFunc | IRModule, name: str | None) -> PrimFunc:
+    if isinstance(program, PrimFunc):
+        return program
+    if name is None:
+        name = "main" if "main" in program or len(program) != 1 else next(iter(program))
+    return program[name]

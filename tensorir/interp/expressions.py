@@ -1,0 +1,656 @@
+"""Expressions as Python closures over an environment.
+
+A scalar is a value as `tensorir.semantics` represents it, a vector the tuple of its lanes. Index
+arithmetic is computed in integers of any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from tensorir import expr as e
+from tensorir.buffer import Buffer, MatchBufferRegion
+from tensorir.dtype import BOOL
+from tensorir.errors import IRTypeError
+from tensorir.expr import Call, IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
+from tensorir.interp.arguments import Env
+from tensorir.interp.machine_instructions import machine_instruction
+from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, read, write
+from tensorir.intrin import Op
+from tensorir.semantics import DIVISIONS, EXACT, conversion, operation, reinterpreted, rounding
+from tensorir.semantics import wrapping as wrapping_to
+
+Eval: TypeAlias = Callable[[Env], Any]
+Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
+"""From the indices of an element to the memory of its buffer and the position there."""
+
+_MASK: Final = Var("lanes_taken")
+"""Holds the lanes that are evaluated at all, inside the arm of a choice made lane by lane."""
+
+
+class ExpressionCompiler:
+    """Turns expressions into closures; knows which variables hold values, and what views see."""
+
+    def __init__(self, values: set[Var]) -> None:
+        self.values = values
+        """Variables on which arithmetic wraps."""
+        self._views: dict[Buffer, MatchBufferRegion] = {}
+        self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
+        self._is_index: dict[PrimExpr, bool] = {}
+
+    def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
+        """Return a closure that calls a function of the module."""
+        raise InterpreterError(f"{name} is called, but the function is in no module")
+
+    def expr(self, node: PrimExpr) -> Eval:
+        """Return a closure that computes the value of an expression."""
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise InterpreterError(f"the interpreter does not know {type(node).__name__}: `{node}`")
+        return handler(self, node)
+
+    def integer(self, node: PrimExpr) -> Callable[[Env], int]:
+        """Return a closure for an expression that must be an integer, such as an extent."""
+        if isinstance(node, IntImm):
+            number = node.value
+            return lambda env: number
+        return self.expr(node)
+
+    def is_index(self, node: PrimExpr) -> bool:
+        """Say whether an expression is index arithmetic where it stands."""
+        known = self._is_index.get(node)
+        if known is None:
+            known = self._is_index[node] = is_index_arithmetic(node, self.values)
+        return known
+
+    def bind(self, var: Var, value: PrimExpr) -> None:
+        """Note that `var` stands for `value`."""
+        if not self.is_index(value):
+            self.values.add(var)
+
+    def stored(self, node: PrimExpr) -> Eval:
+        """Return a closure for a value that takes the width of its type, as in memory."""
+        value = self.expr(node)
+        if not (node.dtype.is_int and self.is_index(node)):
+            return value
+        wrap = wrapping_to(node.dtype.element)
+        return self.lanewise(wrap, node.dtype.lanes, [value])
+
+    def lanewise(
+        self, fn: Callable[..., Any], lanes: int, parts: Sequence[Eval], may_fail: bool = False
+    ) -> Eval:
+        """Return a closure that applies a function of scalars to operands, lane by lane.
+
+        What may fail is not computed for lanes that are not evaluated.
+        """
+        if lanes == 1:
+            if len(parts) == 1:
+                (a,) = parts
+                return lambda env: fn(a(env))
+            if len(parts) == 2:
+                a, b = parts
+                return lambda env: fn(a(env), b(env))
+            return lambda env: fn(*[part(env) for part in parts])
+        if not may_fail:
+            return lambda env: tuple(map(fn, *[part(env) for part in parts]))
+
+        def masked(env: Env) -> tuple[Any, ...]:
+            rows = zip(*[part(env) for part in parts], strict=True)
+            taken = _taken(env, lanes)
+            if taken is None:
+                return tuple(fn(*row) for row in rows)
+            return tuple(fn(*row) if on else 0 for row, on in zip(rows, taken, strict=True))
+
+        return masked
+
+    # ------------------------------------------------------------------------------------ accesses
+
+    def view(self, match: MatchBufferRegion) -> Callable[[Env], None]:
+        """Define a view; return a closure that binds the variables of its layout."""
+        view, source = match.buffer, match.source
+        self._views[view] = match
+        surplus = len(source.region) - len(view.shape)
+        extents = [self.integer(r.extent) for r in source.region[surplus:]]
+        starts = [self.integer(r.min) for r in source.region]
+        outer = self.layout(source.buffer)
+        shape = [(dim, k) for k, dim in enumerate(view.shape) if isinstance(dim, Var)]
+        strides = [(dim, k) for k, dim in enumerate(view.strides) if isinstance(dim, Var)]
+        offset = view.elem_offset if isinstance(view.elem_offset, Var) else None
+
+        def bind(env: Env) -> None:
+            layout = outer(env)
+            for var, k in shape:
+                env[var] = extents[k](env)
+            for var, k in strides:
+                env[var] = layout.strides[k + surplus]
+            if offset is not None:
+                steps = zip(starts, layout.strides, strict=True)
+                env[offset] = layout.offset + sum(start(env) * step for start, step in steps)
+            env[view.data] = env[source.buffer.data]
+
+        return bind
+
+    def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
+        """Return a closure that computes the layout of a buffer."""
+        known = self._layouts.get(buffer)
+        if known is None:
+            known = self._layouts[buffer] = self._compiled_layout(buffer)
+        return known
+
+    def _compiled_layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
+        rank = len(buffer.shape)
+        # Strides of some dimensions only say nothing.
+        given = buffer.strides if len(buffer.strides) == rank else ()
+        dims = (*buffer.shape, *given, buffer.elem_offset)
+        parts = [self.integer(dim) for dim in dims]
+
+        def compute(env: Env) -> Layout:
+            numbers = [part(env) for part in parts]
+            shape = tuple(numbers[:rank])
+            strides = tuple(numbers[rank:-1]) if given else compact_strides(shape)
+            return Layout(shape, strides, numbers[-1])
+
+        if all(isinstance(dim, IntImm) for dim in dims):
+            constant = compute({})
+            return lambda env: constant
+        return compute
+
+    def locate(self, buffer: Buffer, node: Any) -> Locate:
+        """Return a closure that finds an element, for the access `node`.
+
+        It raises InterpreterError for an index outside of the buffer, or of its memory.
+        """
+        match = self._views.get(buffer)
+        if match is not None:
+            return self._locate_in_view(match, node)
+        data, kind, width = buffer.data, buffer.dtype.element.to_numpy(), buffer.dtype.lanes
+
+        def in_memory(env: Env, position: int) -> tuple[Memory, int]:
+            memory = env.get(data)
+            if memory is None:
+                raise InterpreterError(f"the memory of {buffer.name} does not exist in `{node}`")
+            memory = memory.of(kind)
+            cell = memory.origin + position * width
+            if not 0 <= cell <= len(memory.cells) - width:
+                size = (len(memory.cells) - memory.origin) // width
+                raise _out_of_bounds(buffer, position, 0, size, node)
+            return memory, cell
+
+        if _is_flat(buffer):
+            return lambda env, indices: in_memory(env, indices[0])
+        layout = self.layout(buffer)
+
+        def locate(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
+            shape, strides, position = layout(env)
+            for k, index in enumerate(indices):
+                if not 0 <= index < shape[k]:
+                    raise _out_of_bounds(buffer, index, k, shape[k], node)
+                position += index * strides[k]
+            return in_memory(env, position)
+
+        return locate
+
+    def _locate_in_view(self, match: MatchBufferRegion, node: Any) -> Locate:
+        view, region = match.buffer, match.source.region
+        outer, layout = self.locate(match.source.buffer, node), self.layout(view)
+        starts = [self.integer(r.min) for r in region]
+        surplus = len(region) - len(view.shape)
+
+        def locate(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
+            shape = layout(env).shape
+            for k, index in enumerate(indices):
+                if not 0 <= index < shape[k]:
+                    raise _out_of_bounds(view, index, k, shape[k], node)
+            inner = [0] * surplus + list(indices)
+            return outer(env, [start(env) + i for start, i in zip(starts, inner, strict=True)])
+
+        return locate
+
+    def places(
+        self, buffer: Buffer, indices: Sequence[PrimExpr], node: Any
+    ) -> Callable[[Env, Sequence[bool] | None], list[tuple[Memory, int] | None]]:
+        """Return a closure that finds the elements of a vector access, None for lanes left out."""
+        parts = [self.expr(index) for index in indices]
+        locate = self.locate(buffer, node)
+        carries = _runs_on(buffer, indices)
+        sizes = self.layout(buffer)
+
+        def find(env: Env, taken: Sequence[bool] | None) -> list[tuple[Memory, int] | None]:
+            *first, lanes = [part(env) for part in parts]
+            found: list[tuple[Memory, int] | None] = []
+            for lane, index in enumerate(lanes):
+                if taken is not None and not taken[lane]:
+                    found.append(None)
+                    continue
+                position = [*first, index]
+                if carries:
+                    _carry(position, sizes(env).shape)
+                found.append(locate(env, position))
+            return found
+
+        return find
+
+
+def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -> InterpreterError:
+    return InterpreterError(
+        f"access to {buffer.name} out of bounds: index {index} of dimension {dim} is not "
+        f"in [0, {size}), in `{node}`"
+    )
+
+
+def _is_flat(buffer: Buffer) -> bool:
+    """Say whether indices are offsets into memory, which then has the only bounds that count.
+
+    Lowering accesses memory through such buffers whatever layout it was declared with.
+    """
+    offset = buffer.elem_offset
+    is_compact = not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
+    return len(buffer.shape) == 1 and is_compact
+
+
+def _runs_on(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+    """Say whether a vector access goes through several rows of a compact buffer."""
+    ramp, last = indices[-1], buffer.shape[-1]
+    return (
+        isinstance(ramp, e.Ramp)
+        and not buffer.strides
+        and isinstance(ramp.stride, IntImm)
+        and isinstance(last, IntImm)
+        and ramp.stride.value * (ramp.dtype.lanes - 1) >= last.value
+    )
+
+
+def _carry(position: list[int], shape: Sequence[int]) -> None:
+    for k in range(len(position) - 1, 0, -1):
+        rows, position[k] = divmod(position[k], shape[k])
+        position[k - 1] += rows
+
+
+def _taken(env: Env, lanes: int) -> Sequence[bool] | None:
+    """Return which of `lanes` lanes are evaluated, None for all."""
+    mask = env.get(_MASK)
+    return mask if mask is not None and len(mask) == lanes else None
+
+
+def _within(env: Env, lanes: Sequence[bool], run: Eval) -> Any:
+    """Evaluate with only those lanes, of the ones evaluated here, that are true."""
+    outer = env.get(_MASK)
+    if outer is not None and len(outer) == len(lanes):
+        lanes = [a and b for a, b in zip(outer, lanes, strict=True)]
+    env[_MASK] = lanes
+    try:
+        return run(env)
+    finally:
+        env[_MASK] = outer
+
+
+def _combined(a: Sequence[bool] | None, b: Sequence[bool] | None) -> Sequence[bool] | None:
+    if a is None or b is None:
+        return a or b
+    return [x and y for x, y in zip(a, b, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------ nodes
+
+
+def _var(c: ExpressionCompiler, node: Var) -> Eval:
+    def value(env: Env) -> Any:
+        try:
+            return env[node]
+        except KeyError:
+            raise InterpreterError(f"variable {node.name} has no value here") from None
+
+    return value
+
+
+def _int_imm(c: ExpressionCompiler, node: IntImm) -> Eval:
+    number = bool(node.value) if node.dtype.is_bool else node.value
+    return lambda env: number
+
+
+def _float_imm(c: ExpressionCompiler, node: e.FloatImm) -> Eval:
+    number = rounding(node.dtype)(node.value)
+    return lambda env: number
+
+
+def _binary(c: ExpressionCompiler, node: e.BinaryOp) -> Eval:
+    kind, dtype = type(node), node.a.dtype
+    integral = dtype.is_integral
+    if integral and kind in EXACT and c.is_index(node):
+        apply: Callable[..., Any] = EXACT[kind]
+    else:
+        apply = operation(kind, dtype.element)
+    may_fail = integral and kind in DIVISIONS
+    if may_fail:
+        apply = _named_division(apply, node)
+    return c.lanewise(apply, dtype.lanes, [c.expr(node.a), c.expr(node.b)], may_fail)
+
+
+def _named_division(apply: Callable[..., Any], node: PrimExpr) -> Callable[..., Any]:
+    def divide(a: int, b: int) -> int:
+        if b == 0:
+            raise InterpreterError(f"division by zero in `{node}`")
+        return apply(a, b)  # type: ignore[no-any-return]
+
+    return divide
+
+
+def _logical(c: ExpressionCompiler, node: e.LogicalOp) -> Eval:
+    a, b, decided = c.expr(node.a), c.expr(node.b), type(node) is e.Or
+    if node.dtype.lanes == 1:
+        if decided:
+            return lambda env: a(env) or b(env)
+        return lambda env: a(env) and b(env)
+    apply = operation(type(node), BOOL)
+
+    def lane_by_lane(env: Env) -> tuple[bool, ...]:
+        left = a(env)
+        open_lanes = [value is not decided for value in left]
+        right = _within(env, open_lanes, b) if any(open_lanes) else left
+        return tuple(map(apply, left, right))
+
+    return lane_by_lane
+
+
+def _not(c: ExpressionCompiler, node: e.Not) -> Eval:
+    return c.lanewise(operation(e.Not, BOOL), node.dtype.lanes, [c.expr(node.a)])
+
+
+def _cast(c: ExpressionCompiler, node: e.Cast) -> Eval:
+    convert = conversion(node.value.dtype.element, node.dtype.element)
+    return c.lanewise(convert, node.dtype.lanes, [c.expr(node.value)])
+
+
+def _select(c: ExpressionCompiler, node: e.Select) -> Eval:
+    parts = [c.expr(part) for part in (node.condition, node.true_value, node.false_value)]
+    if node.condition.dtype.lanes == node.dtype.lanes:
+        return c.lanewise(operation(e.Select, BOOL), node.dtype.lanes, parts)
+    condition, yes, no = parts
+
+    def whole(env: Env) -> Any:
+        test, a, b = condition(env), yes(env), no(env)
+        return a if test else b
+
+    return whole
+
+
+def _let(c: ExpressionCompiler, node: e.Let) -> Eval:
+    var, value = node.var, c.expr(node.value)
+    c.bind(var, node.value)
+    body = c.expr(node.body)
+
+    def bound(env: Env) -> Any:
+        env[var] = value(env)
+        return body(env)
+
+    return bound
+
+
+def _ramp(c: ExpressionCompiler, node: e.Ramp) -> Eval:
+    base, stride, lanes = c.expr(node.base), c.expr(node.stride), range(node.lanes)
+    wrap = (lambda v: v) if c.is_index(node) else wrapping_to(node.dtype.element)
+
+    def spread(env: Env) -> tuple[int, ...]:
+        first, step = base(env), stride(env)
+        return tuple(wrap(first + k * step) for k in lanes)
+
+    return spread
+
+
+def _broadcast(c: ExpressionCompiler, node: e.Broadcast) -> Eval:
+    value, lanes = c.expr(node.value), node.lanes
+    return lambda env: (value(env),) * lanes
+
+
+def _shuffle(c: ExpressionCompiler, node: e.Shuffle) -> Eval:
+    vectors = [c.expr(v) for v in node.vectors]
+    widths = [v.dtype.lanes for v in node.vectors]
+    picks = []
+    for index in node.indices:
+        if not isinstance(index, IntImm) or not 0 <= index.value < sum(widths):
+            raise InterpreterError(f"a Shuffle picks lanes by constants: `{node}`")
+        picks.append(index.value)
+
+    def pick(env: Env) -> Any:
+        lanes: list[Any] = []
+        for vector, width in zip(vectors, widths, strict=True):
+            value = vector(env)
+            lanes.extend(value if width > 1 else [value])
+        return lanes[picks[0]] if len(picks) == 1 else tuple(lanes[k] for k in picks)
+
+    return pick
+
+
+def _load(c: ExpressionCompiler, node: e.BufferLoad) -> Eval:
+    dtype, width = node.buffer.dtype.element, node.buffer.dtype.lanes
+    predicate = None if node.predicate is None else c.expr(node.predicate)
+    zero: Any = False if dtype.is_bool else 0 if dtype.is_integral else 0.0
+    if node.indices and node.indices[-1].dtype.lanes > 1:
+        find, lanes = c.places(node.buffer, node.indices, node), node.indices[-1].dtype.lanes
+
+        def load_vector(env: Env) -> tuple[Any, ...]:
+            taken = _combined(_taken(env, lanes), None if predicate is None else predicate(env))
+            values: list[Any] = []
+            for place in find(env, taken):
+                if place is None:
+                    values.extend([zero] * width)
+                else:
+                    memory, position = place
+                    values.extend(read(memory.cells, position + k, dtype) for k in range(width))
+            return tuple(values)
+
+        return load_vector
+    locate, parts = c.locate(node.buffer, node), [c.expr(i) for i in node.indices]
+
+    def load(env: Env) -> Any:
+        if predicate is not None and not predicate(env):
+            return zero if width == 1 else (zero,) * width
+        memory, position = locate(env, [part(env) for part in parts])
+        if width == 1:
+            return read(memory.cells, position, dtype)
+        return tuple(read(memory.cells, position + k, dtype) for k in range(width))
+
+    return load
+
+
+def store(c: ExpressionCompiler, node: Any) -> Callable[[Env], None]:
+    """Return a closure that runs a `BufferStore`; all lanes are computed before one is written."""
+    dtype, width = node.buffer.dtype.element, node.buffer.dtype.lanes
+    value = c.stored(node.value)
+    predicate = None if node.predicate is None else c.expr(node.predicate)
+    if node.indices and node.indices[-1].dtype.lanes > 1:
+        find = c.places(node.buffer, node.indices, node)
+
+        def store_vector(env: Env) -> None:
+            values = value(env)
+            places = find(env, None if predicate is None else predicate(env))
+            for lane, place in enumerate(places):
+                if place is not None:
+                    memory, position = place
+                    for k in range(width):
+                        write(memory.cells, position + k, values[lane * width + k], dtype)
+
+        return store_vector
+    locate, parts = c.locate(node.buffer, node), [c.expr(i) for i in node.indices]
+
+    def run(env: Env) -> None:
+        if predicate is not None and not predicate(env):
+            return
+        stored = value(env)
+        memory, position = locate(env, [part(env) for part in parts])
+        if width == 1:
+            write(memory.cells, position, stored, dtype)
+            return
+        for k, lane in enumerate(stored):
+            write(memory.cells, position + k, lane, dtype)
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------ calls
+
+
+def _call(c: ExpressionCompiler, node: Call) -> Eval:
+    if isinstance(node.op, e.GlobalVar):
+        return c.call_function(node.op.name, node.args)
+    name = node.op.short_name
+    special = _CALLS.get(name)
+    if special is not None:
+        return special(c, node)
+    instruction = machine_instruction(node)
+    if instruction is not None:
+        operands, apply = instruction
+        vectors = [c.expr(operand) for operand in operands]
+        return lambda env: apply(*[vector(env) for vector in vectors])
+    return _intrinsic(c, node, name)
+
+
+def _intrinsic(c: ExpressionCompiler, node: Call, name: str) -> Eval:
+    try:
+        apply = operation(name, node.args[0].dtype.element)
+    except (IRTypeError, IndexError):
+        if node.args and isinstance(node.args[0], e.StringImm):
+            name = f"{name} of {node.args[0].value}"
+        elif node.args:
+            name = f"{name} of {node.args[0].dtype}"
+        raise InterpreterError(f"the interpreter does not know the intrinsic {name}") from None
+    lanes = max(node.dtype.lanes, *(arg.dtype.lanes for arg in node.args))
+    parts = [
+        c.expr(arg if arg.dtype.lanes == lanes else e.Broadcast(arg, lanes)) for arg in node.args
+    ]
+    return c.lanewise(apply, lanes, parts)
+
+
+def _if_then_else(c: ExpressionCompiler, node: Call) -> Eval:
+    condition, yes, no = (c.expr(arg) for arg in node.args)
+    if node.args[0].dtype.lanes == 1:
+        return lambda env: yes(env) if condition(env) else no(env)
+
+    def lane_by_lane(env: Env) -> tuple[Any, ...]:
+        tests = condition(env)
+        others = [not test for test in tests]
+        if all(tests):
+            return yes(env)  # type: ignore[no-any-return]
+        if all(others):
+            return no(env)  # type: ignore[no-any-return]
+        a, b = _within(env, tests, yes), _within(env, others, no)
+        return tuple(x if test else y for test, x, y in zip(tests, a, b, strict=True))
+
+    return lane_by_lane
+
+
+def _likely(c: ExpressionCompiler, node: Call) -> Eval:
+    return c.expr(node.args[0])
+
+
+def _assume(c: ExpressionCompiler, node: Call) -> Eval:
+    condition, text = c.expr(node.args[0]), str(node.args[0])
+
+    def check(env: Env) -> bool:
+        if not condition(env):
+            raise InterpreterError(f"what is assumed does not hold: {text}")
+        return True
+
+    return check
+
+
+def _undef(c: ExpressionCompiler, node: Call) -> Eval:
+    return lambda env: 77
+
+
+def _reinterpret(c: ExpressionCompiler, node: Call) -> Eval:
+    value, source, target = c.expr(node.args[0]), node.args[0].dtype, node.dtype
+    if source.is_handle or target.is_handle:
+        raise InterpreterError(f"the interpreter has no numbers for pointers: `{node}`")
+    one, many = source.lanes == 1, target.lanes > 1
+
+    def change(env: Env) -> Any:
+        found = value(env)
+        made = reinterpreted([found] if one else found, source.element, target.element)
+        return tuple(made) if many else made[0]
+
+    return change
+
+
+def _large_uint(c: ExpressionCompiler, node: Call) -> Eval:
+    low, high, wrap = c.expr(node.args[0]), c.expr(node.args[1]), wrapping_to(node.dtype)
+    return lambda env: wrap(high(env) << 32 | low(env))
+
+
+def _vector_part(c: ExpressionCompiler, node: Call) -> Eval:
+    parts, lanes = [c.expr(arg) for arg in node.args], node.dtype.lanes
+    keep = slice(-lanes, None) if node.op is Op.get("vectorhigh") else slice(lanes)
+
+    def part(env: Env) -> Any:
+        joined = tuple(value for one in parts for value in one(env))[keep]
+        return joined[0] if lanes == 1 else joined
+
+    return part
+
+
+def _address_of(c: ExpressionCompiler, node: Call) -> Eval:
+    load = node.args[0]
+    if not isinstance(load, e.BufferLoad):
+        raise InterpreterError(f"T.address_of takes an element of a buffer: `{node}`")
+    locate, parts = c.locate(load.buffer, node), [c.expr(i) for i in load.indices]
+
+    def address(env: Env) -> Memory:
+        memory, position = locate(env, [part(env) for part in parts])
+        return Memory(memory.cells, position)
+
+    return address
+
+
+def _access_pointer(c: ExpressionCompiler, node: Call) -> Eval:
+    kind, data, offset = (
+        node.args[0].dtype.element.to_numpy(),
+        c.expr(node.args[1]),
+        c.expr(node.args[2]),
+    )
+    return lambda env: data(env).of(kind).after(offset(env))
+
+
+def _is_null(c: ExpressionCompiler, node: Call) -> Eval:
+    pointer = c.expr(node.args[0])
+    return lambda env: pointer(env) is None
+
+
+_CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
+    "if_then_else": _if_then_else,
+    "likely": _likely,
+    "assume": _assume,
+    "undef": _undef,
+    "reinterpret": _reinterpret,
+    "large_uint_imm": _large_uint,
+    "vectorlow": _vector_part,
+    "vectorhigh": _vector_part,
+    "vectorcombine": _vector_part,
+    "address_of": _address_of,
+    "tvm_access_ptr": _access_pointer,
+    "isnullptr": _is_null,
+}
+"""Calls that are not the application of an operation to values, lane by lane."""
+
+_HANDLERS: Final[dict[type, Callable[[ExpressionCompiler, Any], Eval]]] = {
+    Var: _var,
+    e.SizeVar: _var,
+    IntImm: _int_imm,
+    e.FloatImm: _float_imm,
+    e.BufferLoad: _load,
+    **dict.fromkeys(
+        (e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max), _binary
+    ),
+    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE), _binary),
+    e.And: _logical,
+    e.Or: _logical,
+    e.Not: _not,
+    e.Cast: _cast,
+    e.Select: _select,
+    e.Let: _let,
+    e.Ramp: _ramp,
+    e.Broadcast: _broadcast,
+    e.Shuffle: _shuffle,
+    Call: _call,
+}

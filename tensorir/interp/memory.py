@@ -1,0 +1,93 @@
+"""Memory as a program sees it: flat arrays, and where the elements of buffers lie in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.dtype import DataType
+from tensorir.errors import TensorIRError
+from tensorir.semantics import from_bits, to_bits
+
+BFLOAT16: Final = DataType("bfloat16")
+
+
+class InterpreterError(TensorIRError):
+    """A program did something that it must not, such as an access out of bounds."""
+
+
+class Memory:
+    """What a pointer points to: element `k` of it is `cells[origin + k]`."""
+
+    __slots__ = ("cells", "origin")
+
+    def __init__(self, cells: NDArray[Any], origin: int = 0) -> None:
+        self.cells = cells
+        """One-dimensional."""
+        self.origin = origin
+
+    def after(self, count: int) -> Memory:
+        """Return the pointer to the element `count` further on."""
+        return Memory(self.cells, self.origin + count)
+
+    def of(self, kind: np.dtype[Any]) -> Memory:
+        """Return the pointer to the same bytes as elements of another type."""
+        if self.cells.dtype == kind:
+            return self
+        start = self.origin * self.cells.itemsize
+        return Memory(self.cells.view(kind), start // kind.itemsize)
+
+
+class Layout(NamedTuple):
+    """Where the elements of a buffer lie: extents, and distances in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @staticmethod
+    def compact(shape: tuple[int, ...]) -> Layout:
+        """Return the row-major layout without gaps."""
+        return Layout(shape, compact_strides(shape), 0)
+
+    def span(self) -> int:
+        """Return how many elements of memory the layout reaches into."""
+        if 0 in self.shape:
+            return 0
+        steps = zip(self.shape, self.strides, strict=True)
+        return self.offset + 1 + sum((n - 1) * stride for n, stride in steps)
+
+
+def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the distances between neighbours in row-major memory without gaps."""
+    strides = [1] * len(shape)
+    for k in range(len(shape) - 1, 0, -1):
+        strides[k - 1] = strides[k] * shape[k]
+    return tuple(strides)
+
+
+def fresh(count: int, dtype: DataType) -> Memory:
+    """Return memory for `count` elements whose contents nobody has written."""
+    kind = dtype.element.to_numpy()
+    if dtype.is_float:
+        pattern: Any = math.nan
+    elif dtype.element is BFLOAT16:
+        pattern = to_bits(math.nan, BFLOAT16)
+    else:
+        pattern = 1 if dtype.is_bool else 77
+    return Memory(np.full(max(0, count) * dtype.lanes, pattern, kind))
+
+
+def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
+    """Return the element of type `dtype` at a position."""
+    value = cells.item(position)
+    return from_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
+
+
+def write(cells: NDArray[Any], position: int, value: Any, dtype: DataType) -> None:
+    """Store an element of type `dtype` at a position."""
+    cells[position] = to_bits(value, BFLOAT16) if dtype is BFLOAT16 else value

@@ -1,0 +1,269 @@
+"""Statements as Python closures, and calls of functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.buffer import Buffer
+from tensorir.expr import IntImm, IterVar, PrimExpr
+from tensorir.function import IRModule, PrimFunc
+from tensorir.index_arithmetic import value_variables
+from tensorir.interp.arguments import Env
+from tensorir.interp.expressions import Eval, ExpressionCompiler, store
+from tensorir.interp.memory import InterpreterError, Memory, fresh
+from tensorir.intrin import Op
+from tensorir.ops import is_const_int
+from tensorir.visit import collect_vars
+
+Run: TypeAlias = Callable[[Env], None]
+
+_RETURN: Final = Op.get("ret")
+
+
+class _Returned(Exception):  # noqa: N818 - it is no error
+    """Leaves the function with a value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class FunctionCompiler(ExpressionCompiler):
+    """Turns the statements of one function into closures."""
+
+    def __init__(self, func: PrimFunc, functions: Functions) -> None:
+        super().__init__(set(value_variables(func)))
+        self._functions = functions
+
+    def stmt(self, node: s.Stmt) -> Run:
+        """Return a closure that runs a statement."""
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise InterpreterError(f"the interpreter does not know {type(node).__name__}")
+        return handler(self, node)
+
+    def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
+        """Return a closure that calls a function of the module."""
+        func = self._functions.named(name)
+        if len(args) != len(func.params):
+            raise InterpreterError(f"{name} takes {len(func.params)} arguments, got {len(args)}")
+        values = [self.stored(arg) for arg in args]
+        functions = self._functions
+
+        def call(env: Env) -> Any:
+            inner: Env = {}
+            for param, value in zip(func.params, values, strict=True):
+                buffer = func.buffer_map.get(param)
+                inner[param if buffer is None else buffer.data] = value(env)
+            return functions.run(func, inner)
+
+        return call
+
+
+class Functions:
+    """The functions of a program, compiled when they are called first."""
+
+    def __init__(self, module: IRModule | None) -> None:
+        self._module = module
+        self._bodies: dict[PrimFunc, Run] = {}
+
+    def named(self, name: str) -> PrimFunc:
+        """Return the function that a call means; InterpreterError if it cannot be called so."""
+        if self._module is None or name not in self._module:
+            raise InterpreterError(f"{name} is called, but it is no function of the module")
+        func = self._module[name]
+        for buffer in func.buffer_map.values():
+            dims = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+            if any(v not in func.params for dim in dims for v in collect_vars(dim)):
+                raise InterpreterError(
+                    f"{name} is called, but a pointer does not say the shape of {buffer.name}; "
+                    f"specialize it first"
+                )
+        return func
+
+    def run(self, func: PrimFunc, env: Env) -> Any:
+        """Run a function whose parameters have their values; return what `T.ret` gives."""
+        body = self._bodies.get(func)
+        if body is None:
+            body = self._bodies[func] = FunctionCompiler(func, self).stmt(func.body)
+        try:
+            body(env)
+        except _Returned as returned:
+            return returned.value
+        return None
+
+
+# ------------------------------------------------------------------------------------- statements
+
+
+def _sequence(c: FunctionCompiler, node: s.SeqStmt) -> Run:
+    parts = [c.stmt(child) for child in node.seq]
+
+    def run_all(env: Env) -> None:
+        for part in parts:
+            part(env)
+
+    return run_all
+
+
+def _for(c: FunctionCompiler, node: s.For) -> Run:
+    var, body = node.loop_var, c.stmt(node.body)
+    low, extent = c.integer(node.min), c.integer(node.extent)
+
+    def loop(env: Env) -> None:
+        start = low(env)
+        for value in range(start, start + extent(env)):
+            env[var] = value
+            body(env)
+
+    return loop
+
+
+def _if(c: FunctionCompiler, node: s.IfThenElse) -> Run:
+    condition, yes = c.expr(node.condition), c.stmt(node.then_case)
+    no = None if node.else_case is None else c.stmt(node.else_case)
+
+    def branch(env: Env) -> None:
+        if condition(env):
+            yes(env)
+        elif no is not None:
+            no(env)
+
+    return branch
+
+
+def _while(c: FunctionCompiler, node: s.While) -> Run:
+    condition, body = c.expr(node.condition), c.stmt(node.body)
+
+    def repeat(env: Env) -> None:
+        while condition(env):
+            body(env)
+
+    return repeat
+
+
+def _let(c: FunctionCompiler, node: s.LetStmt) -> Run:
+    var, value = node.var, c.expr(node.value)
+    body = c.stmt(node.body)
+
+    def bound(env: Env) -> None:
+        env[var] = value(env)
+        body(env)
+
+    return bound
+
+
+def _assert(c: FunctionCompiler, node: s.AssertStmt) -> Run:
+    condition, body = c.expr(node.condition), c.stmt(node.body)
+    message = node.message.value if isinstance(node.message, e.StringImm) else str(node.message)
+
+    def check(env: Env) -> None:
+        if not condition(env):
+            raise InterpreterError(f"assertion failed: {message}")
+        body(env)
+
+    return check
+
+
+def _evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
+    value = node.value
+    if isinstance(value, IntImm):
+        return lambda env: None
+    if isinstance(value, e.Call) and value.op is _RETURN:
+        result = c.stored(value.args[0])
+
+        def leave(env: Env) -> None:
+            raise _Returned(result(env))
+
+        return leave
+    run = c.expr(value)
+
+    def evaluate(env: Env) -> None:
+        run(env)
+
+    return evaluate
+
+
+def _body(c: FunctionCompiler, node: s.AttrStmt | s.DeclBuffer) -> Run:
+    return c.stmt(node.body)
+
+
+def _allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
+    var, dtype, body = node.buffer_var, node.dtype, c.stmt(node.body)
+    extents = [c.integer(n) for n in node.extents]
+
+    def run(env: Env) -> None:
+        env[var] = fresh(math.prod(n(env) for n in extents), dtype)
+        body(env)
+
+    return run
+
+
+def _allocate_const(c: FunctionCompiler, node: s.AllocateConst) -> Run:
+    var, body = node.buffer_var, c.stmt(node.body)
+    memory = Memory(node.data.reshape(-1))
+
+    def run(env: Env) -> None:
+        env[var] = memory
+        body(env)
+
+    return run
+
+
+def _allocated(c: FunctionCompiler, buffer: Buffer) -> Run:
+    data, dtype, layout = buffer.data, buffer.dtype, c.layout(buffer)
+
+    def allocate(env: Env) -> None:
+        env[data] = fresh(layout(env).span(), dtype)
+
+    return allocate
+
+
+def _block(c: FunctionCompiler, node: s.BlockRealize) -> Run:
+    block = node.block
+    axes = [
+        (axis.var, c.expr(value))
+        for axis, value in zip(block.iter_vars, node.iter_values, strict=True)
+    ]
+    predicate = None if is_const_int(node.predicate, 1) else c.expr(node.predicate)
+    opening = [_allocated(c, buffer) for buffer in block.alloc_buffers]
+    opening += [c.view(match) for match in block.match_buffers]
+    init = None if block.init is None else c.stmt(block.init)
+    firsts = [
+        (axis.var, c.integer(axis.dom.min))
+        for axis in block.iter_vars
+        if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
+    ]
+    body = c.stmt(block.body)
+
+    def run(env: Env) -> None:
+        if predicate is not None and not predicate(env):
+            return
+        env.update([(var, value(env)) for var, value in axes])
+        for step in opening:
+            step(env)
+        if init is not None and all(env[var] == first(env) for var, first in firsts):
+            init(env)
+        body(env)
+
+    return run
+
+
+_HANDLERS: Final[dict[type, Callable[[FunctionCompiler, Any], Run]]] = {
+    s.BufferStore: store,
+    s.SeqStmt: _sequence,
+    s.For: _for,
+    s.IfThenElse: _if,
+    s.While: _while,
+    s.LetStmt: _let,
+    s.AssertStmt: _assert,
+    s.Evaluate: _evaluate,
+    s.AttrStmt: _body,
+    s.DeclBuffer: _body,
+    s.Allocate: _allocate,
+    s.AllocateConst: _allocate_const,
+    s.BlockRealize: _block,
+}

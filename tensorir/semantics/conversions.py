@@ -1,0 +1,78 @@
+"""What a number becomes in another type: `Cast` and `reinterpret`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError
+from tensorir.semantics.floats import format_of, from_bits, nearest, rounding, to_bits
+from tensorir.semantics.integers import saturating, wrapping
+
+
+@cache
+def conversion(source: DataType, target: DataType) -> Callable[[Any], Any]:
+    """Return the function that casts a value of one scalar type to another.
+
+    Raises IRTypeError for a type that has no arithmetic.
+    """
+    for dtype in (source, target):
+        if not dtype.is_integral:
+            format_of(dtype)
+    if source is target:
+        return lambda value: value
+    if target.is_bool:
+        return lambda value: bool(value != 0)
+    if target.is_integral:
+        return wrapping(target) if source.is_integral else _truncating(target)
+    if source.is_floating:
+        return rounding(target)
+    to_target = rounding(target)
+    # A double holds an integer of up to 53 bits: the rounding to the target is the only one.
+    return lambda value: (
+        to_target(float(value)) if -(1 << 53) < value < 1 << 53 else nearest(int(value), target)
+    )
+
+
+def _truncating(target: DataType) -> Callable[[float], int]:
+    nearest_inside = saturating(target)
+    extremes = {math.inf: nearest_inside(1 << 64), -math.inf: nearest_inside(-(1 << 64))}
+
+    def truncated(value: float) -> int:
+        if math.isfinite(value):
+            return nearest_inside(int(value))
+        return extremes.get(value, 0)
+
+    return truncated
+
+
+def convert(value: Any, source: DataType, target: DataType) -> Any:
+    """Return the value that `Cast` gives."""
+    return conversion(source, target)(value)
+
+
+def reinterpreted(values: Sequence[Any], source: DataType, target: DataType) -> list[Any]:
+    """Return the elements of type `target` whose bytes are those of the elements `values`.
+
+    Lanes lie in memory in their order, bytes in little-endian order. Raises IRTypeError where the
+    bytes do not divide into elements.
+    """
+    data = b"".join(_pattern(v, source).to_bytes(source.nbytes, "little") for v in values)
+    size = target.nbytes
+    if len(data) % size:
+        raise IRTypeError(f"{len(data)} bytes cannot be read as elements of {target}")
+    patterns = (int.from_bytes(data[k : k + size], "little") for k in range(0, len(data), size))
+    return [_of_pattern(bits, target) for bits in patterns]
+
+
+def _pattern(value: Any, dtype: DataType) -> int:
+    if dtype.is_integral:
+        return int(value) & ((1 << dtype.bits) - 1)
+    return to_bits(value, dtype)
+
+
+def _of_pattern(bits: int, dtype: DataType) -> Any:
+    return wrapping(dtype)(bits) if dtype.is_integral else from_bits(bits, dtype)
