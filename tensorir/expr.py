@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, Union
 
 from tensorir.dtype import BOOL, HANDLE, INT32, DataType
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.float_format import FORMATS
 from tensorir.node import Node
 
 if TYPE_CHECKING:
@@ -275,8 +276,7 @@ class FloatImm(PrimExpr):
         if not dtype.is_floating or dtype.lanes != 1:
             raise IRTypeError(f"FloatImm takes a scalar floating point dtype, got {dtype}")
         value = float(value)
-        limit = _FLOAT_MAX.get(str(dtype))
-        if limit is not None and limit < abs(value) < float("inf"):
+        if FORMATS[dtype].largest < abs(value) < float("inf"):
             raise IRValueError(f"Literal value {value} exceeds maximum of {dtype}")
         self.dtype = dtype
         self.value = value
@@ -297,15 +297,6 @@ class StringImm(PrimExpr):
     def __init__(self, value: str) -> None:
         self.dtype = HANDLE
         self.value = value
-
-
-_FLOAT_MAX: Final = {
-    "float16": 65504.0,
-    "float32": 3.4028234663852886e38,
-    "bfloat16": 3.3895313892515355e38,
-    "e4m3_float8": 448.0,
-    "e5m2_float8": 57344.0,
-}
 
 
 def integer_limits(dtype: DataType) -> tuple[int, int]:

@@ -5,7 +5,6 @@ The Python operators on expressions and the functions of the `T` namespace come 
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
@@ -16,7 +15,17 @@ from tensorir import expr as e
 from tensorir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import ExprLike, FloatImm, IntImm, PrimExpr, StringImm
+from tensorir.float_format import FORMATS
 from tensorir.intrin import Op
+from tensorir.semantics import (
+    COMPARISONS,
+    DIVISIONS,
+    convert,
+    evaluate,
+    is_index_arithmetic,
+    operation,
+    rounding,
+)
 
 Number: TypeAlias = int | float | bool
 
@@ -92,7 +101,7 @@ def min_value(dtype: str) -> PrimExpr:
     kind = DataType(dtype)
     if kind.is_integral:
         return const(e.integer_limits(kind)[0], kind)
-    return const(-_float_max(kind), kind)
+    return const(-FORMATS[kind].largest, kind)
 
 
 def max_value(dtype: str) -> PrimExpr:
@@ -100,18 +109,12 @@ def max_value(dtype: str) -> PrimExpr:
     kind = DataType(dtype)
     if kind.is_integral:
         return const(e.integer_limits(kind)[1], kind)
-    return const(_float_max(kind), kind)
+    return const(FORMATS[kind].largest, kind)
 
 
 def infinity(dtype: str) -> PrimExpr:
     """Return positive infinity of a floating point `dtype`."""
     return FloatImm(dtype, math.inf)
-
-
-def _float_max(dtype: DataType) -> float:
-    if dtype == "float64":
-        return float(np.finfo(np.float64).max)
-    return e._FLOAT_MAX[str(dtype)]
 
 
 def is_const_int(value: PrimExpr, equals: int | None = None) -> bool:
@@ -125,6 +128,8 @@ def is_const_int(value: PrimExpr, equals: int | None = None) -> bool:
 def cast(dtype: str, value: ExprLike) -> PrimExpr:
     """Return `value` converted to `dtype`, folding immediates; a scalar may become a vector."""
     kind = DataType(dtype)
+    if type(value) is float and kind.is_floating:
+        return const(value, kind)
     x = as_expr(value)
     if x.dtype is kind:
         return x
@@ -132,15 +137,11 @@ def cast(dtype: str, value: ExprLike) -> PrimExpr:
         raise IRTypeError(f"Can't cast a handle to other types: {x.dtype} to {kind}")
     if kind.lanes > 1 and x.dtype.lanes == 1:
         return e.Broadcast(cast(kind.element, x), kind.lanes)
-    if isinstance(x, IntImm):
-        return const(_wrap(x.value, kind) if kind.is_integral else x.value, kind)
-    if isinstance(x, FloatImm):
-        if not kind.is_integral:
-            return FloatImm(kind, x.value)
-        return const(_wrap(int(x.value), kind), kind)
+    if isinstance(x, (IntImm, FloatImm)) and _has_arithmetic(x.dtype) and _has_arithmetic(kind):
+        return const(convert(value_of(x), x.dtype, kind), kind)
     if isinstance(x, e.Broadcast) and x.lanes == kind.lanes:
         return e.Broadcast(cast(kind.element, x.value), x.lanes)
-    if isinstance(x, e.Ramp) and kind.is_integral and x.lanes == kind.lanes:
+    if isinstance(x, e.Ramp) and x.lanes == kind.lanes and _keeps_sums(x, kind):
         return e.Ramp(cast(kind.element, x.base), cast(kind.element, x.stride), x.lanes)
     return e.Cast(kind, x)
 
@@ -149,8 +150,13 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
     """Return the operands brought to one dtype.
 
     Floats win over everything, bfloat16 over integers, the wider over the narrower; int with uint
-    of equal width is unsigned. Raises IRTypeError where there is no common type.
+    of equal width is unsigned. A Python float beside a float64 keeps all its digits. Raises
+    IRTypeError where there is no common type.
     """
+    if type(a) is float and isinstance(b, PrimExpr) and b.dtype.element is FLOAT64:
+        return const(a, b.dtype), b
+    if type(b) is float and isinstance(a, PrimExpr) and a.dtype.element is FLOAT64:
+        return a, const(b, a.dtype)
     x = a if isinstance(a, PrimExpr) else as_expr(a)
     y = b if isinstance(b, PrimExpr) else as_expr(b)
     if x.dtype is y.dtype:
@@ -187,73 +193,42 @@ def _common_type(s: DataType, t: DataType) -> DataType:
     raise IRTypeError(f"Cannot match type {s} vs {t}")
 
 
-def _wrap(value: int, dtype: DataType) -> int:
-    if dtype.is_bool:
-        return int(value != 0)
-    if -0x80000000 <= value < 0x80000000 and dtype is INT32:
-        return value
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.is_int and value >> (dtype.bits - 1) else value
+def value_of(x: IntImm | FloatImm) -> int | float:
+    """Return the value of an immediate as `tensorir.semantics` represents it."""
+    return rounding(x.dtype)(x.value) if isinstance(x, FloatImm) else x.value
+
+
+def _has_arithmetic(dtype: DataType) -> bool:
+    return dtype.is_integral or dtype.bits > 8
+
+
+def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
+    """Say whether casting a sum of integers is adding what its operands are cast to."""
+    if not target.is_integral or target.is_bool:
+        return False
+    return target.bits <= x.dtype.bits or is_index_arithmetic(x)
 
 
 # ------------------------------------------------------------------------------------- arithmetic
 
 
-def _trunc_div(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-_INT_FOLD: Final[dict[type[e.BinaryOp], Callable[[int, int], int]]] = {
-    e.Add: lambda a, b: a + b,
-    e.Sub: lambda a, b: a - b,
-    e.Mul: lambda a, b: a * b,
-    e.Div: _trunc_div,
-    e.Mod: lambda a, b: a - _trunc_div(a, b) * b,
-    e.FloorDiv: lambda a, b: a // b,
-    e.FloorMod: lambda a, b: a % b,
-    e.Min: min,
-    e.Max: max,
-}
-_FLOAT_FOLD: Final[dict[type[e.BinaryOp], Callable[[Any, Any], Any]]] = {
-    e.Add: lambda a, b: a + b,
-    e.Sub: lambda a, b: a - b,
-    e.Mul: lambda a, b: a * b,
-    e.Div: lambda a, b: a / b,
-    e.Min: lambda a, b: builtins.min(a, b),
-    e.Max: lambda a, b: builtins.max(a, b),
-}
-_DIVIDES: Final = (e.Div, e.Mod, e.FloorDiv, e.FloorMod)
-
-
 def fold_binary(kind: type[e.BinaryOp], x: PrimExpr, y: PrimExpr) -> PrimExpr | None:
     """Return the immediate that `kind(x, y)` amounts to, or None where it is not constant.
 
-    Integers wrap to the dtype's width; float32 arithmetic is rounded to float32.
-    Raises IRValueError for a constant divisor of 0.
+    The value is the one that `tensorir.semantics` states. Raises IRValueError for a constant
+    divisor of 0 of integers.
     """
     left, right = type(x), type(y)
     if right is IntImm:
-        if y.value == 0 and kind in _DIVIDES:  # type: ignore[attr-defined]
+        if y.value == 0 and kind in DIVISIONS:  # type: ignore[attr-defined]
             raise IRValueError("Divide by zero")
         if left is IntImm:
-            value = _INT_FOLD[kind](x.value, y.value)  # type: ignore[attr-defined]
-            if value < 0 and x.dtype.is_uint and kind is e.Sub:
-                raise IRValueError(f"{x} - {y} is negative in {x.dtype}")
-            return const(_wrap(value, x.dtype), x.dtype)
-    elif left is FloatImm and right is FloatImm:
-        return _fold_float(kind, x, y)  # type: ignore[arg-type]
+            dtype = x.dtype
+            value = operation(kind, dtype)(x.value, y.value)  # type: ignore[attr-defined]
+            return const(value, dtype)
+    elif left is FloatImm and right is FloatImm and _has_arithmetic(x.dtype):
+        return FloatImm(x.dtype, evaluate(kind, x.dtype, value_of(x), value_of(y)))  # type: ignore[arg-type]
     return None
-
-
-def _fold_float(kind: type[e.BinaryOp], x: FloatImm, y: FloatImm) -> PrimExpr | None:
-    if kind is e.Div and y.value == 0:
-        raise IRValueError("Divide by zero")
-    if kind not in _FLOAT_FOLD or x.dtype.code != "float" or x.dtype.bits == 16:
-        return None
-    number = np.float32 if x.dtype.bits == 32 else np.float64
-    with np.errstate(all="ignore"):
-        return FloatImm(x.dtype, float(number(_FLOAT_FOLD[kind](number(x.value), number(y.value)))))
 
 
 def _is_number(x: PrimExpr, value: int) -> bool:
@@ -261,6 +236,24 @@ def _is_number(x: PrimExpr, value: int) -> bool:
     if kind is IntImm or kind is FloatImm:
         return x.value == value  # type: ignore[attr-defined,no-any-return]
     return kind is e.Broadcast and _is_number(x.value, value)  # type: ignore[attr-defined]
+
+
+def _is_integer_zero(x: PrimExpr) -> bool:
+    """Say whether `x` is an integer 0; with the zero of floats, laws fail for NaN and -0.0."""
+    return x.dtype.is_integral and _is_number(x, 0)
+
+
+def _adds_nothing(x: PrimExpr) -> bool:
+    """Say whether adding `x` changes no number: 0, and -0.0 where 0.0 makes 0.0 of -0.0."""
+    if isinstance(x, FloatImm):
+        return x.value == 0 and math.copysign(1, x.value) < 0
+    if isinstance(x, e.Broadcast):
+        return _adds_nothing(x.value)
+    return _is_number(x, 0)
+
+
+def _subtracts_nothing(x: PrimExpr) -> bool:
+    return _is_number(x, 0) and (x.dtype.is_integral or not _adds_nothing(x))
 
 
 _MAY_FOLD: Final = frozenset({IntImm, FloatImm, e.Broadcast})
@@ -277,9 +270,9 @@ def add(a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(e.Add, x, y)
     if folded is not None:
         return folded
-    if _is_number(y, 0):
+    if _adds_nothing(y):
         return x
-    return y if _is_number(x, 0) else e.Add(x, y)
+    return y if _adds_nothing(x) else e.Add(x, y)
 
 
 def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -293,7 +286,7 @@ def sub(a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(e.Sub, x, y)
     if folded is not None:
         return folded
-    return x if _is_number(y, 0) else e.Sub(x, y)
+    return x if _subtracts_nothing(y) else e.Sub(x, y)
 
 
 def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -307,9 +300,9 @@ def mul(a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(e.Mul, x, y)
     if folded is not None:
         return folded
-    if _is_number(y, 1) or _is_number(x, 0):
+    if _is_number(y, 1) or _is_integer_zero(x):
         return x
-    return y if _is_number(x, 1) or _is_number(y, 0) else e.Mul(x, y)
+    return y if _is_number(x, 1) or _is_integer_zero(y) else e.Mul(x, y)
 
 
 def _divide(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -317,7 +310,7 @@ def _divide(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(kind, x, y)
     if folded is not None:
         return folded
-    return x if _is_number(x, 0) or _is_number(y, 1) else kind(x, y)
+    return x if _is_integer_zero(x) or _is_number(y, 1) else kind(x, y)
 
 
 def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -385,42 +378,34 @@ def _extremum(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
         return folded
     if x is y:
         return x
-    absorbing, neutral = (math.inf, -math.inf) if kind is e.Max else (-math.inf, math.inf)
-    for this, other in ((x, y), (y, x)):
-        if isinstance(this, FloatImm) and this.value == absorbing:
-            return this
-        if isinstance(this, FloatImm) and this.value == neutral:
-            return other
+    absorbing = math.inf if kind is e.Max else -math.inf
+    # With the operands swapped neither holds: NaN gives the second operand.
+    if isinstance(y, FloatImm) and y.value == absorbing:
+        return y
+    if isinstance(x, FloatImm) and x.value == -absorbing:
+        return y
     return kind(x, y)
 
 
 def min_(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the smaller operand."""
+    """Return `a < b ? a : b`, the smaller operand."""
     return _extremum(e.Min, a, b)
 
 
 def max_(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the larger operand."""
+    """Return `a > b ? a : b`, the larger operand."""
     return _extremum(e.Max, a, b)
 
 
 # ----------------------------------------------------------------------------- logic, comparisons
 
-_COMPARE: Final[dict[type[e.CmpOp], Callable[[Any, Any], bool]]] = {
-    e.EQ: lambda a, b: bool(a == b),
-    e.NE: lambda a, b: bool(a != b),
-    e.LT: lambda a, b: bool(a < b),
-    e.LE: lambda a, b: bool(a <= b),
-    e.GT: lambda a, b: bool(a > b),
-    e.GE: lambda a, b: bool(a >= b),
-}
-
 
 def compare(kind: type[e.CmpOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return the comparison `kind` of `a` and `b`, folded where both are immediates."""
     x, y = match_types(a, b)
-    if isinstance(x, (IntImm, FloatImm)) and isinstance(y, (IntImm, FloatImm)):
-        return TRUE if _COMPARE[kind](x.value, y.value) else FALSE
+    immediates = isinstance(x, (IntImm, FloatImm)) and isinstance(y, (IntImm, FloatImm))
+    if immediates and _has_arithmetic(x.dtype):
+        return TRUE if COMPARISONS[kind](value_of(x), value_of(y)) else FALSE  # type: ignore[arg-type]
     return kind(x, y)
 
 
@@ -468,9 +453,7 @@ def all_of(conditions: Iterable[PrimExpr]) -> PrimExpr:
 # ----------------------------------------------------------------------------------------- calls
 
 
-def _bitwise(
-    name: str, fold: Callable[[int, int], int]
-) -> Callable[[ExprLike, ExprLike], PrimExpr]:
+def _bitwise(name: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
     op = Op.get(name)
     shift = name.startswith("shift")
 
@@ -486,7 +469,7 @@ def _bitwise(
             if y.value == 0:
                 return x
         if isinstance(x, IntImm) and isinstance(y, IntImm):
-            return const(_wrap(fold(x.value, y.value), x.dtype), x.dtype)
+            return const(evaluate(name, x.dtype, x.value, y.value), x.dtype)
         return e.Call(x.dtype, op, (x, y))
 
     apply.__name__ = name
@@ -494,11 +477,11 @@ def _bitwise(
     return apply
 
 
-shift_left = _bitwise("shift_left", lambda a, b: a << b)
-shift_right = _bitwise("shift_right", lambda a, b: a >> b)
-bitwise_and = _bitwise("bitwise_and", lambda a, b: a & b)
-bitwise_or = _bitwise("bitwise_or", lambda a, b: a | b)
-bitwise_xor = _bitwise("bitwise_xor", lambda a, b: a ^ b)
+shift_left = _bitwise("shift_left")
+shift_right = _bitwise("shift_right")
+bitwise_and = _bitwise("bitwise_and")
+bitwise_or = _bitwise("bitwise_or")
+bitwise_xor = _bitwise("bitwise_xor")
 
 
 def bitwise_not(a: ExprLike) -> PrimExpr:
@@ -506,6 +489,8 @@ def bitwise_not(a: ExprLike) -> PrimExpr:
     x = as_expr(a)
     if not x.dtype.is_integral:
         raise IRTypeError(f"bitwise_not takes an integer, got {x.dtype}")
+    if isinstance(x, IntImm):
+        return const(evaluate("bitwise_not", x.dtype, x.value), x.dtype)
     return e.Call(x.dtype, Op.get("bitwise_not"), (x,))
 
 

@@ -11,37 +11,20 @@ from collections.abc import Callable
 from ctypes import c_float
 from fractions import Fraction
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from tensorir import expr as e
 from tensorir.dtype import FLOAT32, DataType
 from tensorir.errors import IRTypeError
-
-
-class Format(NamedTuple):
-    """A binary floating point format of IEEE's kind."""
-
-    precision: int
-    """Bits of a normal number, the leading one included."""
-    last_place: int
-    """Exponent of the smallest subnormal number."""
-    largest: float
-
-
-FORMATS: Final[dict[str, Format]] = {
-    "float16": Format(11, -24, 65504.0),
-    "bfloat16": Format(8, -133, 3.3895313892515355e38),
-    "float32": Format(24, -149, 3.4028234663852886e38),
-    "float64": Format(53, -1074, 1.7976931348623157e308),
-}
+from tensorir.float_format import FORMATS, Format
 
 
 def format_of(dtype: DataType) -> Format:
     """Return the format of a scalar type; IRTypeError for one that has no arithmetic."""
     found = FORMATS.get(dtype)
-    if found is None:
+    if found is None or dtype.bits == 8:
         raise IRTypeError(f"{dtype} has no arithmetic")
     return found
 

@@ -17,6 +17,7 @@ from kernels import Array, elementwise
 from tensorir import ops
 from tensorir.expr import Call, Max, Min
 from tensorir.intrin import Op
+from tensorir.semantics import COMPARISONS
 
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 LANES = [1, 8]
@@ -127,12 +128,12 @@ def test_bit_counting(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_comparisons(dtype: str) -> None:
     def make(a: Any, b: Any) -> list[Any]:
-        return [ops.compare(kind, a, b) for kind in ops._COMPARE]
+        return [ops.compare(kind, a, b) for kind in COMPARISONS]
 
     limits = np.iinfo(dtype)
     a = np.array([0, 1, limits.min, limits.max, 3, 3, limits.max, 0], dtype)
     b = np.array([0, 2, limits.max, limits.min, 3, 2, limits.max, 1], dtype)
     for lanes in LANES:
         results = elementwise(make, [dtype, dtype], lanes)(a, b)
-        for compare, got in zip(ops._COMPARE.values(), results, strict=True):
+        for compare, got in zip(COMPARISONS.values(), results, strict=True):
             assert got.tolist() == [compare(x, y) for x, y in zip(a, b, strict=True)]
