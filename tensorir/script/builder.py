@@ -675,7 +675,8 @@ def _make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.Buffer
                 f"Incompatible types in BufferStore to {buffer.name}: the place has "
                 f"{dtype.lanes} lanes, the value {stored.dtype.lanes}"
             )
-        stored = cast(dtype, stored)
+        # A Python float keeps its digits, whatever type it has by itself.
+        stored = cast(dtype, value if type(value) is float else stored)
     return s.BufferStore(buffer, stored, indices)
 
 
