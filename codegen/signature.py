@@ -7,7 +7,7 @@ program it came from.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from tensorir import expr as e
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
+from tensorir.semantics import EXACT
 from tensorir.visit import collect_vars
 
 FORMAT_VERSION: Final = 2
@@ -23,18 +24,8 @@ FORMAT_VERSION: Final = 2
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
 
-_OPERATORS: Final[dict[type, str]] = {
-    e.Add: "+", e.Sub: "-", e.Mul: "*", e.FloorDiv: "//", e.FloorMod: "%", e.Min: "min",
-    e.Max: "max",
-}  # fmt: skip
-_EVALUATE: Final[dict[str, Callable[[int, int], int]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b if b else 0,
-    "%": lambda a, b: a % b if b else 0,
-    "min": min,
-    "max": max,
+_OPERATORS: Final[dict[str, type[e.BinaryOp]]] = {
+    kind.symbol: kind for kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max)
 }
 
 
@@ -135,13 +126,16 @@ def dim_text(dim: Dim) -> str:
 
 
 def evaluate_dim(dim: Dim, values: Mapping[str, int]) -> int | None:
-    """Return the value of an extent, None if a variable in it has none yet."""
+    """Return the value of an extent, None if a variable in it has none yet.
+
+    Raises IRValueError for a division by 0.
+    """
     if isinstance(dim, int):
         return dim
     if isinstance(dim, str):
         return values.get(dim)
     left, right = evaluate_dim(dim[1], values), evaluate_dim(dim[2], values)
-    return None if left is None or right is None else _EVALUATE[dim[0]](left, right)
+    return None if left is None or right is None else EXACT[_OPERATORS[dim[0]]](left, right)
 
 
 # --------------------------------------------------------------------------------- from a function
@@ -213,12 +207,11 @@ def _dim(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
         return names[node]
     if isinstance(node, e.Cast):
         return _dim(node.value, names, function)
-    operator = _OPERATORS.get(type(node))
-    if operator is None or not isinstance(node, e.BinaryOp):
+    if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
             f"cannot compile {function}: a parameter has extent {node}, which calls cannot check"
         )
-    return operator, _dim(node.a, names, function), _dim(node.b, names, function)
+    return node.symbol, _dim(node.a, names, function), _dim(node.b, names, function)
 
 
 # --------------------------------------------------------------------------------------------- JSON

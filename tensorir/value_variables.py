@@ -10,19 +10,24 @@ from tensorir.semantics import is_index_arithmetic
 from tensorir.visit import collect_vars, pre_order_visit
 
 
-def value_variables(func: PrimFunc) -> frozenset[Var]:
-    """Return the variables of a function that hold values.
-
-    They are the scalar parameters that are in no buffer's shape, strides or offset, and the axes
-    and bound variables whose binding is not index arithmetic. Variables of loops never are.
-    """
+def value_parameters(func: PrimFunc) -> set[Var]:
+    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
     layouts = {
         var
         for buffer in func.buffer_map.values()
         for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
         for var in collect_vars(dim)
     }
-    values = {p for p in func.params if p not in func.buffer_map and p not in layouts}
+    return {p for p in func.params if p not in func.buffer_map and p not in layouts}
+
+
+def value_variables(func: PrimFunc) -> frozenset[Var]:
+    """Return the variables of a function that hold values.
+
+    They are the `value_parameters`, and the axes and bound variables whose binding is not index
+    arithmetic. Variables of loops never are.
+    """
+    values = value_parameters(func)
 
     def note(var: Var, bound: PrimExpr) -> None:
         if not is_index_arithmetic(bound, values):

@@ -6,8 +6,9 @@ Functions of a real variable are in `codegen.vector_math`; here is everything el
 from __future__ import annotations
 
 from codegen import machine_intrinsics
+from codegen.emit.bounds import exact_interval
 from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
-from codegen.emit.convert import half_to_float32
+from codegen.emit.convert import convert, half_to_float32
 from codegen.emit.expr import may_not_run
 from codegen.emit.integer import shift
 from codegen.emit.llvm_text import global_name
@@ -15,7 +16,7 @@ from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
 from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
-from tensorir.dtype import DataType
+from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
@@ -153,16 +154,11 @@ def _masked_choice(f: FunctionEmitter, node: Call) -> str:
     """Choose by lane; loads in an arm touch only the lanes that take it."""
     condition, yes, no = node.args
     lanes = condition.dtype.lanes
-    mask, kind, outer = f"<{lanes} x i1>", register_type(node.dtype), f.load_mask
+    mask, kind = f"<{lanes} x i1>", register_type(node.dtype)
     test = f.expr(condition)
-    other = f.op(f"xor {mask} {test}, splat (i1 true)")
-    arms = []
-    for arm, holds in ((yes, test), (no, other)):
-        inner = holds if outer is None else f.op(f"and {mask} {holds}, {outer[0]}")
-        f.load_mask = (inner, lanes)
-        arms.append(f.expr(arm))
-    f.load_mask = outer
-    return f.op(f"select {mask} {test}, {kind} {arms[0]}, {kind} {arms[1]}")
+    first = f.masked(test, lanes, yes)
+    second = f.masked(f.op(f"xor {mask} {test}, splat (i1 true)"), lanes, no)
+    return f.op(f"select {mask} {test}, {kind} {first}, {kind} {second}")
 
 
 @emits_call("likely")
@@ -220,6 +216,18 @@ def _is_null(f: FunctionEmitter, node: Call) -> str:
 @emits_call("reinterpret")
 def _reinterpret(f: FunctionEmitter, node: Call) -> str:
     value, source, target = f.expr(node.args[0]), node.args[0].dtype, node.dtype
+    if source.is_bool:  # it takes a byte
+        byte = DataType("uint8").with_lanes(source.lanes)
+        value, source = convert(f, value, source, byte), byte
+    if target.is_bool:
+        byte = DataType("uint8").with_lanes(target.lanes)
+        value = _reinterpreted(f, value, source, byte)
+        kind = register_type(byte)
+        return f.op(f"trunc {kind} {value} to {register_type(target)}")
+    return _reinterpreted(f, value, source, target)
+
+
+def _reinterpreted(f: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:
     from_type, to_type = register_type(source), register_type(target)
     if from_type == to_type:
         return value
@@ -253,11 +261,9 @@ def _bitwise_not(f: FunctionEmitter, node: Call) -> str:
 def _shift(f: FunctionEmitter, node: Call) -> str:
     assert isinstance(node.op, Op)
     value, amount = node.args
-    constant = getattr(amount, "value", amount)
-    constant = getattr(constant, "value", constant)
-    inside = isinstance(constant, int) and 0 <= constant < node.dtype.bits
     left = f.expr(value)
-    return shift(f, node.op.short_name, node.dtype, left, f.expr(amount), inside)
+    amounts = exact_interval(amount, f.ranges)
+    return shift(f, node.op.short_name, node.dtype, left, f.expr(amount), amounts)
 
 
 @emits_call("popcount")
@@ -326,15 +332,17 @@ def _fixed_point_multiply(f: FunctionEmitter, node: Call) -> str:
     lanes = node.dtype.lanes
     if type(q) is not IntImm or type(s) is not IntImm:
         f.fail("T.q_multiply_shift takes a constant q and s")
-    wide, narrow = register_type(DataType("int64").with_lanes(lanes)), register_type(node.dtype)
+    total = q.value + max(0, -s.value)
+    if not (s.value < 64 and 0 <= total < 64):
+        f.fail(f"T.q_multiply_shift by q = {q.value} and s = {s.value} leaves nothing of 64 bits")
+    wide, narrow = register_type(INT64.with_lanes(lanes)), register_type(node.dtype)
     left = f.op(f"sext {narrow} {f.expr(x)} to {wide}")
     right = f.op(f"sext {narrow} {f.expr(y)} to {wide}")
     if s.value > 0:
         left = f.op(f"shl {wide} {left}, {f.splat(str(s.value), 'i64', lanes)}")
     product = f.op(f"mul {wide} {left}, {right}")
-    right_shift = q.value + max(0, -s.value)
-    if right_shift > 0:
-        half = f.splat(str(1 << (right_shift - 1)), "i64", lanes)
+    if total > 0:
+        half = f.splat(str(1 << (total - 1)), "i64", lanes)
         rounded = f.op(f"add {wide} {product}, {half}")
-        product = f.op(f"ashr {wide} {rounded}, {f.splat(str(right_shift), 'i64', lanes)}")
+        product = f.op(f"ashr {wide} {rounded}, {f.splat(str(total), 'i64', lanes)}")
     return f.op(f"trunc {wide} {product} to {narrow}")

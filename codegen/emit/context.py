@@ -17,6 +17,7 @@ from codegen.target import Target
 from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
+from tensorir.semantics import is_index_arithmetic
 from tensorir.stmt import Stmt
 
 
@@ -51,7 +52,9 @@ class FunctionEmitter(FunctionText):
     """The LLVM function being written, and what its variables stand for."""
 
     __slots__ = (
+        "_is_index",
         "cleanups",
+        "contracts",
         "in_loop",
         "in_parallel",
         "index_values",
@@ -64,6 +67,7 @@ class FunctionEmitter(FunctionText):
         "ranges",
         "result",
         "stack_bytes",
+        "value_variables",
         "values",
         "vector_ops",
         "wide",
@@ -97,7 +101,12 @@ class FunctionEmitter(FunctionText):
         self.index_values: dict[int, str] = {}
         """64-bit values of index nodes by identity, as far as the open block has computed them."""
         self.load_mask: tuple[str, int] | None = None
-        """Lanes whose loads must not happen, as a mask and its length."""
+        """Lanes whose loads happen, as a mask and its length."""
+        self.contracts = True
+        """Whether a product and a sum may become one operation."""
+        self.value_variables: set[Var] = set()
+        """Variables on which arithmetic wraps."""
+        self._is_index: dict[PrimExpr, bool] = {}
         self.vector_ops = 0
         """How many memory accesses of more than one lane were written."""
 
@@ -107,6 +116,23 @@ class FunctionEmitter(FunctionText):
         if handler is None:
             self.fail(f"{type(node).__name__} has no place in a lowered expression")
         return handler(self, node)
+
+    def masked(self, mask: str, lanes: int, node: PrimExpr) -> str:
+        """Write the evaluation of `node`, whose loads touch only the lanes where `mask` holds."""
+        outer = self.load_mask
+        if outer is not None and outer[1] == lanes:
+            mask = self.op(f"and <{lanes} x i1> {mask}, {outer[0]}")
+        self.load_mask = (mask, lanes)
+        value = self.expr(node)
+        self.load_mask = outer
+        return value
+
+    def is_index(self, node: PrimExpr) -> bool:
+        """Say whether a node is index arithmetic, which does not overflow."""
+        known = self._is_index.get(node)
+        if known is None:
+            known = self._is_index[node] = is_index_arithmetic(node, self.value_variables)
+        return known
 
     def start(self, label: str) -> None:
         """Open the block `label`."""

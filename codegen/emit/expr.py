@@ -1,9 +1,9 @@
 """Arithmetic, comparisons, logic and vectors.
 
-Float additions and multiplications carry LLVM's `contract` flag: `a * b + c` may become one fused
-operation with a single rounding. Nothing else is reassociated or assumed about floats, so NaN and
-infinities behave. `Min` and `Max` of floats give the second operand where either is NaN, which is
-what the processor's instructions do. Integers wrap around.
+Operations mean what `tensorir.semantics` states. A product and the sum that it is an operand of
+carry LLVM's `contract` flag, so that they may become one fused operation, unless the function
+forbids it; no other operation does, so that nothing is fused across what is stored, bound or
+converted. Nothing is reassociated or assumed about floats.
 """
 
 from __future__ import annotations
@@ -22,12 +22,8 @@ from tensorir.intrin import Effect, Op
 from tensorir.visit import walk
 
 _INTEGER: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
-_FLOAT: Final[dict[type, str]] = {
-    e.Add: "fadd contract",
-    e.Sub: "fsub contract",
-    e.Mul: "fmul contract",
-    e.Div: "fdiv",
-}
+_FLOAT: Final[dict[type, str]] = {e.Add: "fadd", e.Sub: "fsub", e.Mul: "fmul", e.Div: "fdiv"}
+_SUMS: Final = frozenset({e.Add, e.Sub})
 _SIGNED_TEST: Final[dict[type, str]] = {
     e.EQ: "eq", e.NE: "ne", e.LT: "slt", e.LE: "sle", e.GT: "sgt", e.GE: "sge",
 }  # fmt: skip
@@ -64,7 +60,7 @@ def _var(f: FunctionEmitter, node: e.Var) -> str:
 def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     dtype, kind = node.dtype, type(node)
     if not dtype.is_integral:
-        return float_arithmetic(f, kind, dtype, f.expr(node.a), f.expr(node.b))
+        return _float_arithmetic(f, node)
     name = _INTEGER.get(kind)
     if name is not None:
         left = f.expr(node.a)
@@ -77,24 +73,43 @@ def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     return divide(f, kind, dtype, left, right, a, b)
 
 
-def float_arithmetic(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
-    """Write the arithmetic node class `node` on two floats of `dtype`."""
+def _float_arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
+    dtype, kind = node.dtype, type(node)
+    if kind is e.Mod:
+        return f.expr(e.Call(dtype, Op.get("fmod"), (node.a, node.b)))
     if is_half(dtype):
         single = FLOAT32.with_lanes(dtype.lanes)
-        left, right = half_to_float32(f, a, dtype), half_to_float32(f, b, dtype)
-        # float32 has more than twice the bits, so that rounding twice rounds as if once; a fused
-        # multiply-add would not, hence no `contract` across the rounding (it ends the chain).
-        return float32_to_half(f, float_arithmetic(f, node, single, left, right), dtype)
+        left, right = (half_to_float32(f, f.expr(side), dtype) for side in (node.a, node.b))
+        return float32_to_half(f, _of_floats(f, kind, single, left, right), dtype)
+    if f.contracts and kind in _SUMS and (type(node.a) is e.Mul or type(node.b) is e.Mul):
+        left, right = _contracting(f, node.a), _contracting(f, node.b)
+        return f.op(f"{_FLOAT[kind]} contract {register_type(dtype)} {left}, {right}")
+    left = f.expr(node.a)
+    return _of_floats(f, kind, dtype, left, f.expr(node.b))
+
+
+def _contracting(f: FunctionEmitter, node: PrimExpr) -> str:
+    """Write an operand of a sum; a product so that it may be fused with the sum."""
+    if type(node) is not e.Mul:
+        return f.expr(node)
+    left = f.expr(node.a)
+    return f.op(f"fmul contract {register_type(node.dtype)} {left}, {f.expr(node.b)}")
+
+
+def _of_floats(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) -> str:
+    """Write the arithmetic node class `node` on two floats of 32 or 64 bits."""
     kind = register_type(dtype)
     if node is e.Min or node is e.Max:
-        test = "olt" if node is e.Min else "ogt"
+        test = _FLOAT_TEST[e.LT if node is e.Min else e.GT]
         mask = "i1" if dtype.lanes == 1 else f"<{dtype.lanes} x i1>"
         first = f.op(f"fcmp {test} {kind} {a}, {b}")
         return f.op(f"select {mask} {first}, {kind} {a}, {kind} {b}")
-    name = _FLOAT.get(node)
-    if name is None:
-        f.fail(f"{node.__name__} takes integers, its operands are {dtype}")
-    return f.op(f"{name} {kind} {a}, {b}")
+    if node is e.FloorDiv or node is e.FloorMod:
+        quotient = f.math_intrinsic("floor", dtype, f.op(f"fdiv {kind} {a}, {b}"))
+        if node is e.FloorDiv:
+            return quotient
+        return f.op(f"fsub {kind} {a}, {f.op(f'fmul {kind} {quotient}, {b}')}")
+    return f.op(f"{_FLOAT[node]} {kind} {a}, {b}")
 
 
 @emits(e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
@@ -148,9 +163,19 @@ def may_not_run(node: PrimExpr) -> bool:
 def _logical(f: FunctionEmitter, node: e.LogicalOp) -> str:
     left = f.expr(node.a)
     is_and = type(node) is e.And
-    if node.dtype.lanes > 1 or not may_not_run(node.b):
-        name = "and" if is_and else "or"
-        return f.op(f"{name} {register_type(node.dtype)} {left}, {f.expr(node.b)}")
+    name, kind, lanes = "and" if is_and else "or", register_type(node.dtype), node.dtype.lanes
+    if not may_not_run(node.b):
+        return f.op(f"{name} {kind} {left}, {f.expr(node.b)}")
+    if lanes > 1:
+        undecided = left if is_and else f.op(f"xor {kind} {left}, splat (i1 true)")
+        right = f.masked(undecided, lanes, node.b)
+        # Selecting, unlike `and`, keeps what was not computed out of the lanes that are decided.
+        ends = (
+            f"{kind} {right}, {kind} zeroinitializer"
+            if is_and
+            else (f"{kind} splat (i1 true), {kind} {right}")
+        )
+        return f.op(f"select {kind} {left}, {ends}")
     more, done, origin = f.new_label("rhs"), f.new_label("logic"), f.block
     f.branch_if(left, *((more, done) if is_and else (done, more)))
     f.start(more)
@@ -185,6 +210,8 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
     """Let `var` stand for `value` in what is written from here on."""
     dtype = value.dtype
+    if not f.is_index(value):
+        f.value_variables.add(var)
     if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
         interval = exact_interval(value, f.ranges)
         if interval is not None:

@@ -1,9 +1,9 @@
 """Integer division, remainder and shifts with every case defined.
 
-The processor's division traps for a divisor of 0 and for the lowest value divided by -1, and LLVM's
-shifts by the width or more give poison. Here a quotient by 0 is 0 and the remainder, which is
-`a - quotient * b` always, is a; the lowest value divided by -1 wraps to itself, and a shift by the
-width or more shifts everything out.
+The cases are those of `tensorir.semantics`. The processor's division traps for a divisor of 0 and
+for the lowest value divided by -1, and LLVM's shifts by the width or more give poison; what is
+written here does neither. Where the statement leaves the result open, a quotient by 0 is 0 and the
+remainder is the dividend.
 """
 
 from __future__ import annotations
@@ -141,14 +141,15 @@ def _truncated_quotient(f: FunctionEmitter, dtype: DataType, a: str, b: str) -> 
 
 
 def shift(
-    f: FunctionEmitter, name: str, dtype: DataType, a: str, b: str, known_inside: bool
+    f: FunctionEmitter, name: str, dtype: DataType, a: str, b: str, amounts: Interval | None
 ) -> str:
-    """Write `shift_left` or `shift_right` of two values of `dtype`."""
+    """Write `shift_left` or `shift_right` of two values of `dtype`, b being among `amounts`."""
     kind = register_type(dtype)
     instruction = "shl" if name == "shift_left" else ("ashr" if dtype.is_int else "lshr")
-    if known_inside:
+    if amounts is not None and amounts[0] >= 0 and amounts[1] < dtype.bits:
         return f.op(f"{instruction} {kind} {a}, {b}")
     mask = register_type(DataType("bool").with_lanes(dtype.lanes))
+    # Read as unsigned, a negative amount is larger than the width as well.
     inside = f.op(f"icmp ult {kind} {b}, {_constant(dtype, dtype.bits)}")
     if instruction == "ashr":
         most = _constant(dtype, dtype.bits - 1)

@@ -6,14 +6,12 @@ is done in float32 with explicit rounding; a bool is `i1` in a register and a by
 
 from __future__ import annotations
 
-import math
 import struct
 from functools import cache
 
-import numpy as np
-
 from codegen.errors import CodegenError
-from tensorir.dtype import DataType
+from tensorir.dtype import FLOAT32, DataType
+from tensorir.semantics import rounding, to_bits
 
 _MEMORY_BITS = (8, 16, 32, 64)
 
@@ -61,36 +59,21 @@ def integer_text(dtype: DataType, value: int) -> str:
 
 def float_text(dtype: DataType, value: float) -> str:
     """Return a floating point constant (of one lane) as an operand, rounded to `dtype`."""
-    if dtype.code == "bfloat":
-        return str(bfloat16_bits(value))
-    if dtype.bits == 16:
-        with np.errstate(over="ignore"):
-            return str(int(np.float16(value).view(np.int16)))
-    return float32_text(value) if dtype.bits == 32 else float64_text(value)
+    rounded = rounding(dtype)(value)
+    if is_half(dtype):
+        return integer_text(DataType("int16"), to_bits(rounded, dtype))
+    return float64_text(rounded)
 
 
-@cache
 def float32_text(value: float) -> str:
     """Return `value` rounded to float32; LLVM wants it spelled as the double of equal value."""
-    with np.errstate(over="ignore"):
-        return float64_text(float(np.float32(value)))
+    return float64_text(rounding(FLOAT32)(value))
 
 
 @cache
 def float64_text(value: float) -> str:
     """Return the bits of `value` as LLVM spells a double."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def bfloat16_bits(value: float) -> int:
-    """Return the bits of `value` rounded to bfloat16, nearest even, as a signed integer."""
-    if abs(value) >= 2.0**128:
-        value = math.copysign(math.inf, value)
-    elif value and not math.isnan(value):
-        last_place = max(math.frexp(value)[1] - 8, -133)
-        value = math.ldexp(round(math.ldexp(value, -last_place)), last_place)
-    with np.errstate(over="ignore"):
-        return int(np.float32(value).view(np.int32)) >> 16
 
 
 def splat(element_type: str, constant: str, lanes: int) -> str:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import struct
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from codegen.emit.llvm_types import bfloat16_bits
 from codegen.runtime.array_view import ArrayView, view_of
 from codegen.signature import Dim, Parameter, Signature, dim_text, evaluate_dim
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import integer_limits
+from tensorir.semantics import rounding, to_bits
 
 _SAME_BITS: Final = {"bfloat16": ("uint16",), "e4m3_float8": ("uint8",), "e5m2_float8": ("uint8",)}
 """Dtypes that NumPy lacks, and what holds their bits instead."""
@@ -240,7 +239,7 @@ class ArgumentChecker:
             return number - (1 << 64) if number >> 63 > 0 else number
         if not isinstance(arg, (int, float, np.integer, np.floating)):
             self._fail_type(parameter, f"expected a number for {dtype}, got {type(arg).__name__}")
-        return _float_slot(dtype, float(arg))
+        return to_bits(rounding(dtype)(float(arg)), dtype)
 
     def _pointer(self, parameter: Parameter, arg: Any) -> int:
         if arg is None:
@@ -316,16 +315,3 @@ def _is_compact(view: ArrayView) -> bool:
         n == 1 or actual == expected
         for n, actual, expected in zip(view.shape, view.strides, wanted, strict=True)
     )
-
-
-def _float_slot(dtype: DataType, value: float) -> int:
-    """Return the bits of a float in the low bytes of a slot."""
-    if dtype.bits == 64:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    if dtype.bits == 32:
-        with np.errstate(over="ignore"):
-            return int(np.float32(value).view(np.uint32))
-    if dtype.code == "bfloat":
-        return bfloat16_bits(value)
-    with np.errstate(over="ignore"):
-        return int(np.float16(value).view(np.uint16))

@@ -19,9 +19,9 @@ sweeps over all arguments (with fused multiply-add; without it up to 0.75 ULP mo
 
 Results for NaN, infinities, zeros and subnormals are those of the C library. A scalar call runs the
 same instructions as one lane of a vector call. The rest (sinh, cosh, asin, acos, atan, asinh,
-acosh, atanh, atan2, hypot, fmod, nextafter, ldexp; pow of float64 on a CPU without fused
+acosh, atanh, atan2, hypot, fmod, ldexp; pow of float64 on a CPU without fused
 multiply-add) calls the C library once a lane. float16 and bfloat16 are computed in float32 and
-rounded.
+rounded, except for nextafter.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from codegen.vector_math import exponential, logarithm, trigonometric
 from codegen.vector_math.error_function import erf
 from codegen.vector_math.lanes import Formula, Lane
 from codegen.vector_math.library import call_library, ldexp
+from codegen.vector_math.neighbour import next_after
 from codegen.vector_math.power import power
 from tensorir.dtype import FLOAT32, INT32, DataType
 from tensorir.expr import Call
@@ -69,7 +70,7 @@ _INSTRUCTIONS: Final = {
     "fma": "fma",
 }
 """Functions LLVM has instructions for; `round` takes halves to even, as NumPy does."""
-_LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod nextafter"
+_LIBRARY: Final = "sinh cosh asin acos atan asinh acosh atanh atan2 hypot fmod"
 _INTEGERS_UNCHANGED: Final = frozenset({"floor", "ceil", "trunc", "round", "nearbyint"})
 
 
@@ -109,6 +110,12 @@ def _of_floats(f: FunctionEmitter, name: str, dtype: DataType, operands: list[st
     if name == "pow" and (w.bits == 32 or w.has_fma):
         return power(w, *lanes).text
     return call_library(w, name, lanes).text
+
+
+@emits_call("nextafter")
+def _next_after(f: FunctionEmitter, node: Call) -> str:
+    x = f.expr(node.args[0])
+    return next_after(f, x, f.expr(node.args[1]), node.dtype)
 
 
 @emits_call("ldexp")

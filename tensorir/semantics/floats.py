@@ -43,7 +43,8 @@ def nearest(value: Fraction | int, dtype: DataType) -> float:
     unit = max(exponent - precision + 1, last_place)
     digits = round(size / Fraction(2) ** unit)
     too_large = digits * Fraction(2) ** unit > Fraction(largest)
-    return math.copysign(math.inf if too_large else math.ldexp(digits, unit), value)
+    near = math.inf if too_large else math.ldexp(digits, unit)
+    return near if value > 0 else -near
 
 
 def _to_float32(value: float) -> float:
@@ -56,6 +57,8 @@ def _to_16_bits(format_: Format) -> Callable[[float], float]:
     def rounded(value: float) -> float:
         if value == 0 or not math.isfinite(value):
             return value
+        if abs(value) >= 2 * largest:
+            return math.copysign(math.inf, value)
         unit = max(math.frexp(value)[1] - precision, last_place)
         near = math.ldexp(round(math.ldexp(value, -unit)), unit)
         return math.copysign(near if abs(near) <= largest else math.inf, value)

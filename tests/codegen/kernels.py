@@ -10,7 +10,6 @@ import numpy as np
 import codegen
 from codegen.target import Target
 from tensorir.buffer import decl_buffer
-from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
 from tensorir.ops import as_expr, const
@@ -19,16 +18,13 @@ from tensorir.stmt import BufferStore, For, ForKind, sequence
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def elementwise(
-    make: Callable[..., PrimExpr | Sequence[PrimExpr]],
-    inputs: Sequence[str],
-    lanes: int = 1,
-    target: str | Target = "llvm",
-) -> Callable[..., list[Array]]:
-    """Return a function on arrays that applies `make(x, y, ...)` element by element.
+def elementwise_program(
+    make: Callable[..., PrimExpr | Sequence[PrimExpr]], inputs: Sequence[str], lanes: int = 1
+) -> PrimFunc:
+    """Return a function of arrays that applies `make(x, y, ...)` element by element.
 
     `make` gets a load of each input (a vector of `lanes` elements) and returns one expression or
-    several; the compiled function returns an array for each. The number of elements must be a
+    several; the arrays that take their values follow the inputs. The number of elements must be a
     multiple of `lanes`.
     """
     n = Var("n")
@@ -40,11 +36,28 @@ def elementwise(
     results = [decl_buffer((n,), v.dtype.element, f"out{k}") for k, v in enumerate(values)]
     body = sequence([BufferStore(b, v, (at,)) for b, v in zip(results, values, strict=True)])
     loop = For(index, const(0), n // lanes, ForKind.SERIAL, body)
-    func = PrimFunc([*sources, *results], loop, attrs={"global_symbol": "f", "tir.noalias": True})
+    attrs = {"global_symbol": "f", "tir.noalias": True}
+    return PrimFunc([*sources, *results], loop, attrs=attrs)
+
+
+def outputs_of(func: PrimFunc, arrays: Sequence[Array]) -> list[Array]:
+    """Return arrays for the parameters of a program of `elementwise_program` that are outputs."""
+    buffers = list(func.buffer_map.values())[len(arrays) :]
+    return [np.empty(len(arrays[0]), buffer.dtype.to_numpy()) for buffer in buffers]
+
+
+def elementwise(
+    make: Callable[..., PrimExpr | Sequence[PrimExpr]],
+    inputs: Sequence[str],
+    lanes: int = 1,
+    target: str | Target = "llvm",
+) -> Callable[..., list[Array]]:
+    """Return the compiled `elementwise_program`, as a function from arrays to arrays."""
+    func = elementwise_program(make, inputs, lanes)
     compiled = codegen.build(func, target)["f"]
 
     def apply(*arrays: Array) -> list[Array]:
-        outputs = [np.empty(len(arrays[0]), DataType(b.dtype).to_numpy()) for b in results]
+        outputs = outputs_of(func, arrays)
         compiled(*arrays, *outputs)
         return outputs
 
