@@ -71,9 +71,13 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     index = flat_index(f, buffer, node.indices)
     if index.dtype.lanes == 1:
         address = element_address(f, buffer, f.index(index))
-        if node.predicate is None:
+        condition = "" if node.predicate is None else f.expr(node.predicate)
+        if f.load_mask is not None and not _is_inside(buffer, index):
+            any_lane = _any(f, *f.load_mask)
+            condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
+        if not condition:
             return _load_plain(f, address, node.dtype)
-        return _load_if(f, address, node)
+        return _load_if(f, address, node.dtype, condition)
     f.vector_ops += 1
     mask = _load_mask(f, node)
     linear = linear_lanes(f, index)
@@ -116,17 +120,26 @@ def _load_plain(f: FunctionEmitter, address: str, dtype: DataType) -> str:
     return _from_memory(f, f.op(f"load {kind}, ptr {address}, align {_align(dtype)}"), dtype)
 
 
-def _load_if(f: FunctionEmitter, address: str, node: BufferLoad) -> str:
-    """Load one element where the scalar predicate holds, else give 0."""
-    assert node.predicate is not None
-    condition, origin = f.expr(node.predicate), f.block
+def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
+    """Say whether an index is a constant and in the bounds of a buffer of constant shape."""
+    size = buffer.shape[0]
+    return type(index) is IntImm and type(size) is IntImm and 0 <= index.value < size.value
+
+
+def _any(f: FunctionEmitter, mask: str, lanes: int) -> str:
+    return f.call_intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
+
+
+def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str) -> str:
+    """Load where the condition holds, else give 0."""
+    origin = f.block
     load, done = f.new_label("load"), f.new_label("loaded")
     f.branch_if(condition, load, done)
     f.start(load)
-    value = _load_plain(f, address, node.dtype)
+    value = _load_plain(f, address, dtype)
     f.branch(done)
     f.start(done)
-    kind = register_type(node.dtype)
+    kind = register_type(dtype)
     return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
 
 

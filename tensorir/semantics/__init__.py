@@ -154,6 +154,8 @@ def _operation(op: type | str, dtype: DataType) -> Function:
 def _integral(op: type | str, dtype: DataType) -> Function | None:
     wrap = wrapping(dtype)
     compute = EXACT.get(op)
+    if compute is not None and isinstance(op, type):
+        return lambda a, b: wrap(compute(a, b))
     if compute is not None:
         return lambda *values: wrap(compute(*values))
     count = OF_BITS.get(op)  # type: ignore[arg-type]

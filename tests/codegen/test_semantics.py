@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -262,6 +263,24 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((8,), "int32")):
     b = np.zeros(8, np.int32)
     codegen.build(func, guard_pages=True)["f"](np.arange(4, dtype=np.int32), b)
     assert b.tolist() == wanted
+
+
+@pytest.mark.parametrize("kind", ["range", "T.vectorized"])
+def test_a_scalar_that_no_lane_takes_is_not_loaded(kind: str) -> None:
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), m: T.int32):
+    for i in {kind}(8):
+        B[i] = T.if_then_else(i >= m, A[m], T.float32(-1))
+"""
+    func = tensorir.parse(text)
+    compiled = codegen.build(func, guard_pages=True)["f"]
+    a = np.arange(8, dtype=np.float32)
+    for m in (3, 8):
+        for run in (partial(interpret, codegen.lower(func)), compiled):
+            b = np.zeros(8, np.float32)
+            run(a, b, m)
+            assert b.tolist() == [-1.0] * m + [float(m)] * (8 - m)
 
 
 def test_a_division_by_zero_is_an_error_of_the_interpreter() -> None:
