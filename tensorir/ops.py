@@ -22,7 +22,6 @@ from tensorir.semantics import (
     DIVISIONS,
     convert,
     evaluate,
-    is_index_arithmetic,
     operation,
     rounding,
 )
@@ -206,7 +205,11 @@ def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
     """Say whether casting a sum of integers is adding what its operands are cast to."""
     if not target.is_integral or target.is_bool:
         return False
-    return target.bits <= x.dtype.bits or is_index_arithmetic(x)
+    if target.bits <= x.dtype.bits:
+        return True
+    from tensorir.index_arithmetic import is_index_arithmetic  # noqa: PLC0415 - it is built on this
+
+    return is_index_arithmetic(x)
 
 
 # ------------------------------------------------------------------------------------- arithmetic

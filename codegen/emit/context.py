@@ -17,7 +17,6 @@ from codegen.target import Target
 from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.semantics import is_index_arithmetic
 from tensorir.stmt import Stmt
 
 
@@ -52,7 +51,6 @@ class FunctionEmitter(FunctionText):
     """The LLVM function being written, and what its variables stand for."""
 
     __slots__ = (
-        "_is_index",
         "cleanups",
         "contracts",
         "in_loop",
@@ -67,7 +65,6 @@ class FunctionEmitter(FunctionText):
         "ranges",
         "result",
         "stack_bytes",
-        "value_variables",
         "values",
         "vector_ops",
         "wide",
@@ -104,9 +101,6 @@ class FunctionEmitter(FunctionText):
         """Lanes whose loads happen, as a mask and its length."""
         self.contracts = True
         """Whether a product and a sum may become one operation."""
-        self.value_variables: set[Var] = set()
-        """Variables on which arithmetic wraps."""
-        self._is_index: dict[PrimExpr, bool] = {}
         self.vector_ops = 0
         """How many memory accesses of more than one lane were written."""
 
@@ -126,13 +120,6 @@ class FunctionEmitter(FunctionText):
         value = self.expr(node)
         self.load_mask = outer
         return value
-
-    def is_index(self, node: PrimExpr) -> bool:
-        """Say whether a node is index arithmetic, which does not overflow."""
-        known = self._is_index.get(node)
-        if known is None:
-            known = self._is_index[node] = is_index_arithmetic(node, self.value_variables)
-        return known
 
     def start(self, label: str) -> None:
         """Open the block `label`."""

@@ -210,8 +210,6 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
     """Let `var` stand for `value` in what is written from here on."""
     dtype = value.dtype
-    if not f.is_index(value):
-        f.value_variables.add(var)
     if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
         interval = exact_interval(value, f.ranges)
         if interval is not None:

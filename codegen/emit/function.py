@@ -32,7 +32,6 @@ from codegen.target import Target
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm
 from tensorir.function import PrimFunc
-from tensorir.value_variables import value_parameters
 
 
 def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bool]:
@@ -97,7 +96,6 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
         f.result = "%result"
         header.append("ptr noundef %result")
     _widen_scalars(f)
-    f.value_variables = value_parameters(func)
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")

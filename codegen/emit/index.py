@@ -1,10 +1,9 @@
 """Index arithmetic in 64 bits.
 
-Index arithmetic does not overflow, so that sums of products are computed in 64 bits from their
-leaves, with `nsw`: LLVM can then see through the addresses of a whole loop nest without widening
-induction variables itself. So is the sum of one value and index arithmetic, such as `A[i] + j`: if
-that overflows, the index is out of bounds in either width. Other arithmetic on values wraps; 64
-bits are used for it only where nothing can wrap around.
+A sum of products that makes up an index is computed in 64 bits from its leaves, with `nsw`: an
+index that overflows its dtype is out of bounds anyway, and LLVM can then see through the addresses
+of a whole loop nest without widening induction variables itself. Under a division or modulo the
+exact value matters, so there 64 bits are used only if nothing in the operand can wrap around.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
 
 def _computed(f: FunctionEmitter, node: PrimExpr, kind: type) -> str:
     name = _LINEAR.get(kind)
-    if name is not None and _may_widen(f, node):
+    if name is not None:
         left = emit_index(f, node.a)  # type: ignore[attr-defined]
         return f.op(f"{name} nsw i64 {left}, {emit_index(f, node.b)}")  # type: ignore[attr-defined]
     if kind is e.Cast and node.value.dtype.is_int and node.dtype.bits > node.value.dtype.bits:  # type: ignore[attr-defined]
@@ -54,25 +53,6 @@ def _computed(f: FunctionEmitter, node: PrimExpr, kind: type) -> str:
 
 
 INDEX.append(emit_index)
-
-
-def _may_widen(f: FunctionEmitter, node: PrimExpr) -> bool:
-    """Say whether computing a sum or product in 64 bits gives the same index."""
-    return (
-        f.is_index(node)
-        or (node.dtype.is_int and _values_in(f, node) == 1)
-        or exact_interval(node, f.ranges) is not None
-    )
-
-
-def _values_in(f: FunctionEmitter, node: PrimExpr) -> int:
-    """Return how many values are added up, 2 where one is in a product."""
-    if f.is_index(node):
-        return 0
-    kind = type(node)
-    if kind is e.Add or kind is e.Sub:
-        return _values_in(f, node.a) + _values_in(f, node.b)  # type: ignore[attr-defined]
-    return 2 if kind is e.Mul else 1
 
 
 def _exact_binary(f: FunctionEmitter, node: e.BinaryOp) -> str | None:
@@ -105,9 +85,7 @@ def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[str, int] | None:
     Returns None, having written nothing, for any other index.
     """
     stride = _lane_distance(node)
-    if stride is None or (type(node) in _LINEAR and not _may_widen(f, node)):
-        return None
-    return _first_lane(f, node), stride
+    return None if stride is None else (_first_lane(f, node), stride)
 
 
 def _lane_distance(node: PrimExpr) -> int | None:

@@ -63,7 +63,6 @@ def _write_body(
     body = FunctionEmitter(f.module, f"{f.name}.parallel{f.parallel_bodies}")
     body.in_parallel = True
     body.contracts = f.contracts
-    body.value_variables = f.value_variables
     body.ranges = dict(f.ranges)
     body.values = {var: text for var, text in f.values.items() if text[0] != "%"}
     unaliased = _are_distinct(f, captured)

@@ -14,6 +14,7 @@ from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.dtype import BOOL
 from tensorir.errors import IRTypeError
 from tensorir.expr import Call, IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp.arguments import Env
 from tensorir.interp.machine_instructions import machine_instruction
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, read, write
@@ -22,7 +23,6 @@ from tensorir.semantics import (
     DIVISIONS,
     EXACT,
     conversion,
-    is_index_arithmetic,
     operation,
     reinterpreted,
     rounding,

@@ -10,7 +10,7 @@ operation on vectors is the operation on each lane.
 variables of shapes and constants, in signed types of 32 bits or more. It does not overflow:
 programs in which it could are refused. *Value arithmetic* is everything else: a load, a call, a
 scalar parameter that is in no buffer's shape, a variable bound to such a value, or a narrow or
-unsigned type. It wraps at its width, modulo 2**bits. `is_index_arithmetic` tells them apart.
+unsigned type. It wraps at its width, modulo 2**bits. `tensorir.index_arithmetic` tells them apart.
 
 **Integers.** `bool` is the unsigned integer of 1 bit (`True + True` is `False`), except that a cast
 to bool is `!= 0`.
@@ -70,7 +70,6 @@ from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRTypeError
 from tensorir.semantics.conversions import conversion, convert, reinterpreted
 from tensorir.semantics.floats import floating, from_bits, rounding, to_bits
-from tensorir.semantics.index_arithmetic import is_index_arithmetic
 from tensorir.semantics.integers import (
     COMPARISONS,
     DIVISIONS,
@@ -90,7 +89,6 @@ __all__ = [
     "convert",
     "evaluate",
     "from_bits",
-    "is_index_arithmetic",
     "operation",
     "reinterpreted",
     "rounding",

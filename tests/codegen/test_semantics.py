@@ -18,9 +18,8 @@ from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, IntImm, Let, PrimExpr, Var
 from tensorir.function import PrimFunc
+from tensorir.index_arithmetic import is_index_arithmetic, value_variables
 from tensorir.interp import InterpreterError, interpret
-from tensorir.semantics import is_index_arithmetic
-from tensorir.value_variables import value_variables
 
 
 def results(text: str, *arrays: Array) -> Array:
@@ -106,19 +105,6 @@ def f(A: T.Buffer(({len(values)},), "{dtype}"), B: T.Buffer(({len(values)},), "{
     made = np.zeros(len(values), result)
     interpret(tensorir.parse(source), np.array(values, dtype), made)
     assert made.tolist() == wanted
-
-
-def test_an_index_computed_from_values_wraps() -> None:
-    # 65536 * 65536 is 0 in 32 bits, which is in bounds.
-    text = """
-@T.prim_func
-def f(A: T.Buffer((2,), "int32"), C: T.Buffer((4,), "float32"), B: T.Buffer((2,), "float32")):
-    for i in range(2):
-        B[i] = C[A[i] * 65536 + 1]
-"""
-    data = np.arange(4, dtype=np.float32)
-    made = results(text, np.array([65536, 0], np.int32), data, np.zeros(2, np.float32))
-    assert made.tolist() == [1.0, 1.0]
 
 
 def test_bools_are_numbers_of_one_bit() -> None:
@@ -265,22 +251,46 @@ def f(A: T.Buffer((4,), "int32"), B: T.Buffer((8,), "int32")):
     assert b.tolist() == wanted
 
 
-@pytest.mark.parametrize("kind", ["range", "T.vectorized"])
-def test_a_scalar_that_no_lane_takes_is_not_loaded(kind: str) -> None:
-    text = f"""
-@T.prim_func
-def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), m: T.int32):
-    for i in {kind}(8):
-        B[i] = T.if_then_else(i >= m, A[m], T.float32(-1))
-"""
-    func = tensorir.parse(text)
-    compiled = codegen.build(func, guard_pages=True)["f"]
-    a = np.arange(8, dtype=np.float32)
-    for m in (3, 8):
-        for run in (partial(interpret, codegen.lower(func)), compiled):
-            b = np.zeros(8, np.float32)
-            run(a, b, m)
-            assert b.tolist() == [-1.0] * m + [float(m)] * (8 - m)
+LANES = e.Ramp(ops.as_expr(0), ops.as_expr(1), 8)
+
+
+def vector_program(make: Any) -> PrimFunc:
+    """Return `B[0:8] = make(A, m)` for arrays A and B of 8 int32 and a scalar m."""
+    a, b = (tensorir.decl_buffer((8,), "int32", name) for name in "AB")
+    m = Var("m")
+    body = tensorir.stmt.BufferStore(b, make(a, m), [LANES])
+    return PrimFunc([a, b, m], body, attrs={"global_symbol": "f", "tir.noalias": True})
+
+
+def lanes_from(a: Any, m: Var) -> PrimExpr:
+    """Return lanes from `m` on of the element behind them all, -1 before."""
+    behind = e.Broadcast(tensorir.expr.BufferLoad(a, [m]), 8)
+    args = [LANES >= m, behind, ops.const(-1, "int32x8")]
+    return e.Call("int32x8", ops.Op.get("if_then_else"), args)
+
+
+def positive_ahead(a: Any, m: Var) -> PrimExpr:
+    """Return 1 in the lanes whose element `m` further on exists and is positive."""
+    element = tensorir.expr.BufferLoad(a, [e.Ramp(m, ops.as_expr(1), 8)])
+    found = e.And(LANES + m < 8, element > 0)
+    return e.Select(found, ops.const(1, "int32x8"), ops.const(0, "int32x8"))
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lanes_from, lambda a, m: [-1] * m + [m] * (8 - m)),
+        (positive_ahead, lambda a, m: [int(k + m < 8 and k + m > 0) for k in range(8)]),
+    ],
+)
+@pytest.mark.parametrize("m", [0, 3, 8])
+def test_lanes_that_are_not_taken_load_nothing(make: Any, wanted: Any, m: int) -> None:
+    func = vector_program(make)
+    a = np.arange(8, dtype=np.int32)
+    for run in (partial(interpret, func), codegen.build(func, guard_pages=True)["f"]):
+        b = np.zeros(8, np.int32)
+        run(a, b, m)
+        assert b.tolist() == wanted(a, m)
 
 
 def test_a_division_by_zero_is_an_error_of_the_interpreter() -> None:

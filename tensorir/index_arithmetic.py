@@ -1,0 +1,82 @@
+"""Which integer arithmetic cannot overflow, and which wraps."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.expr import Call, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.visit import collect_vars, pre_order_visit
+
+_TRANSPARENT = frozenset({"likely", "if_then_else"})
+"""Intrinsics that give one of their operands."""
+
+
+def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) -> bool:
+    """Say whether an expression is computed from loop variables, axes, shapes and constants alone.
+
+    `values` are the variables that hold values: see `value_variables`. A condition over such
+    expressions is index arithmetic as well.
+    """
+    dtype = node.dtype
+    if not (dtype.is_bool or (dtype.is_int and dtype.bits >= 32)):
+        return False
+    if isinstance(node, Var):
+        return node not in values
+    if isinstance(node, e.IntImm):
+        return True
+    if isinstance(node, Call):
+        name = getattr(node.op, "short_name", "")
+        return name in _TRANSPARENT and all(is_index_arithmetic(a, values) for a in node.args)
+    if isinstance(node, e.Let):
+        # The variable stands for its value.
+        return is_index_arithmetic(node.value, values) and is_index_arithmetic(node.body, values)
+    return _OPERANDS.get(type(node)) is not None and all(
+        is_index_arithmetic(getattr(node, name), values) for name in _OPERANDS[type(node)]
+    )
+
+
+_PAIR = ("a", "b")
+_OPERANDS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max), _PAIR
+    ),
+    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or), _PAIR),
+    e.Not: ("a",),
+    e.Cast: ("value",),
+    e.Select: ("condition", "true_value", "false_value"),
+    e.Ramp: ("base", "stride"),
+    e.Broadcast: ("value",),
+}
+
+
+def value_variables(func: PrimFunc) -> frozenset[Var]:
+    """Return the variables of a function that hold values, on which arithmetic wraps.
+
+    They are the scalar parameters that are in no buffer's shape, and the axes and bound variables
+    whose binding is not index arithmetic. Variables of loops never are.
+    """
+    shapes = {
+        var
+        for buffer in func.buffer_map.values()
+        for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        for var in collect_vars(dim)
+    }
+    values = {p for p in func.params if p not in func.buffer_map and p not in shapes}
+
+    def note(var: Var, bound: PrimExpr) -> None:
+        if not is_index_arithmetic(bound, values):
+            values.add(var)
+
+    def visit(node: object) -> None:
+        # A binding is visited before what it is visible in.
+        if isinstance(node, (e.Let, s.LetStmt)):
+            note(node.var, node.value)
+        elif isinstance(node, s.BlockRealize):
+            for axis, bound in zip(node.block.iter_vars, node.iter_values, strict=True):
+                note(axis.var, bound)
+
+    pre_order_visit(func.body, visit)
+    return frozenset(values)
