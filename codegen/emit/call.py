@@ -133,7 +133,7 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     condition, yes, no = node.args
     kind = register_type(node.dtype)
     if condition.dtype.lanes > 1:
-        return _masked_choice(f, node)
+        f.fail("T.if_then_else takes a scalar condition; T.Select chooses lane by lane")
     test = f.expr(condition)
     if not may_not_run(yes) and not may_not_run(no):
         chosen = f.expr(yes)
@@ -148,17 +148,6 @@ def _if_then_else(f: FunctionEmitter, node: Call) -> str:
     f.branch(done)
     f.start(done)
     return f.op(f"phi {kind} [{first}, %{first_end}], [{second}, %{second_end}]")
-
-
-def _masked_choice(f: FunctionEmitter, node: Call) -> str:
-    """Choose by lane; loads in an arm touch only the lanes that take it."""
-    condition, yes, no = node.args
-    lanes = condition.dtype.lanes
-    mask, kind = f"<{lanes} x i1>", register_type(node.dtype)
-    test = f.expr(condition)
-    first = f.masked(test, lanes, yes)
-    second = f.masked(f.op(f"xor {mask} {test}, splat (i1 true)"), lanes, no)
-    return f.op(f"select {mask} {test}, {kind} {first}, {kind} {second}")
 
 
 @emits_call("likely")

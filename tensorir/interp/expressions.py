@@ -34,7 +34,7 @@ Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
 """From the indices of an element to the memory of its buffer and the position there."""
 
 _MASK: Final = Var("lanes_taken")
-"""Holds the lanes that are evaluated at all, inside the arm of a choice made lane by lane."""
+"""Holds the lanes that are evaluated at all, inside the right operand of `And` and `Or`."""
 
 
 class ExpressionCompiler:
@@ -532,20 +532,9 @@ def _intrinsic(c: ExpressionCompiler, node: Call, name: str) -> Eval:
 
 def _if_then_else(c: ExpressionCompiler, node: Call) -> Eval:
     condition, yes, no = (c.expr(arg) for arg in node.args)
-    if node.args[0].dtype.lanes == 1:
-        return lambda env: yes(env) if condition(env) else no(env)
-
-    def lane_by_lane(env: Env) -> tuple[Any, ...]:
-        tests = condition(env)
-        others = [not test for test in tests]
-        if all(tests):
-            return yes(env)  # type: ignore[no-any-return]
-        if all(others):
-            return no(env)  # type: ignore[no-any-return]
-        a, b = _within(env, tests, yes), _within(env, others, no)
-        return tuple(x if test else y for test, x, y in zip(tests, a, b, strict=True))
-
-    return lane_by_lane
+    if node.args[0].dtype.lanes > 1:
+        raise InterpreterError(f"T.if_then_else takes a scalar condition: `{node}`")
+    return lambda env: yes(env) if condition(env) else no(env)
 
 
 def _likely(c: ExpressionCompiler, node: Call) -> Eval:

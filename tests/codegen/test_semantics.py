@@ -210,6 +210,14 @@ def test_without_contraction_both_operations_round() -> None:
 # ------------------------------------------------------------------------------------- evaluation
 
 
+def test_a_choice_by_lanes_is_a_select() -> None:
+    func = vector_program(
+        lambda a, m: e.Call("int32x8", ops.Op.get("if_then_else"), [LANES < 4, LANES, LANES])
+    )
+    with pytest.raises(InterpreterError, match="takes a scalar condition"):
+        interpret(func, np.zeros(8, np.int32), np.zeros(8, np.int32), 0)
+
+
 def test_a_fault_in_the_value_not_selected_is_an_error() -> None:
     text = """
 @T.prim_func
@@ -263,10 +271,10 @@ def vector_program(make: Any) -> PrimFunc:
 
 
 def lanes_from(a: Any, m: Var) -> PrimExpr:
-    """Return lanes from `m` on of the element behind them all, -1 before."""
-    behind = e.Broadcast(tensorir.expr.BufferLoad(a, [m]), 8)
-    args = [LANES >= m, behind, ops.const(-1, "int32x8")]
-    return e.Call("int32x8", ops.Op.get("if_then_else"), args)
+    """Return 1 in the lanes from `m` on if the element that all of them ask for is positive."""
+    positive = e.Broadcast(tensorir.expr.BufferLoad(a, [m]) > 0, 8)
+    found = e.And(e.GE(LANES, e.Broadcast(m, 8)), positive)
+    return e.Select(found, ops.const(1, "int32x8"), ops.const(0, "int32x8"))
 
 
 def positive_ahead(a: Any, m: Var) -> PrimExpr:
@@ -279,7 +287,7 @@ def positive_ahead(a: Any, m: Var) -> PrimExpr:
 @pytest.mark.parametrize(
     ("make", "wanted"),
     [
-        (lanes_from, lambda a, m: [-1] * m + [m] * (8 - m)),
+        (lanes_from, lambda a, m: [int(k >= m > 0) for k in range(8)]),
         (positive_ahead, lambda a, m: [int(k + m < 8 and k + m > 0) for k in range(8)]),
     ],
 )
