@@ -51,12 +51,13 @@ class Analyzer:
     """Simplifies and proves, given ranges of variables and facts.
 
     Nothing is assumed of a variable that was not bound, except that a `SizeVar` is not negative.
-    Index arithmetic is taken not to overflow its dtype.
+    Index arithmetic is taken not to overflow its dtype. Arithmetic on values wraps around: that on
+    loads, calls, and the variables in `values`, such as the scalar parameters of a function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, values: Iterable[Var] = ()) -> None:
         self._simplifier = _Simplifier(self)
-        self._linear = Linearizer(Context(), self._simplify_operands)
+        self._linear = Linearizer(self._simplify_operands, values)
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -193,7 +194,7 @@ class Analyzer:
         """Return a comparison of integers decided, or with the common part taken out."""
         gap = self._gap(expr)
         if gap is not None:
-            return self._compare_gap(gap, expr.a.dtype)
+            return self._compare_gap(gap, expr)
         difference = self._linear(expr.a).plus(self._linear(expr.b), -1)
         equal = type(expr) is e.EQ
         low, high = self._linear.bound(difference)
@@ -202,7 +203,7 @@ class Analyzer:
         divisor = difference.content()
         if low > 0 or high < 0 or difference.const % (divisor or 1):
             return FALSE if equal else TRUE
-        left, right = self._sides(difference, expr.a.dtype)
+        left, right = self._sides(difference, expr) or self._operands(expr)
         return type(expr)(left, right)
 
     def _gap(self, expr: PrimExpr) -> Linear | None:
@@ -221,7 +222,7 @@ class Analyzer:
             return a.plus(b, -1)
         return None
 
-    def _compare_gap(self, gap: Linear, dtype: Any) -> PrimExpr:
+    def _compare_gap(self, gap: Linear, expr: e.CmpOp) -> PrimExpr:
         if self._linear.at_least_zero(gap):
             return TRUE
         if self._linear.at_least_zero(gap.times(-1).plus_const(-1)):
@@ -229,17 +230,33 @@ class Analyzer:
         divisor = gap.content()
         if divisor > 1:
             gap = Linear({t: c // divisor for t, c in gap.terms.items()}, gap.const // divisor)
-        if gap.const >= 0 or gap.const == -1:
-            strict = Linear(gap.terms, gap.const + 1) if gap.const else None
-            if strict is not None and (gap.const > 0 or any(c < 0 for c in gap.terms.values())):
-                right, left = self._sides(strict, dtype)
-                return e.LT(left, right)
-        right, left = self._sides(gap, dtype)
-        return e.LE(left, right)
+        kind: type[e.CmpOp] = e.LE
+        if gap.const > 0 or (gap.const == -1 and any(c < 0 for c in gap.terms.values())):
+            kind, gap = e.LT, gap.plus_const(1)
+        sides = self._sides(gap, expr)
+        if sides is not None:
+            return kind(sides[1], sides[0])
+        left, right = self._operands(expr)
+        turned = {e.GT: e.LT, e.GE: e.LE}.get(type(expr))
+        return type(expr)(left, right) if turned is None else turned(right, left)
 
-    def _sides(self, difference: Linear, dtype: Any) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `difference` adds and what it subtracts, as expressions."""
+    def _sides(self, difference: Linear, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr] | None:
+        """Return what `difference` adds and what it subtracts, as expressions.
+
+        None for values that may wrap around when what is compared is brought to the other side.
+        """
+        dtype = expr.a.dtype
+        if self._linear.may_wrap(difference):
+            added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
+            taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
+            const = difference.const
+            for side, more in ((added, max(const, 0)), (taken, max(-const, 0))):
+                if not self._linear.fits(side.plus_const(more), dtype):
+                    return None
         return self._linear.write_sides(difference, dtype)
+
+    def _operands(self, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr]:
+        return self.integer(expr.a), self.integer(expr.b)
 
     # ------------------------------------------------------------------------------------ proving
 

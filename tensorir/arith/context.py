@@ -20,9 +20,10 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    Wrapped,
 )
 from tensorir.arith.terms import mentions
-from tensorir.expr import PrimExpr, SizeVar, Var
+from tensorir.expr import PrimExpr, SizeVar, Var, integer_limits
 
 INFINITE: Final = 1 << 100
 HALF_INFINITE: Final = 1 << 80
@@ -91,7 +92,12 @@ class Context:
         "values",
     )
 
-    def __init__(self, parent: Context | None = None, statement: Statement | None = None) -> None:
+    def __init__(
+        self,
+        parent: Context | None = None,
+        statement: Statement | None = None,
+        ranges: dict[Var, Interval] | None = None,
+    ) -> None:
         self.parent: Final = parent
         self.statement: Final = statement
         self.stamp: Final = next(_stamps)
@@ -99,7 +105,7 @@ class Context:
         """Linear forms of expressions."""
         self._by_term: dict[Term, list[Linear]] | None = None
         self._order: dict[Var, int] | None = None
-        self.ranges: dict[Var, Interval] = {}
+        self.ranges: dict[Var, Interval] = ranges or {}
         """Constants between which variables lie."""
         self.values: dict[Var, Linear] = {}
         """Variables that stand for an expression."""
@@ -247,6 +253,8 @@ class Context:
             return pick(b[0] for b in bounds), pick(b[1] for b in bounds)
         if type(atom) is Opaque:
             return atom.interval
+        if type(atom) is Wrapped:
+            return integer_limits(atom.dtype)
         if type(atom) is Product:
             low, high = self.term_bound(atom.factors[0])
             for factor in atom.factors[1:]:
