@@ -10,7 +10,7 @@ from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.value_parameters import value_parameters
+from tensorir.index_arithmetic import value_variables
 from tensorir.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
@@ -27,7 +27,7 @@ def simplify(program: T) -> T:
         functions = {name: simplify(func) for name, func in program.functions.items()}
         return cast(T, IRModule(functions, program.attrs))
     if isinstance(program, PrimFunc):
-        return cast(T, program.with_body(_SimplifyProgram(value_parameters(program))(program.body)))
+        return cast(T, program.with_body(_SimplifyProgram(value_variables(program))(program.body)))
     return _SimplifyProgram()(program)
 
 

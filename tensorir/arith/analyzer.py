@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Statement
+from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
+from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key

@@ -16,10 +16,10 @@ from __future__ import annotations
 from math import gcd
 from typing import Any, Final, TypeAlias
 
+from tensorir.arith.const_interval import Interval
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 
-Interval: TypeAlias = tuple[int, int]
 Terms: TypeAlias = "dict[Term, int]"
 Key: TypeAlias = Any
 """A hashable value that is equal for equal structure."""

@@ -7,16 +7,12 @@ from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import (
-    HALF_INFINITE,
-    INFINITE,
-    Context,
-)
+from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, Interval
+from tensorir.arith.context import Context
 from tensorir.arith.linear import (
     ZERO,
     Atom,
     Extremum,
-    Interval,
     Key,
     Linear,
     Opaque,
@@ -30,10 +26,11 @@ from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import exact_quotient, factors
 from tensorir.arith.proof import Proof
 from tensorir.arith.terms import parts_of
-from tensorir.arith.wrapping import agrees, fits, is_value, reduced
+from tensorir.arith.wrapping import agrees, fits, reduced
 from tensorir.arith.writing import Writer
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
 
 _UNITS: Final = [Linear({}, k) for k in range(65)]
 
@@ -51,7 +48,9 @@ class Linearizer:
         self._values: Final = frozenset(values)
         self._value_terms: set[Term] = set(self._values)
         """Terms that hold values, whose arithmetic may wrap around."""
-        self.context = Context(ranges={var: integer_limits(var.dtype) for var in self._values})
+        self.context = Context(
+            ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
+        )
         """What is known now; entering and leaving a scope replaces it."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
@@ -214,8 +213,7 @@ class Linearizer:
         key = expr_key(simple)
         atom = self._atoms.get(key)
         if atom is None:
-            narrow = type(simple) is e.Cast and simple.dtype.bits < 32
-            wraps = narrow or is_value(simple, self._values)
+            wraps = not is_index_arithmetic(simple, self._values)
             atom = self._atoms[key] = Opaque(simple, key, _interval(simple, wraps))
             if wraps:
                 self._value_terms.add(atom)
@@ -226,7 +224,7 @@ class Linearizer:
         known = self._atoms.get(atom.key)
         if known is None:
             known = self._atoms[atom.key] = atom
-            if self._value_terms and not self._value_terms.isdisjoint(parts_of(atom)):
+            if type(atom) is Wrapped or not self._value_terms.isdisjoint(parts_of(atom)):
                 self._value_terms.add(atom)
         return known
 
@@ -243,6 +241,12 @@ class Linearizer:
     def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
         """Return what `expr` is if it is `exact` wherever its dtype holds that."""
         dtype = expr.dtype
+        if not exact.terms:
+            least, most = integer_limits(dtype)
+            value = exact.const
+            if least <= value <= most:
+                return exact
+            return Linear({}, (value - least) % (most - least + 1) + least)
         if self.fits(exact, dtype):
             return exact
         if dtype.is_uint:
@@ -290,7 +294,7 @@ def _interval(expr: PrimExpr, wraps: bool) -> Interval:
         return 0, 1
     if dtype.is_integral and (wraps or dtype.bits < 32):
         return integer_limits(dtype)
-    return -INFINITE, INFINITE
+    return EVERYTHING
 
 
 def expr_key(expr: PrimExpr) -> Key:
@@ -341,7 +345,9 @@ def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
     if name in ("shift_left", "shift_right") and type(expr.args[1]) is IntImm:
         a, amount = reader(expr.args[0]), expr.args[1].value
         if 0 <= amount < expr.dtype.bits:
-            return a.times(1 << amount) if name == "shift_left" else reader.quotient(a, 1 << amount)
+            if name == "shift_right":
+                return reader.quotient(a, 1 << amount)
+            return reader.wrapped(a.times(1 << amount), expr)
     return reader.opaque(expr)
 
 
@@ -357,7 +363,7 @@ def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer
         if not _is_number(dtype):
             return reader.opaque(expr)
         exact = read(reader, expr)
-        if dtype.is_int and not reader.may_wrap(exact):
+        if exact.terms and holds_indices(dtype) and not reader.may_wrap(exact):
             return exact
         return reader.wrapped(exact, expr)
 

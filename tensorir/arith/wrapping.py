@@ -7,12 +7,11 @@ modulo a power of two, unless its bounds show that the width holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
-from tensorir import expr as e
+from tensorir.arith.const_interval import Interval
 from tensorir.arith.linear import (
     Extremum,
-    Interval,
     Linear,
     Product,
     Quotient,
@@ -22,24 +21,10 @@ from tensorir.arith.linear import (
     add_terms,
     without_zeros,
 )
-from tensorir.arith.terms import ARITHMETIC_CALLS
 from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.visit import children
+from tensorir.expr import integer_limits
 
 Bound = Callable[[Linear], Interval]
-
-
-def is_value(expr: PrimExpr, values: Set[Var]) -> bool:
-    """Say whether an expression has a load, a call, a number with a fraction or one of `values`."""
-    kind = type(expr)
-    if kind is e.BufferLoad or kind is e.Reduce or kind is e.FloatImm:
-        return True
-    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") not in ARITHMETIC_CALLS:
-        return True
-    if isinstance(expr, Var):
-        return expr in values or not expr.dtype.is_integral
-    return any(is_value(part, values) for part in children(expr) if isinstance(part, PrimExpr))
 
 
 def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:

@@ -16,9 +16,9 @@ from tensorir import expr as e
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.buffer import decl_buffer
 from tensorir.expr import IntImm
+from tensorir.index_arithmetic import value_variables
 from tensorir.interp import interpret
 from tensorir.ops import const, max_, min_, truncdiv, truncmod
-from tensorir.value_parameters import value_parameters
 
 A = decl_buffer((2,), "int8", "A")
 B = decl_buffer((4,), "int32", "B")
@@ -69,6 +69,13 @@ def test_unsigned_integers_are_read_where_nothing_wraps():
     assert not analyzer.can_prove(e.Cast("int32", U[0] + const(1, "uint8")) > 0)
 
 
+def test_constants_wrap_at_their_width():
+    three, five = const(3, "uint8"), const(5, "uint8")
+    assert Analyzer().const_int_bound(e.Sub(three, five)).min_value == 254
+    assert Analyzer().can_prove_equal(e.Cast("int32", e.Sub(three, five)), 254)
+    assert Analyzer().const_int_bound(e.Add(byte(100), byte(100))).max_value == -56
+
+
 SCALARS = """
 @T.prim_func
 def main(a: T.handle, n: T.int32, m: T.int32, B: T.Buffer((2,), "bool")):
@@ -80,7 +87,7 @@ def main(a: T.handle, n: T.int32, m: T.int32, B: T.Buffer((2,), "bool")):
 
 def test_scalar_parameters_are_values_unless_they_are_sizes():
     func = parse(SCALARS)
-    assert [var.name for var in value_parameters(func)] == ["m"]
+    assert [var.name for var in value_variables(func)] == ["m"]
     text = simplify(func).script()
     assert "B[0] = T.bool(True)" in text
     assert "B[1] = m < m + 1" in text
