@@ -360,12 +360,14 @@ def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer
 
     def guarded(reader: Linearizer, expr: Any) -> Linear:
         dtype = expr.dtype
-        if not _is_number(dtype):
-            return reader.opaque(expr)
-        exact = read(reader, expr)
-        if exact.terms and holds_indices(dtype) and not reader.may_wrap(exact):
-            return exact
-        return reader.wrapped(exact, expr)
+        if dtype.lanes == 1 and holds_indices(dtype):
+            exact = read(reader, expr)
+            if exact.terms and not reader.may_wrap(exact):
+                return exact
+            return reader.wrapped(exact, expr)
+        if _is_number(dtype):
+            return reader.wrapped(read(reader, expr), expr)
+        return reader.opaque(expr)
 
     return guarded
 
