@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from tensorir import expr as e
 from tensorir import stmt as s
+from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.visit import collect_vars, pre_order_visit
@@ -20,8 +21,7 @@ def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) ->
     `values` are the variables that hold values: see `value_variables`. A condition over such
     expressions is index arithmetic as well.
     """
-    dtype = node.dtype
-    if not (dtype.is_bool or (dtype.is_int and dtype.bits >= 32)):
+    if not (node.dtype.is_bool or holds_indices(node.dtype)):
         return False
     if isinstance(node, Var):
         return node not in values
@@ -36,6 +36,11 @@ def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) ->
     return _OPERANDS.get(type(node)) is not None and all(
         is_index_arithmetic(getattr(node, name), values) for name in _OPERANDS[type(node)]
     )
+
+
+def holds_indices(dtype: DataType) -> bool:
+    """Say whether numbers of a dtype may be indices, whose arithmetic does not overflow."""
+    return dtype.is_int and dtype.bits >= 32
 
 
 _PAIR = ("a", "b")

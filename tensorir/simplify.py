@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr
+from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
+from tensorir.index_arithmetic import value_variables
 from tensorir.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
@@ -25,13 +27,13 @@ def simplify(program: T) -> T:
         functions = {name: simplify(func) for name, func in program.functions.items()}
         return cast(T, IRModule(functions, program.attrs))
     if isinstance(program, PrimFunc):
-        return cast(T, program.with_body(_SimplifyProgram()(program.body)))
+        return cast(T, program.with_body(_SimplifyProgram(value_variables(program))(program.body)))
     return _SimplifyProgram()(program)
 
 
 class _SimplifyProgram(Rewriter):
-    def __init__(self) -> None:
-        self._analyzer = Analyzer()
+    def __init__(self, values: Iterable[Var] = ()) -> None:
+        self._analyzer = Analyzer(values)
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from tensorir import expr as e
 from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import as_expr, max_, min_
+from tensorir.ops import as_expr, max_, min_, truncdiv, truncmod
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
+
+
+def _truncated_quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
+
 
 _VALUES: dict[type, Callable[[Any, Any], Any]] = {
     e.Add: operator.add,
@@ -21,6 +26,8 @@ _VALUES: dict[type, Callable[[Any, Any], Any]] = {
     e.Mul: operator.mul,
     e.FloorDiv: operator.floordiv,
     e.FloorMod: operator.mod,
+    e.Div: _truncated_quotient,
+    e.Mod: lambda a, b: a - _truncated_quotient(a, b) * b,
     e.Min: min,
     e.Max: max,
     e.LT: operator.lt,
@@ -56,7 +63,7 @@ def points(domain: Mapping[Var, range]) -> Iterator[dict[Var, int]]:
 
 _SMALL = st.integers(-9, 17)
 _FACTORS = st.sampled_from([-4, -1, 1, 2, 3, 4, 6, 8])
-_DIVISORS = st.sampled_from([1, 2, 3, 4, 6, 8, 16])
+_DIVISORS = st.sampled_from([1, 2, 3, 4, 6, 8, 16, -1, -2, -3, -8])
 _LEAVES = st.one_of(st.sampled_from([X, Y, Z]), _SMALL.map(as_expr))
 
 
@@ -67,6 +74,8 @@ def _grow(children: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]:
         st.builds(operator.mul, children, _FACTORS),
         st.builds(operator.floordiv, children, _DIVISORS),
         st.builds(operator.mod, children, _DIVISORS),
+        st.builds(truncdiv, children, _DIVISORS),
+        st.builds(truncmod, children, _DIVISORS),
         st.builds(min_, children, children),
         st.builds(max_, children, children),
     )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit.bounds import exact_interval
 from codegen.emit.context import INDEX, FunctionEmitter
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import register_type
 from tensorir import expr as e
+from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from codegen.lower.open_blocks import EXPLICIT_REGIONS
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
-from tensorir.arith.context import HALF_INFINITE
+from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.terms import reads_memory, variables_of
 from tensorir.buffer import Buffer, BufferRegion, Range

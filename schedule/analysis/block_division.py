@@ -12,7 +12,6 @@ from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
-from tensorir.arith.region import plain_hull
 from tensorir.arith.size import Size, size_expr
 from tensorir.arith.subspace import divide_predicate
 from tensorir.buffer import BufferRegion, Range
@@ -90,9 +89,6 @@ class BlockDivision:
         analyzer = self._analyzer(self.outer_axes)
 
         def covered(dim: Range, size: PrimExpr) -> Range:
-            plain = plain_hull(dim, domain, analyzer)
-            if plain is not None:
-                return plain
             (box,) = relax_by_intervals([dim], domain, analyzer)
             return box.cover_range(Range(size), analyzer)
 

@@ -100,8 +100,8 @@ class _Matcher:
         if found.kind is not expected.kind or bool(found.annotations) != bool(expected.annotations):
             raise Mismatch("the kinds or annotations of loops differ", found, expected)
         self._pair(found.loop_var, expected.loop_var)
-        self._analyzer.bind(found.loop_var, Range.from_min_extent(found.min, found.extent))
-        self.stmt(found.body, expected.body)
+        with self._analyzer.loop_scope(found.loop_var, found.min, found.extent):
+            self.stmt(found.body, expected.body)
 
     def _block(self, found: BlockRealize, expected: BlockRealize) -> None:
         axes = list(zip(found.block.iter_vars, expected.block.iter_vars, strict=False))
@@ -127,7 +127,13 @@ class _Matcher:
             self._same(axis.dom.min, described.dom.min, "domains of axes", found, expected)
             self._same(axis.dom.extent, described.dom.extent, "domains of axes", found, expected)
             self._pair(axis.var, described.var)
-            self._analyzer.bind(axis.var, axis.dom)
+        with self._analyzer.scope():
+            for axis, _ in axes:
+                assert axis.dom is not None
+                self._analyzer.bind(axis.var, axis.dom)
+            self._contents(found, expected)
+
+    def _contents(self, found: BlockRealize, expected: BlockRealize) -> None:
         init, described_init = found.block.init, expected.block.init
         if (init is None) != (described_init is None):
             raise Mismatch("only one of the blocks has an init", found, expected)

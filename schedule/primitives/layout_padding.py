@@ -185,21 +185,22 @@ class LayoutPadding:
             IterVar(Range(n), Var(f"v_axis{k}", n.dtype), IterVar.DATA_PAR)
             for k, n in enumerate(shape)
         ]
-        for loop_var, axis, n in zip(loop_vars, axes, shape, strict=True):
-            self._analyzer.bind(loop_var, Range(n))
-            self._analyzer.bind(axis.var, Range(n))
-        places = [axis.var for axis in axes]
-        stmt = body(places)
-        annotations = None if origin is None else origin.annotations
-        block = Block(axes, (), (), name, stmt, annotations=annotations)
-        reads, writes = get_block_read_write_region(block, {self._new.data: self._new})
-        if origin is not None:
-            back = self._layout.inverse.map_indices(places, self._analyzer)
-            values = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
-            reads = [substitute(region, values) for region in origin.reads]
-        block = block.with_(reads=reads, writes=writes)
-        if origin is not None:
-            self.replaced[origin] = block
-        predicate = self._is_padding(loop_vars) if only_padding else TRUE
+        with self._analyzer.scope():
+            for loop_var, axis, n in zip(loop_vars, axes, shape, strict=True):
+                self._analyzer.bind(loop_var, Range(n))
+                self._analyzer.bind(axis.var, Range(n))
+            places = [axis.var for axis in axes]
+            stmt = body(places)
+            annotations = None if origin is None else origin.annotations
+            block = Block(axes, (), (), name, stmt, annotations=annotations)
+            reads, writes = get_block_read_write_region(block, {self._new.data: self._new})
+            if origin is not None:
+                back = self._layout.inverse.map_indices(places, self._analyzer)
+                values = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
+                reads = [substitute(region, values) for region in origin.reads]
+            block = block.with_(reads=reads, writes=writes)
+            if origin is not None:
+                self.replaced[origin] = block
+            predicate = self._is_padding(loop_vars) if only_padding else TRUE
         inside = BlockRealize(loop_vars, predicate, block)
         return nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)

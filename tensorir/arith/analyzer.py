@@ -10,30 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
 from tensorir import expr as e
-from tensorir.arith.context import HALF_INFINITE, INFINITE, Context, Statement
+from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
+from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key
 from tensorir.arith.modular import ModularSet, modular_set
 from tensorir.arith.polynomial import least_values
+from tensorir.arith.simplifier import is_integer, simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
-from tensorir.ops import (
-    FALSE,
-    TRUE,
-    as_expr,
-    fold_binary,
-    if_then_else,
-    logical_and,
-    logical_not,
-    logical_or,
-)
-from tensorir.visit import Rewriter
+from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +43,13 @@ class Analyzer:
     """Simplifies and proves, given ranges of variables and facts.
 
     Nothing is assumed of a variable that was not bound, except that a `SizeVar` is not negative.
-    Index arithmetic is taken not to overflow its dtype.
+    Index arithmetic is taken not to overflow its dtype. Arithmetic on values wraps around: that on
+    loads, calls, and the variables in `values`, such as the scalar parameters of a function.
     """
 
-    def __init__(self) -> None:
-        self._simplifier = _Simplifier(self)
-        self._linear = Linearizer(Context(), self._simplify_operands)
+    def __init__(self, values: Iterable[Var] = ()) -> None:
+        self._simplifier = simplifier(self)
+        self._linear = Linearizer(self._simplify_operands, values)
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -133,9 +126,10 @@ class Analyzer:
             reader.context = outer
 
     def _assume(self, condition: PrimExpr) -> None:
-        if isinstance(condition, e.And):
-            self._assume(condition.a)
-            self._assume(condition.b)
+        parts = conjuncts(condition)
+        if len(parts) > 1:
+            for part in parts:
+                self._assume(part)
             return
         if isinstance(condition, e.Call) and getattr(condition.op, "short_name", "") == "likely":
             self._assume(condition.args[0])
@@ -143,7 +137,7 @@ class Analyzer:
         gap = self._gap(condition)
         if gap is not None:
             facts = [gap]
-        elif isinstance(condition, e.EQ) and _is_integer(condition.a):
+        elif isinstance(condition, e.EQ) and is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             facts = [difference, difference.times(-1)]
         else:
@@ -193,7 +187,7 @@ class Analyzer:
         """Return a comparison of integers decided, or with the common part taken out."""
         gap = self._gap(expr)
         if gap is not None:
-            return self._compare_gap(gap, expr.a.dtype)
+            return self._compare_gap(gap, expr)
         difference = self._linear(expr.a).plus(self._linear(expr.b), -1)
         equal = type(expr) is e.EQ
         low, high = self._linear.bound(difference)
@@ -202,12 +196,12 @@ class Analyzer:
         divisor = difference.content()
         if low > 0 or high < 0 or difference.const % (divisor or 1):
             return FALSE if equal else TRUE
-        left, right = self._sides(difference, expr.a.dtype)
+        left, right = self._sides(difference, expr) or self._operands(expr)
         return type(expr)(left, right)
 
     def _gap(self, expr: PrimExpr) -> Linear | None:
         """Return what is at least 0 exactly if the inequality holds, None for anything else."""
-        if not isinstance(expr, e.CmpOp) or not _is_integer(expr.a):
+        if not isinstance(expr, e.CmpOp) or not is_integer(expr.a):
             return None
         a, b = self._linear(expr.a), self._linear(expr.b)
         kind = type(expr)
@@ -221,7 +215,7 @@ class Analyzer:
             return a.plus(b, -1)
         return None
 
-    def _compare_gap(self, gap: Linear, dtype: Any) -> PrimExpr:
+    def _compare_gap(self, gap: Linear, expr: e.CmpOp) -> PrimExpr:
         if self._linear.at_least_zero(gap):
             return TRUE
         if self._linear.at_least_zero(gap.times(-1).plus_const(-1)):
@@ -229,17 +223,33 @@ class Analyzer:
         divisor = gap.content()
         if divisor > 1:
             gap = Linear({t: c // divisor for t, c in gap.terms.items()}, gap.const // divisor)
-        if gap.const >= 0 or gap.const == -1:
-            strict = Linear(gap.terms, gap.const + 1) if gap.const else None
-            if strict is not None and (gap.const > 0 or any(c < 0 for c in gap.terms.values())):
-                right, left = self._sides(strict, dtype)
-                return e.LT(left, right)
-        right, left = self._sides(gap, dtype)
-        return e.LE(left, right)
+        kind: type[e.CmpOp] = e.LE
+        if gap.const > 0 or (gap.const == -1 and any(c < 0 for c in gap.terms.values())):
+            kind, gap = e.LT, gap.plus_const(1)
+        sides = self._sides(gap, expr)
+        if sides is not None:
+            return kind(sides[1], sides[0])
+        left, right = self._operands(expr)
+        turned = {e.GT: e.LT, e.GE: e.LE}.get(type(expr))
+        return type(expr)(left, right) if turned is None else turned(right, left)
 
-    def _sides(self, difference: Linear, dtype: Any) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `difference` adds and what it subtracts, as expressions."""
+    def _sides(self, difference: Linear, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr] | None:
+        """Return what `difference` adds and what it subtracts, as expressions.
+
+        None for values that may wrap around when what is compared is brought to the other side.
+        """
+        dtype = expr.a.dtype
+        if self._linear.may_wrap(difference):
+            added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
+            taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
+            const = difference.const
+            for side, more in ((added, max(const, 0)), (taken, max(-const, 0))):
+                if not self._linear.fits(side.plus_const(more), dtype):
+                    return None
         return self._linear.write_sides(difference, dtype)
+
+    def _operands(self, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr]:
+        return self.integer(expr.a), self.integer(expr.b)
 
     # ------------------------------------------------------------------------------------ proving
 
@@ -256,7 +266,7 @@ class Analyzer:
         x, y = as_expr(a), as_expr(b)
         if x is y:
             return True
-        if _is_integer(x) and _is_integer(y):
+        if is_integer(x) and is_integer(y):
             difference = self._linear(x).plus(self._linear(y), -1)
             return self._linear.bound(difference) == (0, 0)
         return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))
@@ -308,145 +318,3 @@ class Scope:
 def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:
     """Return the facts that are not about memory, which a store inside the scope may change."""
     return tuple([f for f in facts if not any(reads_memory(term) for term in f.terms)])
-
-
-def _is_integer(expr: PrimExpr) -> bool:
-    return expr.dtype.is_int and expr.dtype.lanes == 1
-
-
-_INTEGER_NODES: Final = frozenset(
-    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Var, e.SizeVar}
-)
-
-
-class _Simplifier(Rewriter):
-    """Simplifies expressions of every kind; integers through the analyzer's linear form."""
-
-    def __init__(self, analyzer: Analyzer) -> None:
-        self._analyzer = analyzer
-
-    def __call__(self, node: Any) -> Any:
-        kind = type(node)
-        if kind is IntImm:
-            return node
-        if kind in _INTEGER_NODES and _is_integer(node):
-            return self._analyzer.integer(node)
-        if kind is e.Cast and _is_integer(node) and _is_integer(node.value):
-            return self._analyzer.integer(node)
-        return super().__call__(node)
-
-    def each(self, nodes: Any) -> Any:
-        new = tuple([self(n) for n in nodes])
-        return new if any(a is not b for a, b in zip(new, nodes, strict=True)) else nodes
-
-    def operands(self, node: PrimExpr) -> PrimExpr:
-        """Return an expression that is not linear with its operands simplified."""
-        return super().__call__(node)
-
-    def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
-        a, b = self(node.a), self(node.b)
-        if a.dtype.lanes == 1 and not isinstance(node, (e.CmpOp, e.LogicalOp)):
-            divides_by_zero = isinstance(b, IntImm) and b.value == 0
-            folded = None if divides_by_zero else fold_binary(type(node), a, b)
-            if folded is not None:
-                return folded
-        return node if a is node.a and b is node.b else type(node)(a, b)
-
-    def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
-        if _is_integer(node.a):
-            return self._analyzer.compare(node)
-        if type(node) in (e.GT, e.GE):
-            return self({e.GT: e.LT, e.GE: e.LE}[type(node)](node.b, node.a))  # type: ignore[no-any-return]
-        return self.rewrite_BinaryOp(node)
-
-    def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
-        if node.dtype.lanes > 1:
-            return self.rewrite_BinaryOp(node)
-        parts = _distinct([q for p in _flatten(node, e.And) for q in _flatten(self(p), e.And)])
-        result: PrimExpr = TRUE
-        for part in parts:
-            result = logical_and(result, part)
-        return result
-
-    def rewrite_Or(self, node: e.Or) -> PrimExpr:  # noqa: N802
-        if node.dtype.lanes > 1:
-            return self.rewrite_BinaryOp(node)
-        parts = _distinct([q for p in _flatten(node, e.Or) for q in _flatten(self(p), e.Or)])
-        result: PrimExpr = FALSE
-        for part in parts:
-            result = logical_or(result, part)
-        return result
-
-    def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
-        if isinstance(node.a, e.CmpOp) and _is_integer(node.a.a):
-            negated: PrimExpr = self(_NEGATION[type(node.a)](node.a.a, node.a.b))
-            return negated
-        if isinstance(node.a, e.Not):
-            inner_most: PrimExpr = self(node.a.a)
-            return inner_most
-        if isinstance(node.a, e.And) and node.dtype.lanes == 1:
-            return self(e.Or(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
-        if isinstance(node.a, e.Or) and node.dtype.lanes == 1:
-            return self(e.And(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
-        inner = self(node.a)
-        return logical_not(inner) if inner.dtype.lanes == 1 else e.Not(inner)
-
-    def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
-        condition = self(node.condition)
-        if isinstance(condition, IntImm):
-            return self(node.true_value if condition.value else node.false_value)  # type: ignore[no-any-return]
-        t, f = self(node.true_value), self(node.false_value)
-        same = condition is node.condition and t is node.true_value and f is node.false_value
-        return node if same else e.Select(condition, t, f)
-
-    def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
-        if getattr(node.op, "short_name", "") == "if_then_else":
-            return self._if_then_else(node)
-        return self.generic(node)
-
-    def _if_then_else(self, node: e.Call) -> PrimExpr:
-        condition = self(node.args[0])
-        if isinstance(condition, IntImm):
-            return self(node.args[1] if condition.value else node.args[2])  # type: ignore[no-any-return]
-        with self._analyzer.constraint_scope(condition):
-            t = self(node.args[1])
-        with self._analyzer.constraint_scope(logical_not(condition)):
-            f = self(node.args[2])
-        old = node.args
-        if condition is old[0] and t is old[1] and f is old[2]:
-            return node
-        return if_then_else(condition, t, f)
-
-    def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
-        value = self(node.value)
-        if isinstance(value, IntImm) and node.dtype.is_integral:
-            return value.astype(node.dtype)
-        return node if value is node.value else e.Cast(node.dtype, value)
-
-    def rewrite_Ramp(self, node: e.Ramp) -> PrimExpr:  # noqa: N802
-        base, stride = self(node.base), self(node.stride)
-        same = base is node.base and stride is node.stride
-        return node if same else e.Ramp(base, stride, node.lanes)
-
-
-_NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
-    e.LT: e.GE,
-    e.LE: e.GT,
-    e.GT: e.LE,
-    e.GE: e.LT,
-    e.EQ: e.NE,
-    e.NE: e.EQ,
-}
-
-
-def _flatten(node: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
-    if isinstance(node, kind):
-        return [*_flatten(node.a, kind), *_flatten(node.b, kind)]
-    return [node]
-
-
-def _distinct(parts: list[PrimExpr]) -> list[PrimExpr]:
-    seen: dict[Any, PrimExpr] = {}
-    for part in parts:
-        seen.setdefault(expr_key(part), part)
-    return list(seen.values())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
+from tensorir.visit import uses_var
 
 
 @dataclass(slots=True)
@@ -19,6 +20,12 @@ class Coefficients:
     of: dict[Var, int] = field(default_factory=dict)
     constant: int = 0
     parts: list[tuple[PrimExpr, int]] = field(default_factory=list)
+
+    def step(self, var: Var) -> int | None:
+        """Return by how much the sum grows with `var`, None if it is inside a part."""
+        if any(uses_var(part, var) for part, _ in self.parts):
+            return None
+        return self.of.get(var, 0)
 
     def substituted(self, values: Mapping[Var, Coefficients]) -> Coefficients:
         """Return the sum with variables replaced by sums; those inside `parts` stay."""

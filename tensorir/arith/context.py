@@ -1,33 +1,35 @@
-"""What is known while an expression is analysed: ranges of variables, and facts that hold.
-
-Bounds are intervals of Python ints; beyond `HALF_INFINITE` a bound counts as infinite, which lets
-sums and products of bounds be computed without special cases.
-"""
+"""What is known while an expression is analysed: ranges of variables, and facts that hold."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import count
 from typing import Final
 
+from tensorir.arith.const_interval import (
+    EVERYTHING,
+    INFINITE,
+    Interval,
+    floor_bound,
+    floor_quotient,
+    floor_remainder,
+    product,
+)
 from tensorir.arith.linear import (
     Atom,
     Extremum,
-    Interval,
     Linear,
     Opaque,
     Product,
     Quotient,
     SymbolicQuotient,
     Term,
+    Wrapped,
 )
 from tensorir.arith.terms import mentions
-from tensorir.expr import PrimExpr, SizeVar, Var
-
-INFINITE: Final = 1 << 100
-HALF_INFINITE: Final = 1 << 80
-EVERYTHING: Final[Interval] = (-INFINITE, INFINITE)
-
+from tensorir.expr import PrimExpr, SizeVar, Var, integer_limits
+from tensorir.index_arithmetic import holds_indices
 
 _stamps: Final = count()
 
@@ -91,7 +93,12 @@ class Context:
         "values",
     )
 
-    def __init__(self, parent: Context | None = None, statement: Statement | None = None) -> None:
+    def __init__(
+        self,
+        parent: Context | None = None,
+        statement: Statement | None = None,
+        ranges: dict[Var, Interval] | None = None,
+    ) -> None:
         self.parent: Final = parent
         self.statement: Final = statement
         self.stamp: Final = next(_stamps)
@@ -99,7 +106,7 @@ class Context:
         """Linear forms of expressions."""
         self._by_term: dict[Term, list[Linear]] | None = None
         self._order: dict[Var, int] | None = None
-        self.ranges: dict[Var, Interval] = {}
+        self.ranges: dict[Var, Interval] = ranges or {}
         """Constants between which variables lie."""
         self.values: dict[Var, Linear] = {}
         """Variables that stand for an expression."""
@@ -234,7 +241,7 @@ class Context:
             return term.bound
         known = self.ranges.get(term)
         if known is None:
-            return (0, INFINITE) if type(term) is SizeVar else EVERYTHING
+            return _unbound(term)
         return known
 
     def _atom_bound(self, atom: Atom) -> Interval:
@@ -247,28 +254,21 @@ class Context:
             return pick(b[0] for b in bounds), pick(b[1] for b in bounds)
         if type(atom) is Opaque:
             return atom.interval
+        if type(atom) is Wrapped:
+            return integer_limits(atom.dtype)
         if type(atom) is Product:
-            low, high = self.term_bound(atom.factors[0])
-            for factor in atom.factors[1:]:
-                least, most = self.term_bound(factor)
-                corners = [_times(a, b) for a in (low, high) for b in (least, most)]
-                low, high = min(corners), max(corners)
-            return low, high
+            return reduce(product, [self.term_bound(factor) for factor in atom.factors])
         if type(atom) is SymbolicQuotient:
-            return self._symbolic_quotient_bound(atom)
+            return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
         return EVERYTHING
 
-    def _symbolic_quotient_bound(self, atom: SymbolicQuotient) -> Interval:
-        low, high = self.bound(atom.index)
-        least, most = self.bound(atom.divisor)
-        if least <= 0:
-            return EVERYTHING
-        corners = [
-            0 if d >= HALF_INFINITE and n >= 0 else floor_bound(n, d)
-            for n in (low, high)
-            for d in (least, most)
-        ]
-        return min(corners), max(corners)
+
+def _unbound(var: Var) -> Interval:
+    """Return what a variable may be that nothing was said of."""
+    if type(var) is SizeVar:
+        return 0, INFINITE
+    dtype = var.dtype
+    return integer_limits(dtype) if dtype.is_integral and not holds_indices(dtype) else EVERYTHING
 
 
 class Remainder:
@@ -283,13 +283,9 @@ class Remainder:
 
     def bound(self, context: Context) -> Interval:
         """Return an interval that holds every value."""
-        low, high = context.bound(self.index)
-        if abs(low) < HALF_INFINITE and abs(high) < HALF_INFINITE:
-            first, last = low // self.modulus, high // self.modulus
-            if first == last:
-                base = first * self.modulus
-                return (low - base) // self.divisor, (high - base) // self.divisor
-        return 0, self.modulus // self.divisor - 1
+        modulus = self.modulus
+        low, high = floor_remainder(context.bound(self.index), (modulus, modulus)) or EVERYTHING
+        return low // self.divisor, high // self.divisor
 
 
 class SymbolicRemainder:
@@ -305,18 +301,8 @@ class SymbolicRemainder:
     def bound(self, context: Context) -> Interval:
         """Return an interval that holds every value."""
         low, high = context.bound(self.modulus)
-        if low < 1 or context.bound(self.divisor)[0] < 1:
+        least, most = context.bound(self.divisor)
+        if low < 1 or least < 1:
             return EVERYTHING
-        return 0, high - 1
-
-
-def floor_bound(bound: int, divisor: int) -> int:
-    """Return a bound divided, infinite ones staying infinite."""
-    return bound if abs(bound) >= HALF_INFINITE else bound // divisor
-
-
-def _times(a: int, b: int) -> int:
-    if a == 0 or b == 0:
-        return 0
-    product = a * b
-    return max(-INFINITE, min(INFINITE, product))
+        inner = floor_remainder(context.bound(self.index), (low, high)) or EVERYTHING
+        return floor_quotient(inner, (least, most)) or EVERYTHING

@@ -245,15 +245,27 @@ class _Evaluator:
 
     def cast(self, node: e.Cast) -> IntervalSet:
         inner = self(node.value)
-        if not node.value.dtype.is_int:
-            relaxed = uses_var(node, lambda v: v in self.sets)
-            return IntervalSet.everything() if relaxed else IntervalSet.point(node)
         if inner.min_value is node.value:
             return IntervalSet.point(node)
-        return IntervalSet(
-            None if inner.min_value is None else cast(node.dtype, inner.min_value),
-            None if inner.max_value is None else cast(node.dtype, inner.max_value),
-        )
+        source, target = node.value.dtype, node.dtype
+        if source.is_int and target.is_int and target.bits >= source.bits:
+            return IntervalSet(
+                None if inner.min_value is None else cast(target, inner.min_value),
+                None if inner.max_value is None else cast(target, inner.max_value),
+            )
+        if not target.is_integral:
+            return IntervalSet.everything()
+        least, most = e.integer_limits(target)
+        if source.is_integral and self._within(inner, least, most):
+            return IntervalSet(cast(target, inner.min_value), cast(target, inner.max_value))
+        return IntervalSet(const(least, target), const(most, target))
+
+    def _within(self, values: IntervalSet, least: int, most: int) -> bool:
+        """Say whether all values surely lie between two constants."""
+        if not values.is_bounded:
+            return False
+        low = self.analyzer.const_int_bound(values.min_value).min_value
+        return low >= least and self.analyzer.const_int_bound(values.max_value).max_value <= most
 
     def _points(self, a: IntervalSet, b: IntervalSet) -> bool:
         return a.is_single_point() and b.is_single_point()

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
+from tensorir.arith.const_interval import Interval
 from tensorir.arith.iter_fuse import Fuser
 from tensorir.arith.iter_independence import check_pieces_fit
 from tensorir.arith.iter_predicate import inequalities, tighter_high, tighter_low
@@ -26,7 +27,7 @@ from tensorir.arith.iter_term import (
     IterWriter,
     NoIterMapError,
 )
-from tensorir.arith.linear import ZERO, Interval, Linear
+from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.mixed_radix import plainly_simplified
 from tensorir.arith.size import (
     Size,

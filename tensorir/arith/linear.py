@@ -16,9 +16,10 @@ from __future__ import annotations
 from math import gcd
 from typing import Any, Final, TypeAlias
 
+from tensorir.arith.const_interval import Interval
+from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 
-Interval: TypeAlias = tuple[int, int]
 Terms: TypeAlias = "dict[Term, int]"
 Key: TypeAlias = Any
 """A hashable value that is equal for equal structure."""
@@ -150,6 +151,19 @@ class Extremum(Atom):
         self.largest: Final = largest
         self.key = extremum_key(args, largest)
         self.depth = max(a.depth() for a in args) + 1
+        self.stamp = -1
+
+
+class Wrapped(Atom):
+    """A linear combination wrapped around to what a signed dtype holds."""
+
+    __slots__ = ("dtype", "index")
+
+    def __init__(self, index: Linear, dtype: DataType) -> None:
+        self.index: Final = index
+        self.dtype: Final = dtype
+        self.key = (Wrapped, index.key, dtype)
+        self.depth = index.depth() + 1
         self.stamp = -1
 
 

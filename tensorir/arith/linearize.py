@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import (
-    HALF_INFINITE,
-    INFINITE,
-    Context,
-    Remainder,
-    SymbolicRemainder,
-)
+from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, Interval
+from tensorir.arith.context import Context
 from tensorir.arith.linear import (
     ZERO,
     Atom,
     Extremum,
-    Interval,
     Key,
     Linear,
     Opaque,
@@ -26,13 +20,17 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    Wrapped,
 )
-from tensorir.arith.pieces import Pieces, pieces
+from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import exact_quotient, factors
 from tensorir.arith.proof import Proof
+from tensorir.arith.terms import parts_of
+from tensorir.arith.wrapping import agrees, fits, reduced
+from tensorir.arith.writing import Writer
 from tensorir.dtype import DataType
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
+from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
 
 _UNITS: Final = [Linear({}, k) for k in range(65)]
 
@@ -40,11 +38,19 @@ _UNITS: Final = [Linear({}, k) for k in range(65)]
 class Linearizer:
     """Reads signed integer expressions as `Linear`, using what a context knows.
 
-    `simplify_part` simplifies the operands of what is not linear.
+    `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
+    `values`, on loads and on calls may wrap around; all other does not.
     """
 
-    def __init__(self, context: Context, simplify_part: Callable[[PrimExpr], PrimExpr]) -> None:
-        self.context = context
+    def __init__(
+        self, simplify_part: Callable[[PrimExpr], PrimExpr], values: Iterable[Var] = ()
+    ) -> None:
+        self._values: Final = frozenset(values)
+        self._value_terms: set[Term] = set(self._values)
+        """Terms that hold values, whose arithmetic may wrap around."""
+        self.context = Context(
+            ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
+        )
         """What is known now; entering and leaving a scope replaces it."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
@@ -145,11 +151,11 @@ class Linearizer:
 
     def floor_divide(self, a: Linear, b: Linear) -> Linear:
         """Divide, rounding down."""
-        if not b.terms:
+        if not b.terms and b.const:
             if b.const > 0:
                 return self.quotient(a, b.const)
             return self.quotient(a.times(-1), -b.const)
-        exact = exact_quotient(a, b, self.product)
+        exact = exact_quotient(a, b, self.product) if b.terms else None
         if exact is not None:
             return exact
         if len(b.terms) == 1 and not b.const and len(a.terms) > 1:
@@ -204,11 +210,53 @@ class Linearizer:
             return Linear({}, simple.value)
         if type(simple) is not type(expr) and type(simple) in _READERS:
             return self(simple)
-        return Linear({self.intern(Opaque(simple, expr_key(simple), _interval(simple))): 1}, 0)
+        key = expr_key(simple)
+        atom = self._atoms.get(key)
+        if atom is None:
+            wraps = not is_index_arithmetic(simple, self._values)
+            atom = self._atoms[key] = Opaque(simple, key, _interval(simple, wraps))
+            if wraps:
+                self._value_terms.add(atom)
+        return Linear({atom: 1}, 0)
 
     def intern(self, atom: Atom) -> Atom:
         """Return the one atom of this structure."""
-        return self._atoms.setdefault(atom.key, atom)
+        known = self._atoms.get(atom.key)
+        if known is None:
+            known = self._atoms[atom.key] = atom
+            if type(atom) is Wrapped or not self._value_terms.isdisjoint(parts_of(atom)):
+                self._value_terms.add(atom)
+        return known
+
+    # ----------------------------------------------------------------------------------- wrapping
+
+    def may_wrap(self, linear: Linear) -> bool:
+        """Say whether `linear` is made of values, whose arithmetic may wrap around."""
+        return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
+
+    def fits(self, linear: Linear, dtype: DataType) -> bool:
+        """Say whether arithmetic of `dtype` surely gives `linear`: nothing wraps."""
+        return fits(linear, dtype, self.bound)
+
+    def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
+        """Return what `expr` is if it is `exact` wherever its dtype holds that."""
+        dtype = expr.dtype
+        if not exact.terms:
+            least, most = integer_limits(dtype)
+            value = exact.const
+            if least <= value <= most:
+                return exact
+            return Linear({}, (value - least) % (most - least + 1) + least)
+        if self.fits(exact, dtype):
+            return exact
+        if dtype.is_uint:
+            return self.opaque(expr)
+        modular = reduced(exact, dtype)
+        if not agrees(modular, dtype, self.bound):
+            return self.opaque(expr)
+        if self.fits(modular, dtype):
+            return modular
+        return Linear({self.intern(Wrapped(modular, dtype)): 1}, 0)
 
     # ----------------------------------------------------------------------------------- deciding
 
@@ -228,110 +276,25 @@ class Linearizer:
 
     def write(self, linear: Linear, dtype: DataType) -> PrimExpr:
         """Return `linear` as an expression of `dtype`."""
-        return self._write_sum(pieces(linear), linear.const, dtype)
+        return self._writer(dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
         """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
-        terms = pieces(linear)
-        added = [(c, piece) for c, piece in terms if c > 0]
-        taken = [(-c, piece) for c, piece in terms if c < 0]
-        return (
-            self._write_sum(added, max(linear.const, 0), dtype),
-            self._write_sum(taken, max(-linear.const, 0), dtype),
-        )
+        return self._writer(dtype).write_sides(linear)
 
-    def _write_sum(self, terms: Pieces, rest: int, dtype: DataType) -> PrimExpr:
-        result: PrimExpr | None = None
-        negative: list[tuple[int, Any]] = []
-        if self.sort_terms and len(terms) > 1:
-            terms = sorted(terms, key=lambda part: (-part[0], self._rank(part[1])))
-        for coefficient, piece in terms:
-            if coefficient < 0:
-                negative.append((-coefficient, piece))
-                continue
-            part = mul(self._write_piece(piece, dtype), const(coefficient, dtype))
-            result = part if result is None else e.Add(result, part)
-        if result is None and rest > 0:
-            result, rest = const(rest, dtype), 0
-        if result is None and negative:
-            if (rest == 0 and len(negative) == 1) or rest < 0:
-                coefficient, piece = negative.pop(0)
-                result = mul(self._write_piece(piece, dtype), const(-coefficient, dtype))
-            else:
-                result = const(rest, dtype)
-                rest = 0
-        for coefficient, piece in negative:
-            part = mul(self._write_piece(piece, dtype), const(coefficient, dtype))
-            assert result is not None
-            result = sub(result, part)
-        if result is None:
-            return const(rest, dtype)
-        if rest > 0:
-            return add(result, const(rest, dtype))
-        return sub(result, const(-rest, dtype)) if rest < 0 else result
-
-    def _rank(self, piece: Any) -> tuple[Any, ...]:
-        """Return the position of a piece in the canonical order of terms."""
-        if isinstance(piece, Var):
-            order = self.context.order.get(piece)
-            return (0, order, "") if order is not None else (1, 0, piece.name)
-        kind = type(piece)
-        if kind is Remainder:
-            return (2, piece.modulus, piece.divisor, self._ranks(piece.index))
-        if kind is SymbolicRemainder:
-            parts = (piece.index, piece.modulus, piece.divisor)
-            return (8, 0, 0, tuple(self._ranks(p) for p in parts))
-        if kind is Quotient:
-            return (3, piece.divisor, 0, self._ranks(piece.index))
-        if kind is Product:
-            return (4, 0, 0, tuple(self._rank(f) for f in piece.factors))
-        if kind is Extremum:
-            return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
-        if kind is SymbolicQuotient:
-            return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
-        return (7, 0, 0, str(piece.key))
-
-    def _ranks(self, linear: Linear) -> tuple[Any, ...]:
-        return (linear.const, *sorted((c, self._rank(p)) for c, p in pieces(linear)))
-
-    def _write_piece(self, piece: Any, dtype: DataType) -> PrimExpr:
-        kind = type(piece)
-        if kind is Remainder:
-            remainder = floormod(self.write(piece.index, dtype), const(piece.modulus, dtype))
-            return floordiv(remainder, const(piece.divisor, dtype))
-        if kind is SymbolicRemainder:
-            remainder = floormod(self.write(piece.index, dtype), self.write(piece.modulus, dtype))
-            return floordiv(remainder, self.write(piece.divisor, dtype))
-        if kind is Quotient:
-            return floordiv(self.write(piece.index, dtype), const(piece.divisor, dtype))
-        if kind is Extremum:
-            pick = max_ if piece.largest else min_
-            parts = [self.write(a, dtype) for a in piece.args]
-            result = parts[0]
-            for part in parts[1:]:
-                result = pick(result, part)
-            return result
-        if kind is Product:
-            result = self._write_piece(piece.factors[0], dtype)
-            for factor in piece.factors[1:]:
-                result = mul(result, self._write_piece(factor, dtype))
-            return result
-        if kind is SymbolicQuotient:
-            return floordiv(self.write(piece.index, dtype), self.write(piece.divisor, dtype))
-        if kind is Opaque:
-            return cast(dtype, piece.expr)
-        return cast(dtype, piece)
+    def _writer(self, dtype: DataType) -> Writer:
+        return Writer(dtype, self.context.order if self.sort_terms else None)
 
 
-def _interval(expr: PrimExpr) -> Interval:
+def _interval(expr: PrimExpr, wraps: bool) -> Interval:
     dtype = expr.dtype
     if dtype.is_bool:
         return 0, 1
     if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
         return 0, 1
-    if dtype.is_integral and dtype.bits < 32:
-        return e.integer_limits(dtype)
-    return -INFINITE, INFINITE
+    if dtype.is_integral and (wraps or dtype.bits < 32):
+        return integer_limits(dtype)
+    return EVERYTHING
 
 
 def expr_key(expr: PrimExpr) -> Key:
@@ -354,15 +317,12 @@ def _key_of(value: Any) -> Key:
 
 def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
     source, target = expr.value.dtype, expr.dtype
-    if not (source.is_int and target.is_int and source.lanes == 1):
+    if not (_is_number(source) and _is_number(target)):
         return reader.opaque(expr)
     inner = reader(expr.value)
-    if target.bits < source.bits:
-        low, high = reader.bound(inner)
-        least, most = e.integer_limits(target)
-        if low < least or high > most:
-            return reader.opaque(expr)
-    return inner
+    if source.is_int and target.is_int and target.bits >= source.bits:
+        return inner
+    return inner if reader.fits(inner, target) else reader.opaque(expr)
 
 
 def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
@@ -380,20 +340,34 @@ def _read_floor_mod(reader: Linearizer, expr: e.FloorMod) -> Linear:
 
 def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
     name = getattr(expr.op, "short_name", "")
-    if name in ("shift_left", "shift_right") and type(expr.args[1]) is IntImm:
-        a, amount = reader(expr.args[0]), expr.args[1].value
-        return a.times(1 << amount) if name == "shift_left" else reader.quotient(a, 1 << amount)
     if name == "likely":
         return reader(expr.args[0])
+    if name in ("shift_left", "shift_right") and type(expr.args[1]) is IntImm:
+        a, amount = reader(expr.args[0]), expr.args[1].value
+        if 0 <= amount < expr.dtype.bits:
+            if name == "shift_right":
+                return reader.quotient(a, 1 << amount)
+            return reader.wrapped(a.times(1 << amount), expr)
     return reader.opaque(expr)
 
 
+def _is_number(dtype: DataType) -> bool:
+    return dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool
+
+
 def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:
-    """Apply `read` to scalar signed integers only; other arithmetic may wrap around."""
+    """Apply `read` to scalar integers, and see to what wraps around."""
 
     def guarded(reader: Linearizer, expr: Any) -> Linear:
         dtype = expr.dtype
-        return read(reader, expr) if dtype.is_int and dtype.lanes == 1 else reader.opaque(expr)
+        if dtype.lanes == 1 and holds_indices(dtype):
+            exact = read(reader, expr)
+            if exact.terms and not reader.may_wrap(exact):
+                return exact
+            return reader.wrapped(exact, expr)
+        if _is_number(dtype):
+            return reader.wrapped(read(reader, expr), expr)
+        return reader.opaque(expr)
 
     return guarded
 

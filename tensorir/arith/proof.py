@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from tensorir.arith.context import HALF_INFINITE, Context
-from tensorir.arith.linear import Extremum, Interval, Linear, Term
+from tensorir.arith.const_interval import HALF_INFINITE, Interval
+from tensorir.arith.context import Context
+from tensorir.arith.linear import Extremum, Linear, Term
 from tensorir.arith.pieces import pieces
 from tensorir.arith.rounding import Multiply, without_quotients
 

@@ -124,32 +124,6 @@ def _plain_box(
     return tuple(box)
 
 
-def plain_hull(dim: Range, var_dom: Mapping[Var, Range], analyzer: Analyzer) -> Range | None:
-    """Return the least interval around a dimension that is a sum as written, else None.
-
-    It does not matter whether the sum leaves gaps, or shares loops with other dimensions.
-    """
-    total = coefficients(dim.min)
-    if total.parts or type(dim.extent) is not IntImm:
-        return None
-    base: dict[Term, int] = {}
-    low, width = total.constant, dim.extent.value
-    for var, scale in total.of.items():
-        values = var_dom.get(var)
-        if values is None:
-            if scale != 0:
-                base[var] = scale
-            continue
-        if type(values.extent) is not IntImm or not is_const_int(values.min, 0):
-            return None
-        reach = (values.extent.value - 1) * scale
-        low += min(reach, 0)
-        width += abs(reach)
-    dtype = dim.min.dtype
-    first = analyzer.linearizer.write(Linear(base, low), dtype)
-    return Range.from_min_extent(first, const(width, dtype))
-
-
 estimate_region_lower_bound = estimate_region_strict_bound
 
 
@@ -165,11 +139,6 @@ def estimate_region_upper_bound(
     that fails as well.
     """
     analyzer = analyzer or Analyzer()
-    if is_const_int(predicate, 1):
-        hulls = [plain_hull(dim, var_dom, analyzer) for dim in region]
-        plain = tuple(IntervalSet.from_range(hull) for hull in hulls if hull is not None)
-        if len(plain) == len(region):
-            return plain
     exact = estimate_region_strict_bound(region, var_dom, predicate, analyzer)
     if exact is not None:
         return exact

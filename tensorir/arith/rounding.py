@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from tensorir.arith.const_interval import Interval
 from tensorir.arith.linear import (
-    Interval,
     Linear,
     Product,
     Quotient,

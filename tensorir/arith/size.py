@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from tensorir.arith.context import HALF_INFINITE
+from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear, Quotient, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.polynomial import Monomial, degree, factors, least_values

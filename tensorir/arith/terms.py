@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tensorir.arith.linear import (
     Atom,
     Extremum,
@@ -11,16 +13,32 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    Wrapped,
 )
 from tensorir.expr import BufferLoad, Call, Var
+from tensorir.node import Node
 from tensorir.visit import walk
+
+ARITHMETIC_CALLS: Final = frozenset(
+    {
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "if_then_else",
+        "likely",
+        "shift_left",
+        "shift_right",
+    }
+)
+"""Calls that only compute with their arguments."""
 
 
 def parts_of(term: Atom) -> list[Term]:
     """Return the terms that a term which is not linear contains."""
     if type(term) is Product:
         return list(term.factors)
-    if type(term) is Quotient:
+    if type(term) is Quotient or type(term) is Wrapped:
         return list(term.index.terms)
     if type(term) is SymbolicQuotient:
         return [*term.index.terms, *term.divisor.terms]
@@ -44,9 +62,13 @@ def mentions(linear: Linear, var: Var) -> bool:
 
 
 def reads_memory(term: Term) -> bool:
-    """Say whether `term` has a load or call in it, which may give another value the next time."""
+    """Say whether `term` has a load or call in it that may give another value the next time."""
     if isinstance(term, Var):
         return False
     if type(term) is Opaque:
-        return any(type(part) is BufferLoad or type(part) is Call for part in walk(term.expr))
+        return any(type(part) is BufferLoad or _is_opaque_call(part) for part in walk(term.expr))
     return any(reads_memory(part) for part in parts_of(term))
+
+
+def _is_opaque_call(part: Node) -> bool:
+    return isinstance(part, Call) and getattr(part.op, "short_name", "") not in ARITHMETIC_CALLS

@@ -1,0 +1,75 @@
+"""Where integer arithmetic may wrap around.
+
+Index arithmetic does not overflow. Arithmetic on values wraps at its width: on what is loaded,
+returned by a call, or passed as a scalar. A sum of values is still a linear combination, but one
+modulo a power of two, unless its bounds show that the width holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorir.arith.const_interval import Interval
+from tensorir.arith.linear import (
+    Extremum,
+    Linear,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Term,
+    Wrapped,
+    add_terms,
+    without_zeros,
+)
+from tensorir.dtype import DataType
+from tensorir.expr import integer_limits
+
+Bound = Callable[[Linear], Interval]
+
+
+def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:
+    """Say whether `linear`, written as arithmetic of `dtype`, surely has its own value."""
+    low, high = bound(linear)
+    least, most = integer_limits(dtype)
+    return least <= low and high <= most and agrees(linear, dtype, bound)
+
+
+def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
+    """Say whether arithmetic of `dtype` gives `linear` modulo a power of two.
+
+    Sums and products do whatever wraps; what is divided or compared must not have wrapped.
+    """
+    most = integer_limits(dtype)[1]
+    if any(abs(c) > most for c in (linear.const, *linear.terms.values())):
+        return False
+    return all(_term_agrees(term, dtype, bound) for term in linear.terms)
+
+
+def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
+    if type(term) is Quotient:
+        return term.divisor <= integer_limits(dtype)[1] and fits(term.index, dtype, bound)
+    if type(term) is SymbolicQuotient:
+        return fits(term.index, dtype, bound) and fits(term.divisor, dtype, bound)
+    if type(term) is Extremum:
+        return all(fits(arg, dtype, bound) for arg in term.args)
+    if type(term) is Product:
+        return all(_term_agrees(factor, dtype, bound) for factor in term.factors)
+    return True
+
+
+def reduced(linear: Linear, dtype: DataType) -> Linear:
+    """Return what is equal to `linear` modulo the width of `dtype`, with small coefficients.
+
+    A sum that wrapped at that width, or at a larger one, is taken apart into its terms.
+    """
+    terms: dict[Term, int] = {}
+    constant = linear.const
+    for term, c in linear.terms.items():
+        if type(term) is Wrapped and term.dtype.bits >= dtype.bits:
+            add_terms(terms, term.index.terms, c)
+            constant += c * term.index.const
+        else:
+            terms[term] = terms.get(term, 0) + c
+    half = 1 << (dtype.bits - 1)
+    small = {t: (c + half) % (2 * half) - half for t, c in terms.items()}
+    return Linear(without_zeros(small), (constant + half) % (2 * half) - half)

@@ -1,0 +1,138 @@
+"""From linear combinations back to expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorir import expr as e
+from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.linear import (
+    Extremum,
+    Linear,
+    Opaque,
+    Product,
+    Quotient,
+    SymbolicQuotient,
+    Wrapped,
+)
+from tensorir.arith.pieces import Pieces, pieces
+from tensorir.dtype import DataType
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+
+
+class Writer:
+    """Writes linear combinations as expressions of one dtype.
+
+    Terms keep the order in which they appear; with `order` they come by their coefficients and by
+    the positions that it gives to variables.
+    """
+
+    __slots__ = ("_dtype", "_order")
+
+    def __init__(self, dtype: DataType, order: Mapping[Var, int] | None = None) -> None:
+        self._dtype = dtype
+        self._order = order
+
+    def write(self, linear: Linear) -> PrimExpr:
+        """Return `linear` as an expression."""
+        return self._sum(pieces(linear), linear.const)
+
+    def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
+        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
+        terms = pieces(linear)
+        added = [(c, piece) for c, piece in terms if c > 0]
+        taken = [(-c, piece) for c, piece in terms if c < 0]
+        return (
+            self._sum(added, max(linear.const, 0)),
+            self._sum(taken, max(-linear.const, 0)),
+        )
+
+    def _sum(self, terms: Pieces, rest: int) -> PrimExpr:
+        dtype = self._dtype
+        result: PrimExpr | None = None
+        negative: list[tuple[int, Any]] = []
+        if self._order is not None and len(terms) > 1:
+            terms = sorted(terms, key=lambda part: (-part[0], self._rank(part[1])))
+        for coefficient, piece in terms:
+            if coefficient < 0:
+                negative.append((-coefficient, piece))
+                continue
+            part = mul(self._piece(piece), const(coefficient, dtype))
+            result = part if result is None else e.Add(result, part)
+        if result is None and rest > 0:
+            result, rest = const(rest, dtype), 0
+        if result is None and negative:
+            if (rest == 0 and len(negative) == 1) or rest < 0:
+                coefficient, piece = negative.pop(0)
+                result = mul(self._piece(piece), const(-coefficient, dtype))
+            else:
+                result = const(rest, dtype)
+                rest = 0
+        for coefficient, piece in negative:
+            part = mul(self._piece(piece), const(coefficient, dtype))
+            assert result is not None
+            result = sub(result, part)
+        if result is None:
+            return const(rest, dtype)
+        if rest > 0:
+            return add(result, const(rest, dtype))
+        return sub(result, const(-rest, dtype)) if rest < 0 else result
+
+    def _piece(self, piece: Any) -> PrimExpr:
+        kind, dtype = type(piece), self._dtype
+        if kind is Remainder:
+            remainder = floormod(self.write(piece.index), const(piece.modulus, dtype))
+            return floordiv(remainder, const(piece.divisor, dtype))
+        if kind is SymbolicRemainder:
+            remainder = floormod(self.write(piece.index), self.write(piece.modulus))
+            return floordiv(remainder, self.write(piece.divisor))
+        if kind is Quotient:
+            return floordiv(self.write(piece.index), const(piece.divisor, dtype))
+        if kind is Extremum:
+            pick = max_ if piece.largest else min_
+            parts = [self.write(a) for a in piece.args]
+            result = parts[0]
+            for part in parts[1:]:
+                result = pick(result, part)
+            return result
+        if kind is Product:
+            result = self._piece(piece.factors[0])
+            for factor in piece.factors[1:]:
+                result = mul(result, self._piece(factor))
+            return result
+        if kind is SymbolicQuotient:
+            return floordiv(self.write(piece.index), self.write(piece.divisor))
+        if kind is Wrapped:
+            return cast(dtype, Writer(piece.dtype, self._order).write(piece.index))
+        if kind is Opaque:
+            return cast(dtype, piece.expr)
+        return cast(dtype, piece)
+
+    def _rank(self, piece: Any) -> tuple[Any, ...]:
+        """Return the position of a piece in the canonical order of terms."""
+        if isinstance(piece, Var):
+            assert self._order is not None
+            order = self._order.get(piece)
+            return (0, order, "") if order is not None else (1, 0, piece.name)
+        kind = type(piece)
+        if kind is Remainder:
+            return (2, piece.modulus, piece.divisor, self._ranks(piece.index))
+        if kind is SymbolicRemainder:
+            parts = (piece.index, piece.modulus, piece.divisor)
+            return (8, 0, 0, tuple(self._ranks(p) for p in parts))
+        if kind is Quotient:
+            return (3, piece.divisor, 0, self._ranks(piece.index))
+        if kind is Product:
+            return (4, 0, 0, tuple(self._rank(f) for f in piece.factors))
+        if kind is Extremum:
+            return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
+        if kind is SymbolicQuotient:
+            return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        if kind is Wrapped:
+            return (9, piece.dtype.bits, 0, self._ranks(piece.index))
+        return (7, 0, 0, str(piece.key))
+
+    def _ranks(self, linear: Linear) -> tuple[Any, ...]:
+        return (linear.const, *sorted((c, self._rank(p)) for c, p in pieces(linear)))

@@ -1,0 +1,56 @@
+"""Interval arithmetic on expressions: every value that an expression takes is inside."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from strategies import DOMAINS, INDEX_EXPRESSIONS, X, Y, Z, evaluate, points
+
+from tensorir import Range
+from tensorir import expr as e
+from tensorir.arith import Analyzer, IntervalSet, eval_set
+from tensorir.arith.const_interval import exact_interval
+
+
+@given(INDEX_EXPRESSIONS, DOMAINS)
+def test_a_set_over_some_variables_holds_every_value(expr, domain):
+    """X and Y run over their ranges while Z stays a symbol."""
+    analyzer = Analyzer()
+    analyzer.bind(Z, Range(domain[Z].start, domain[Z].stop))
+    sets = {v: IntervalSet.from_range(Range(domain[v].start, domain[v].stop)) for v in (X, Y)}
+    found = eval_set(expr, sets, analyzer)
+    for env in points(domain):
+        value = evaluate(expr, env)
+        if found.min_value is not None:
+            assert evaluate(found.min_value, env) <= value
+        if found.max_value is not None:
+            assert value <= evaluate(found.max_value, env)
+
+
+@given(INDEX_EXPRESSIONS, DOMAINS)
+def test_constant_intervals_hold_every_value(expr, domain):
+    ranges = {v: (values[0], values[-1]) for v, values in domain.items()}
+    found = exact_interval(expr, ranges)
+    if found is not None:
+        for env in points(domain):
+            assert found[0] <= evaluate(expr, env) <= found[1]
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (X + Y, (0, 16)),
+        (X - Y, (-7, 9)),
+        (X * -3, (-27, 0)),
+        (X // 4, (0, 2)),
+        (X // -4, (-3, 0)),
+        (X % 20, (0, 9)),
+        (X % 4, (0, 3)),
+        (X % -4, (-3, 0)),
+        (e.Cast("int8", X * 100), (-128, 127)),
+        (e.Cast("int8", X) + e.Cast("int8", Y), (0, 16)),
+        (e.Cast("int8", X) * e.Cast("int8", X + 9), None),
+    ],
+)
+def test_constant_intervals(expr, expected):
+    assert exact_interval(expr, {X: (0, 9), Y: (0, 7)}) == expected
