@@ -31,9 +31,10 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     After:  B: (128);   B[i * 32 + a * 8 + b]
 
     The terms of an index stand in the order in which the loops they depend on are nested, outermost
-    first: what the copies of an unrolled body have in common is then a common first part. Axis separators, which group dimensions for other memories, do not
-    matter in row-major memory. An index into 2**31 elements or more, or an unknown number, is
-    int64. Parameters keep their shape in `buffer_map`, where the runtime checks arguments by it.
+    first: what the copies of an unrolled body have in common is then a common first part. Axis
+    separators, which group dimensions for other memories, do not matter in row-major memory. An
+    index into 2**31 elements or more, or an unknown number, is int64. Parameters keep their shape
+    in `buffer_map`, where the runtime checks arguments by it.
     """
     return func.with_body(_Flatten(func.body)(func.body))
 

@@ -21,8 +21,8 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
     After:  S; for k in range(n): T
 
-    Only conditions move that cannot fault and read no memory. The parts of a conjunction move one by one, and
-    `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
+    Only conditions move that cannot fault and read no memory. The parts of a conjunction move one
+    by one, and `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
     """
     return func.with_body(_HoistConditions()(func.body))
 

@@ -115,8 +115,11 @@ class LiveRegions:
         outer = self._depth.get(var)
         self._depth[var] = len(self._defined)
         self._defined.append(node)
-        inside = inside_loop if isinstance(node, s.For) else inside_let
-        with inside(self._analyzer, node):  # type: ignore[operator]
+        if isinstance(node, s.For):
+            inside = inside_loop(self._analyzer, node)
+        else:
+            inside = inside_let(self._analyzer, node)
+        with inside:
             self.visit(body)
         self._defined.pop()
         if outer is not None:

@@ -94,6 +94,7 @@ class ScopedRewriter(Rewriter):
         yield
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
+        """Rewrite bounds outside and body inside the loop."""
         low, extent = self(node.min), self(node.extent)
         with self.loop_scope(node):
             body = self(node.body)
@@ -102,6 +103,7 @@ class ScopedRewriter(Rewriter):
         return node.with_(min=low, extent=extent, body=body)
 
     def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
+        """Rewrite the body inside the let."""
         value = self(node.value)
         with self.let_scope(node):
             body = self(node.body)
@@ -110,6 +112,7 @@ class ScopedRewriter(Rewriter):
         return s.LetStmt(node.var, value, body)
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
+        """Rewrite each branch where its condition holds."""
         condition = self(node.condition)
         with self.condition_scope(node.condition):
             then_case = self(node.then_case)
@@ -126,6 +129,7 @@ class ScopedRewriter(Rewriter):
         return s.IfThenElse(condition, then_case, else_case)
 
     def rewrite_AssertStmt(self, node: s.AssertStmt) -> s.Stmt:  # noqa: N802
+        """Rewrite the body where the assertion holds."""
         condition = self(node.condition)
         with self.condition_scope(node.condition):
             body = self(node.body)
@@ -134,6 +138,7 @@ class ScopedRewriter(Rewriter):
         return s.AssertStmt(condition, node.message, body)
 
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
+        """Rewrite the block where its predicate holds."""
         values, predicate = self.each(node.iter_values), self(node.predicate)
         with self.condition_scope(node.predicate):
             block = self(node.block)
