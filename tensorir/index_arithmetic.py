@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from tensorir import expr as e
 from tensorir import stmt as s
+from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.visit import collect_vars, pre_order_visit
@@ -20,35 +21,43 @@ def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) ->
     `values` are the variables that hold values: see `value_variables`. A condition over such
     expressions is index arithmetic as well.
     """
-    dtype = node.dtype
-    if not (dtype.is_bool or (dtype.is_int and dtype.bits >= 32)):
-        return False
+    kind = type(node)
+    if kind in _BINARY:
+        # Operands have the type of the result, so that looking at leaves and casts suffices.
+        return is_index_arithmetic(node.a, values) and is_index_arithmetic(node.b, values)  # type: ignore[attr-defined]
+    if kind is e.IntImm:
+        return _holds_indices(node.dtype)
     if isinstance(node, Var):
-        return node not in values
-    if isinstance(node, e.IntImm):
-        return True
+        return _holds_indices(node.dtype) and node not in values
     if isinstance(node, Call):
         name = getattr(node.op, "short_name", "")
         return name in _TRANSPARENT and all(is_index_arithmetic(a, values) for a in node.args)
-    if isinstance(node, e.Let):
-        # The variable stands for its value.
-        return is_index_arithmetic(node.value, values) and is_index_arithmetic(node.body, values)
-    return _OPERANDS.get(type(node)) is not None and all(
-        is_index_arithmetic(getattr(node, name), values) for name in _OPERANDS[type(node)]
+    if kind is e.Cast and not _holds_indices(node.dtype):
+        return False
+    parts = _OPERANDS.get(kind)
+    return parts is not None and all(
+        is_index_arithmetic(getattr(node, name), values) for name in parts
     )
 
 
-_PAIR = ("a", "b")
+def _holds_indices(dtype: DataType) -> bool:
+    return dtype.is_bool or (dtype.is_int and dtype.bits >= 32)
+
+
+_BINARY = frozenset(
+    {
+        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
+        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+    }
+)  # fmt: skip
 _OPERANDS: dict[type, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max), _PAIR
-    ),
-    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or), _PAIR),
     e.Not: ("a",),
     e.Cast: ("value",),
     e.Select: ("condition", "true_value", "false_value"),
     e.Ramp: ("base", "stride"),
     e.Broadcast: ("value",),
+    # The variable stands for its value.
+    e.Let: ("value", "body"),
 }
 
 

@@ -15,16 +15,16 @@ def is_pure(node: PrimExpr) -> bool:
 
     Its value then changes only with its variables: what is known of it stays known while they live.
     """
-    for part in walk(node):
-        kind = type(part)
-        if kind is BufferLoad:
-            return False
-        if kind is Call and not (
-            isinstance(part.op, Op)  # type: ignore[attr-defined]
-            and part.op.effect in (Effect.PURE, Effect.ANNOTATION)  # type: ignore[attr-defined]
-        ):
-            return False
-    return True
+    return not any(type(part) is BufferLoad for part in walk(node)) and not has_effects(node)
+
+
+def has_effects(node: PrimExpr) -> bool:
+    """Say whether `node` calls something that does more than give a value."""
+    return any(
+        type(part) is Call
+        and not (isinstance(part.op, Op) and part.op.effect in (Effect.PURE, Effect.ANNOTATION))
+        for part in walk(node)
+    )
 
 
 def may_run_anywhere(node: PrimExpr) -> bool:
