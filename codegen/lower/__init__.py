@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from codegen.lower.block_accumulators import block_accumulators
+from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.drop_partial_strides import drop_partial_strides
@@ -44,6 +45,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
     (step.__name__, step)
     for step in (
         check_supported,
+        check_overflow,
         drop_partial_strides,
         lower_init,
         open_blocks,
