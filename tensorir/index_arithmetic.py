@@ -61,19 +61,24 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
 }
 
 
-def value_variables(func: PrimFunc) -> frozenset[Var]:
-    """Return the variables of a function that hold values, on which arithmetic wraps.
-
-    They are the scalar parameters that are in no buffer's shape, and the axes and bound variables
-    whose binding is not index arithmetic. Variables of loops never are.
-    """
-    shapes = {
+def scalar_values(func: PrimFunc) -> set[Var]:
+    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
+    layouts = {
         var
         for buffer in func.buffer_map.values()
         for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
         for var in collect_vars(dim)
     }
-    values = {p for p in func.params if p not in func.buffer_map and p not in shapes}
+    return {p for p in func.params if p not in func.buffer_map and p not in layouts}
+
+
+def value_variables(func: PrimFunc) -> frozenset[Var]:
+    """Return the variables of a function that hold values, on which arithmetic wraps.
+
+    They are the `scalar_values`, and the axes and bound variables
+    whose binding is not index arithmetic. Variables of loops never are.
+    """
+    values = scalar_values(func)
 
     def note(var: Var, bound: PrimExpr) -> None:
         if not is_index_arithmetic(bound, values):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
-from codegen.emit.bounds import Interval
 from codegen.emit.llvm_text import FunctionText, ModuleText
 from codegen.emit.llvm_types import register_type
 from codegen.errors import CodegenError
 from codegen.target import Target
+from tensorir.arith.exact_interval import Interval
 from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc

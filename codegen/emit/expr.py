@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit.bounds import exact_interval
 from codegen.emit.context import FunctionEmitter, emits
 from codegen.emit.convert import float32_to_half, half_to_float32
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from tensorir import expr as e
+from tensorir.arith.exact_interval import exact_interval
 from tensorir.dtype import FLOAT32, DataType
 from tensorir.expr import PrimExpr
 from tensorir.index_arithmetic import is_index_arithmetic

@@ -30,9 +30,9 @@ from codegen.emit.llvm_types import register_type
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
 from codegen.target import Target
 from tensorir.buffer import Buffer
-from tensorir.expr import IntImm, Var
+from tensorir.expr import IntImm
 from tensorir.function import PrimFunc
-from tensorir.visit import collect_vars
+from tensorir.index_arithmetic import scalar_values
 
 
 def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bool]:
@@ -77,13 +77,11 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
     f = FunctionEmitter(module, symbol)
     noalias = bool(func.attrs.get("tir.noalias", False))
     header = []
-    shapes = _shape_variables(func)
+    f.value_variables |= scalar_values(func)
     for k, param in enumerate(func.params):
         buffer = func.buffer_map.get(param)
         f.values[param] = f"%p{k}"
         if buffer is None:
-            if param not in shapes:
-                f.value_variables.add(param)
             header.append(f"{_parameter_type(register_type(param.dtype))} noundef %p{k}")
             continue
         f.values[buffer.data] = f"%p{k}"
@@ -106,16 +104,6 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
     definition = f"define {linkage}i32 {global_name(symbol)}({', '.join(header)}) #0"
     module.text.functions.append(f.finish(definition))
     return f.written
-
-
-def _shape_variables(func: PrimFunc) -> set[Var]:
-    """Return the variables that the layouts of parameters are made of."""
-    return {
-        var
-        for buffer in func.buffer_map.values()
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset)
-        for var in collect_vars(part)
-    }
 
 
 def _parameter_type(kind: str) -> str:

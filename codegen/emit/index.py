@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from codegen.emit.bounds import exact_interval
 from codegen.emit.context import INDEX, FunctionEmitter
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import register_type
 from tensorir import expr as e
+from tensorir.arith.exact_interval import exact_interval
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic

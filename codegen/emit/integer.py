@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit.bounds import Interval
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import integer_text, register_type, splat
 from tensorir import expr as e
+from tensorir.arith.exact_interval import Interval
 from tensorir.dtype import DataType
 from tensorir.expr import integer_limits
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from codegen.emit.bounds import Interval, exact_interval
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import register_type
+from tensorir.arith.exact_interval import Interval, exact_interval
 from tensorir.expr import IntImm, PrimExpr, Var
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from codegen.abi import OPENMP_SYMBOLS
-from codegen.emit.bounds import Interval
 from codegen.emit.context import FunctionEmitter
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop
+from tensorir.arith.exact_interval import Interval
 from tensorir.expr import BufferLoad, Var
 from tensorir.stmt import BufferStore, For, Stmt
 from tensorir.visit import walk

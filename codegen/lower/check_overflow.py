@@ -1,6 +1,6 @@
 """Index arithmetic that its type cannot hold.
 
-Loop variables, axes, extents, constants and what is computed from them (`tensorir.index_arithmetic`)
+Loop variables, axes, extents, constants and what is computed from them (index arithmetic)
 do not overflow: every pass reasons about them as integers without bounds, and emission computes
 scalars in 64 bits. This pass makes that true where ranges are known:
 
@@ -16,14 +16,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.emit.bounds import Interval, exact_interval
 from codegen.lower.errors import LoweringError
 from tensorir import expr as e
 from tensorir import stmt as s
+from tensorir.arith.exact_interval import Interval, exact_interval
+from tensorir.buffer import BufferRegion
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, Call, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic, value_variables
+from tensorir.index_arithmetic import is_index_arithmetic, scalar_values
 from tensorir.intrin import Op
 from tensorir.ops import cast
 from tensorir.visit import Rewriter, post_order_visit, uses_var
@@ -45,7 +46,7 @@ def check_overflow(func: PrimFunc) -> PrimFunc:
 
 class _CheckOverflow(Rewriter):
     def __init__(self, func: PrimFunc) -> None:
-        self._values = value_variables(func)
+        self._values = scalar_values(func)
         self._ranges: dict[Var, Interval] = {}
         """Variables whose values lie between constants."""
         self._checked: dict[PrimExpr, PrimExpr] = {}
@@ -75,11 +76,16 @@ class _CheckOverflow(Rewriter):
             self._bind(axis.var, value)
         return self.generic(node)
 
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        return node
+
     def _bind(self, var: Var, value: PrimExpr) -> None:
-        if is_index_arithmetic(value, self._values):
-            interval = self._interval(value)
-            if interval is not None:
-                self._define(var, interval, f"variable {var.name}")
+        if not is_index_arithmetic(value, self._values):
+            self._values.add(var)
+            return
+        interval = self._interval(value)
+        if interval is not None:
+            self._define(var, interval, f"variable {var.name}")
 
     def _define(self, var: Var, interval: Interval, what: str) -> None:
         if not _fits(interval, var.dtype):
@@ -94,6 +100,12 @@ class _CheckOverflow(Rewriter):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         wide = self._wide_enough(node)
         return wide if wide.dtype is node.dtype else cast(node.dtype, wide)
+
+    def rewrite_Let(self, node: e.Let) -> PrimExpr:  # noqa: N802
+        value = self(node.value)
+        self._bind(node.var, node.value)
+        body = self(node.body)
+        return node if value is node.value and body is node.body else e.Let(node.var, value, body)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         indices = self._indices(node.indices)
@@ -115,8 +127,11 @@ class _CheckOverflow(Rewriter):
 
     def _wide_enough(self, node: PrimExpr) -> PrimExpr:
         """Return an expression of `node`'s type, or an integer of 64 bits."""
+        kind = type(node)
+        if kind is e.Let or kind is BufferLoad:
+            return self(node)
         if not node.dtype.is_integral or not is_index_arithmetic(node, self._values):
-            return self.generic(node) if type(node) is not BufferLoad else self(node)
+            return self.generic(node)
         known = self._checked.get(node)
         if known is None:
             known = self._checked[node] = self._widened(node) if self._overflows(node) else node
@@ -167,14 +182,12 @@ class _CheckOverflow(Rewriter):
 
     def _widened(self, node: PrimExpr) -> PrimExpr:
         """Return index arithmetic computed in 64 bits."""
-        kind = type(node)
-        if isinstance(node, (e.BinaryOp, e.Not)) and node.dtype.is_bool:
-            parts = [self._widened(getattr(node, name)) for name in node.fields if name != "dtype"]
-            return kind(*parts)  # type: ignore[call-arg]
+        if isinstance(node, e.Not):
+            return e.Not(self._widened(node.a))
+        if isinstance(node, e.BinaryOp):
+            return type(node)(self._widened(node.a), self._widened(node.b))
         if node.dtype.is_bool:
             return node
-        if isinstance(node, e.BinaryOp):
-            return kind(self._widened(node.a), self._widened(node.b))  # type: ignore[call-arg]
         if isinstance(node, e.Ramp):
             return e.Ramp(self._widened(node.base), self._widened(node.stride), node.lanes)
         if isinstance(node, e.Broadcast):
