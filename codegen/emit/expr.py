@@ -191,6 +191,9 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
     """Let `var` stand for `value` in what is written from here on."""
+    if var in f.values:
+        # Another copy of the expression that binds it: what was computed from it is another value.
+        f.index_values.clear()
     dtype = value.dtype
     if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
         interval = exact_interval(value, f.ranges)

@@ -99,6 +99,8 @@ class _Finder:
     def _realize(self, node: s.BlockRealize, scope: _Scope) -> None:
         block = node.block
         self._expressions(node.predicate, scope)
+        for region in (*block.reads, *block.writes):
+            self._use(region.buffer, scope)
         inner = scope.enter(block)
         for buffer in block.alloc_buffers:
             self._home[buffer.data] = (buffer, inner)
