@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from codegen.lower.annotations import DIM_ALIGN
 from codegen.lower.live_region import LiveRegion, LiveRegions
-from codegen.lower.open_blocks import DIM_ALIGN
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, Range

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.lower.open_blocks import EXPLICIT_REGIONS
+from codegen.lower.annotations import EXPLICIT_REGIONS
 from codegen.lower.scoped_facts import given, inside_let, inside_loop
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set

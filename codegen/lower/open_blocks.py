@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from codegen.lower.annotations import DIM_ALIGN, EXPLICIT_REGIONS
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.expr import PrimExpr, Var
@@ -11,8 +12,6 @@ from tensorir.function import PrimFunc
 from tensorir.node import EMPTY_ATTRS, Attrs
 from tensorir.visit import Rewriter
 
-EXPLICIT_REGIONS = ("explicit_read_region", "explicit_write_region")
-DIM_ALIGN = "buffer_dim_align"
 _STILL_NEEDED = (*EXPLICIT_REGIONS, DIM_ALIGN)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from codegen.lower.purity import has_effects
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import expr as e
 from tensorir import stmt as s
@@ -44,7 +45,7 @@ class _SimplifyControl(ScopedRewriter):
                 return self(node.body)
         with self.loop_scope(node):
             body = self(node.body)
-        if s.is_no_op(body):
+        if s.is_no_op(body) and not has_effects(low) and not has_effects(extent):
             return _NOTHING
         if body is node.body and low is node.min and extent is node.extent:
             return node
@@ -65,7 +66,7 @@ class _SimplifyControl(ScopedRewriter):
                 else_case = None
         if s.is_no_op(then_case):
             if else_case is None:
-                return _NOTHING
+                return s.Evaluate(condition) if has_effects(condition) else _NOTHING
             return s.IfThenElse(logical_not(condition), else_case)
         return s.IfThenElse(condition, then_case, else_case)
 

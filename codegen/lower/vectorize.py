@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_pure
 from codegen.lower.widen import CannotWiden, Widener
 from codegen.target import as_target
@@ -17,8 +18,6 @@ from tensorir.node import Node
 from tensorir.ops import add, const, logical_and, logical_not, mul
 from tensorir.visit import Rewriter, children, substitute, walk
 
-PIECES = "vector_pieces"
-"""Annotation of a loop over the native vectors that one long vector was cut into."""
 MAX_PIECES = 32
 """Up to how many pieces a long vector is written out as; beyond that they are a loop."""
 
