@@ -27,9 +27,10 @@ from tensorir.function import PrimFunc
 from tensorir.index_arithmetic import is_index_arithmetic, scalar_values
 from tensorir.intrin import Op
 from tensorir.ops import cast
-from tensorir.visit import Rewriter, post_order_visit, uses_var
+from tensorir.visit import Rewriter, post_order_visit, walk
 
 _RING: Final = frozenset({e.Add, e.Sub, e.Mul})
+_UNKNOWN: Final = frozenset({e.Let, Call})
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 
 
@@ -147,7 +148,11 @@ class _CheckOverflow(Rewriter):
         return exact_interval(self._widened(node), self._ranges) if interval is None else interval
 
     def _is_symbolic(self, node: PrimExpr) -> bool:
-        return uses_var(node, lambda var: var not in self._ranges)
+        """Say whether some part has no constant range; those of lets and calls are not looked for."""
+        return any(
+            part not in self._ranges if isinstance(part, Var) else type(part) in _UNKNOWN
+            for part in walk(node)
+        )
 
     def _overflows(self, node: PrimExpr) -> bool:
         if exact_interval(node, self._ranges) is not None:

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from codegen.lower.purity import is_pure
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.buffer import Range
-from tensorir.expr import LE, IntImm, PrimExpr
-from tensorir.ops import all_of, conjuncts, logical_not
+from tensorir.expr import PrimExpr
+from tensorir.ops import logical_not
 from tensorir.visit import Rewriter
 
 
@@ -26,14 +25,10 @@ def inside_loop(analyzer: Analyzer, loop: s.For) -> Iterator[None]:
 
     Bounds that read memory say nothing lasting, for the loop may overwrite what was read.
     """
-    low, extent = loop.min, loop.extent
-    with analyzer.scope():
-        if is_pure(low) and is_pure(extent):
-            analyzer.bind(loop.loop_var, Range.from_min_extent(low, extent))
-        elif is_pure(low):
-            with analyzer.constraint_scope(LE(low, loop.loop_var)):
-                yield
-                return
+    if is_pure(loop.min) and is_pure(loop.extent):
+        with analyzer.loop_scope(loop.loop_var, loop.min, loop.extent):
+            yield
+    else:
         yield
 
 
@@ -51,12 +46,8 @@ def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Iterator[None]:
 
 @contextmanager
 def given(analyzer: Analyzer, condition: PrimExpr) -> Iterator[None]:
-    """Know those parts of a conjunction that cannot stop to hold, inside a `with` statement."""
-    lasting = [part for part in conjuncts(condition) if is_pure(part)]
-    if type(condition) is IntImm or condition.dtype.lanes > 1 or not lasting:
-        yield
-        return
-    with analyzer.constraint_scope(all_of(lasting)):
+    """Know what a scalar condition says but of memory, inside a `with` statement."""
+    with analyzer.constraint_scope(condition):
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen.lower.purity import has_effects
+from codegen.lower.purity import has_effects, is_pure
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import expr as e
 from tensorir import stmt as s
@@ -40,6 +40,8 @@ class _SimplifyControl(ScopedRewriter):
         if type(extent) is IntImm and extent.value <= 0:
             return _NOTHING
         if type(extent) is IntImm and extent.value == 1 and not node.annotations:
+            if not is_pure(low):
+                return s.LetStmt(node.loop_var, low, self(node.body))
             self._units[node.loop_var] = low
             with self.loop_scope(node):
                 return self(node.body)

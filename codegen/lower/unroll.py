@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.folding import rebuild_binary
+from codegen.lower.purity import is_pure
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
@@ -65,7 +66,7 @@ class _Unroll(Rewriter):
         if _is_written_out(node) and _count(node) <= MAX_STATEMENTS:
             return _Copies(node)(node)
         body = self(node.body)
-        if type(node.extent) is IntImm and node.extent.value == 1:
+        if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
         if body is node.body and not node.annotations:
             return node

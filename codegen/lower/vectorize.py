@@ -59,7 +59,7 @@ class _Vectorize(Rewriter):
         body = self(node.body)
         if node.kind is not s.ForKind.VECTORIZED:
             return node if body is node.body else node.with_(body=body)
-        if type(node.extent) is IntImm and node.extent.value == 1:
+        if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)
         if type(node.extent) is not IntImm:

@@ -123,6 +123,19 @@ def main(A: T.Buffer((64,), "int32")):
         after(text)
 
 
+def test_what_is_not_known_is_not_refused() -> None:
+    func = program(
+        """
+@T.prim_func
+def main(A: T.Buffer((64,), "int32")):
+    for i in T.serial(T.int64(8)):
+        v = T.int64()
+        A[T.Let(v + i, where={v: i}) + T.int64(3) * i] = 1
+"""
+    )
+    assert lower(func, "llvm", until="check_overflow").body is func.body
+
+
 def test_values_wrap() -> None:
     func = program(
         """

@@ -65,6 +65,17 @@ def main(a: T.handle, b: T.handle):
             B[1] = 7
 """
 
+OVERWRITTEN_START = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "int32")
+    B = T.match_buffer(b, (2,), "int32")
+    for i in T.serial(B[0] - 5, B[0] - 4):
+        B[0] = 0
+        B[i + 1] = 7
+"""
+
 STRIDE_IN_A_BRANCH = """
 @T.prim_func
 def main(a: T.handle, b: T.handle):
@@ -87,7 +98,14 @@ def main(a: T.handle, b: T.handle):
 @pytest.mark.parametrize("n", [0, 1, 3])
 @pytest.mark.parametrize(
     "text",
-    [READ_OF_THE_LAST, STORE_FOR_NONE, CHANGED_CONDITION, OVERWRITTEN_EXTENT, STRIDE_IN_A_BRANCH],
+    [
+        READ_OF_THE_LAST,
+        STORE_FOR_NONE,
+        CHANGED_CONDITION,
+        OVERWRITTEN_EXTENT,
+        OVERWRITTEN_START,
+        STRIDE_IN_A_BRANCH,
+    ],
 )
 def test_compiled_is_as_interpreted(text: str, n: int) -> None:
     func = program(text)
