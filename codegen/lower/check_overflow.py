@@ -148,7 +148,7 @@ class _CheckOverflow(Rewriter):
         return exact_interval(self._widened(node), self._ranges) if interval is None else interval
 
     def _is_symbolic(self, node: PrimExpr) -> bool:
-        """Say whether some part has no constant range; those of lets and calls are not looked for."""
+        """Say whether some part has no known constant range, as lets and calls have not."""
         return any(
             part not in self._ranges if isinstance(part, Var) else type(part) in _UNKNOWN
             for part in walk(node)

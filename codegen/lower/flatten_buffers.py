@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from codegen.lower.lower_match_buffers import offset_of, strides_of
@@ -46,17 +44,12 @@ class _Flatten(ScopedRewriter):
         self._strides: dict[Buffer, tuple[PrimExpr, ...]] = {}
         self._depth = _loop_depths(body)
         self._written: dict[tuple[object, DataType], PrimExpr] = {}
-        """Indices written in this scope: the same index in a statement is written once."""
+        """Indices written in `_scope`: the same index in a statement is written once."""
+        self._scope: object = None
 
     @property
     def _linear(self) -> Linearizer:
         return self.analyzer.linearizer
-
-    @contextmanager
-    def new_scope(self) -> Iterator[None]:
-        outer, self._written = self._written, {}
-        yield
-        self._written = outer
 
     def buffer(self, buffer: Buffer) -> Buffer:
         flat = self._flat.get(buffer)
@@ -129,6 +122,8 @@ class _Flatten(ScopedRewriter):
         return offset.plus(index, stride.const)
 
     def _write(self, index: Linear, dtype: DataType) -> PrimExpr:
+        if self._scope is not self._linear.context:
+            self._scope, self._written = self._linear.context, {}
         key = (index.key, dtype)
         known = self._written.get(key)
         if known is None:

@@ -8,95 +8,71 @@ that rewrite derive from `ScopedRewriter`, those that only look use `inside_loop
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
 
 from codegen.lower.purity import is_pure
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr
-from tensorir.ops import logical_not
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.ops import const, logical_not
 from tensorir.visit import Rewriter
 
+Scope = AbstractContextManager[object]
+_NOTHING_KNOWN: Final[Scope] = nullcontext()
 
-@contextmanager
-def inside_loop(analyzer: Analyzer, loop: s.For) -> Iterator[None]:
-    """Know the range of a loop's variable, inside a `with` statement.
+
+def inside_loop(analyzer: Analyzer, loop: s.For) -> Scope:
+    """Know the range of a loop's variable, for a `with` statement.
 
     Bounds that read memory say nothing lasting, for the loop may overwrite what was read.
     """
     if is_pure(loop.min) and is_pure(loop.extent):
-        with analyzer.loop_scope(loop.loop_var, loop.min, loop.extent):
-            yield
-    else:
-        yield
+        return analyzer.loop_scope(loop.loop_var, loop.min, loop.extent)
+    return _NOTHING_KNOWN
 
 
-@contextmanager
-def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Iterator[None]:
-    """Know that a variable stands for integer arithmetic, inside a `with` statement."""
+def inside_let(analyzer: Analyzer, let: s.LetStmt) -> Scope:
+    """Know that a variable stands for integer arithmetic, for a `with` statement."""
     value = let.value
     if not value.dtype.is_int or value.dtype.lanes > 1 or not is_pure(value):
-        yield
-        return
-    with analyzer.scope():
-        analyzer.bind(let.var, value)
-        yield
+        return _NOTHING_KNOWN
+    # As in a loop that runs once.
+    return analyzer.loop_scope(let.var, value, const(1, value.dtype))
 
 
-@contextmanager
-def given(analyzer: Analyzer, condition: PrimExpr) -> Iterator[None]:
-    """Know what a scalar condition says but of memory, inside a `with` statement."""
-    with analyzer.constraint_scope(condition):
-        yield
+def given(analyzer: Analyzer, condition: PrimExpr) -> Scope:
+    """Know what a scalar condition says but of memory, for a `with` statement."""
+    if type(condition) is IntImm:
+        return _NOTHING_KNOWN
+    return analyzer.constraint_scope(condition)
 
 
 class ScopedRewriter(Rewriter):
     """A rewriter whose `analyzer` knows what holds at the node that is being rewritten.
 
-    An overriding method that descends into a body itself does so inside `loop_scope`, `let_scope`
-    or `condition_scope`.
+    An overriding method that descends into a body itself does so inside `inside_loop`, `inside_let`
+    or `given`.
     """
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
 
-    @contextmanager
-    def loop_scope(self, node: s.For) -> Iterator[None]:
-        """Be in the body of a loop, inside a `with` statement."""
-        with inside_loop(self.analyzer, node), self.new_scope():
-            yield
-
-    @contextmanager
-    def let_scope(self, node: s.LetStmt) -> Iterator[None]:
-        """Be in the body of a let, inside a `with` statement."""
-        with inside_let(self.analyzer, node), self.new_scope():
-            yield
-
-    @contextmanager
-    def condition_scope(self, condition: PrimExpr) -> Iterator[None]:
-        """Be where `condition` holds, inside a `with` statement."""
-        with given(self.analyzer, condition), self.new_scope():
-            yield
-
-    @contextmanager
-    def new_scope(self) -> Iterator[None]:
-        """Set apart what a subclass remembers inside one scope; override together with it."""
-        yield
-
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         """Rewrite bounds outside and body inside the loop."""
         low, extent = self(node.min), self(node.extent)
-        with self.loop_scope(node):
+        with inside_loop(self.analyzer, node):
             body = self(node.body)
         if low is node.min and extent is node.extent and body is node.body:
             return node
-        return node.with_(min=low, extent=extent, body=body)
+        return s.For(
+            node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations
+        )
 
     def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
         """Rewrite the body inside the let."""
         value = self(node.value)
-        with self.let_scope(node):
+        with inside_let(self.analyzer, node):
             body = self(node.body)
         if value is node.value and body is node.body:
             return node
@@ -105,11 +81,11 @@ class ScopedRewriter(Rewriter):
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         """Rewrite each branch where its condition holds."""
         condition = self(node.condition)
-        with self.condition_scope(node.condition):
+        with given(self.analyzer, node.condition):
             then_case = self(node.then_case)
         else_case = node.else_case
         if else_case is not None:
-            with self.condition_scope(logical_not(node.condition)):
+            with given(self.analyzer, logical_not(node.condition)):
                 else_case = self(else_case)
         if (
             condition is node.condition
@@ -122,7 +98,7 @@ class ScopedRewriter(Rewriter):
     def rewrite_AssertStmt(self, node: s.AssertStmt) -> s.Stmt:  # noqa: N802
         """Rewrite the body where the assertion holds."""
         condition = self(node.condition)
-        with self.condition_scope(node.condition):
+        with given(self.analyzer, node.condition):
             body = self(node.body)
         if condition is node.condition and body is node.body:
             return node
@@ -131,7 +107,7 @@ class ScopedRewriter(Rewriter):
     def rewrite_BlockRealize(self, node: s.BlockRealize) -> s.Stmt:  # noqa: N802
         """Rewrite the block where its predicate holds."""
         values, predicate = self.each(node.iter_values), self(node.predicate)
-        with self.condition_scope(node.predicate):
+        with given(self.analyzer, node.predicate):
             block = self(node.block)
         if values is node.iter_values and predicate is node.predicate and block is node.block:
             return node

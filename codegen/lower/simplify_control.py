@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegen.lower.purity import has_effects, is_pure
-from codegen.lower.scoped_facts import ScopedRewriter
+from codegen.lower.scoped_facts import ScopedRewriter, given, inside_loop
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
@@ -43,9 +43,9 @@ class _SimplifyControl(ScopedRewriter):
             if not is_pure(low):
                 return s.LetStmt(node.loop_var, low, self(node.body))
             self._units[node.loop_var] = low
-            with self.loop_scope(node):
+            with inside_loop(self.analyzer, node):
                 return self(node.body)
-        with self.loop_scope(node):
+        with inside_loop(self.analyzer, node):
             body = self(node.body)
         if s.is_no_op(body) and not has_effects(low) and not has_effects(extent):
             return _NOTHING
@@ -58,11 +58,11 @@ class _SimplifyControl(ScopedRewriter):
         if type(condition) is IntImm:
             taken = node.then_case if condition.value else node.else_case
             return _NOTHING if taken is None else self(taken)
-        with self.condition_scope(condition):
+        with given(self.analyzer, condition):
             then_case = self(node.then_case)
         else_case = None
         if node.else_case is not None:
-            with self.condition_scope(logical_not(condition)):
+            with given(self.analyzer, logical_not(condition)):
                 else_case = self(node.else_case)
             if s.is_no_op(else_case):
                 else_case = None
@@ -76,7 +76,7 @@ class _SimplifyControl(ScopedRewriter):
         condition = self._condition(node.condition)
         if type(condition) is IntImm and condition.value:
             return self(node.body)
-        with self.condition_scope(condition):
+        with given(self.analyzer, condition):
             return s.AssertStmt(condition, node.message, self(node.body))
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
