@@ -21,20 +21,22 @@ def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) ->
     `values` are the variables that hold values: see `value_variables`. A condition over such
     expressions is index arithmetic as well.
     """
-    if not (node.dtype.is_bool or holds_indices(node.dtype)):
-        return False
+    kind = type(node)
+    if kind in _BINARY:
+        # Operands have the type of the result, so that looking at leaves and casts suffices.
+        return is_index_arithmetic(node.a, values) and is_index_arithmetic(node.b, values)  # type: ignore[attr-defined]
+    if kind is e.IntImm:
+        return _is_index_type(node.dtype)
     if isinstance(node, Var):
-        return node not in values
-    if isinstance(node, e.IntImm):
-        return True
+        return _is_index_type(node.dtype) and node not in values
     if isinstance(node, Call):
         name = getattr(node.op, "short_name", "")
         return name in _TRANSPARENT and all(is_index_arithmetic(a, values) for a in node.args)
-    if isinstance(node, e.Let):
-        # The variable stands for its value.
-        return is_index_arithmetic(node.value, values) and is_index_arithmetic(node.body, values)
-    return _OPERANDS.get(type(node)) is not None and all(
-        is_index_arithmetic(getattr(node, name), values) for name in _OPERANDS[type(node)]
+    if kind is e.Cast and not _is_index_type(node.dtype):
+        return False
+    parts = _OPERANDS.get(kind)
+    return parts is not None and all(
+        is_index_arithmetic(getattr(node, name), values) for name in parts
     )
 
 
@@ -43,33 +45,45 @@ def holds_indices(dtype: DataType) -> bool:
     return dtype.is_int and dtype.bits >= 32
 
 
-_PAIR = ("a", "b")
+def _is_index_type(dtype: DataType) -> bool:
+    return dtype.is_bool or holds_indices(dtype)
+
+
+_BINARY = frozenset(
+    {
+        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
+        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+    }
+)  # fmt: skip
 _OPERANDS: dict[type, tuple[str, ...]] = {
-    **dict.fromkeys(
-        (e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max), _PAIR
-    ),
-    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or), _PAIR),
     e.Not: ("a",),
     e.Cast: ("value",),
     e.Select: ("condition", "true_value", "false_value"),
     e.Ramp: ("base", "stride"),
     e.Broadcast: ("value",),
+    # The variable stands for its value.
+    e.Let: ("value", "body"),
 }
 
 
-def value_variables(func: PrimFunc) -> frozenset[Var]:
-    """Return the variables of a function that hold values, on which arithmetic wraps.
-
-    They are the scalar parameters that are in no buffer's shape, and the axes and bound variables
-    whose binding is not index arithmetic. Variables of loops never are.
-    """
-    shapes = {
+def scalar_values(func: PrimFunc) -> set[Var]:
+    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
+    layouts = {
         var
         for buffer in func.buffer_map.values()
         for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
         for var in collect_vars(dim)
     }
-    values = {p for p in func.params if p not in func.buffer_map and p not in shapes}
+    return {p for p in func.params if p not in func.buffer_map and p not in layouts}
+
+
+def value_variables(func: PrimFunc) -> frozenset[Var]:
+    """Return the variables of a function that hold values, on which arithmetic wraps.
+
+    They are the `scalar_values`, and the axes and bound variables
+    whose binding is not index arithmetic. Variables of loops never are.
+    """
+    values = scalar_values(func)
 
     def note(var: Var, bound: PrimExpr) -> None:
         if not is_index_arithmetic(bound, values):

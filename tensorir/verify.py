@@ -14,6 +14,7 @@ from tensorir.visit import children
 def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
     """Say whether every variable is defined exactly once, before its use and in scope.
 
+    The variable of a `Let` inside an expression may be that of other expressions as well.
     A loop variable from outside a block with axes may not be used inside it. With `assert_mode` the
     first violation raises WellFormedError, else the result is False.
     """
@@ -97,8 +98,14 @@ class _Verifier:
             self._realize(node)  # type: ignore[arg-type]
         elif kind is s.Block:
             self._block(node)  # type: ignore[arg-type]
-        elif isinstance(node, (s.LetStmt, Let)):
+        elif isinstance(node, s.LetStmt):
             self._visit(node.value)
+            self._scoped([node.var], node.body)
+        elif isinstance(node, Let):
+            self._visit(node.value)
+            # Copies of an expression bind the same variable, each for itself.
+            if node.var not in self._live:
+                self._everywhere.discard(node.var)
             self._scoped([node.var], node.body)
         elif isinstance(node, (s.Allocate, s.AllocateConst)):
             for extent in node.extents:

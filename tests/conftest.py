@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+os.environ["TENSORIR_VERIFY"] = "1"
 
 sys.path.insert(0, str(Path(__file__).parent))
 

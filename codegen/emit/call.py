@@ -6,7 +6,6 @@ Functions of a real variable are in `codegen.vector_math`; here is everything el
 from __future__ import annotations
 
 from codegen import machine_intrinsics
-from codegen.emit.bounds import exact_interval
 from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
 from codegen.emit.convert import convert, half_to_float32
 from codegen.emit.expr import may_not_run
@@ -16,6 +15,7 @@ from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
 from codegen.emit.parallel import check_status
 from codegen.signature import symbolic_vars
+from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc

@@ -61,10 +61,12 @@ class FunctionEmitter(FunctionText):
         "loops",
         "module",
         "name",
+        "numbered",
         "parallel_bodies",
         "ranges",
         "result",
         "stack_bytes",
+        "value_variables",
         "values",
         "vector_ops",
         "wide",
@@ -95,8 +97,12 @@ class FunctionEmitter(FunctionText):
         """Where a function with a result stores it."""
         self.in_parallel = False
         self.parallel_bodies = 0
-        self.index_values: dict[int, str] = {}
-        """64-bit values of index nodes by identity, as far as the open block has computed them."""
+        self.value_variables: set[Var] = set()
+        """Variables on which arithmetic wraps: scalar parameters and what is bound to values."""
+        self.index_values: dict[PrimExpr, str] = {}
+        """64-bit values of nodes of index arithmetic that the open block has computed."""
+        self.numbered: dict[str, str] = {}
+        """Values of the pure instructions of the open block, by their text (value numbering)."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
         self.contracts = True
@@ -125,6 +131,14 @@ class FunctionEmitter(FunctionText):
         """Open the block `label`."""
         super().start(label)
         self.index_values.clear()
+        self.numbered.clear()
+
+    def pure(self, text: str) -> str:
+        """Return the value of an instruction without effects, written once in a block."""
+        known = self.numbered.get(text)
+        if known is None:
+            known = self.numbered[text] = self.op(text)
+        return known
 
     def stmt(self, node: Stmt) -> None:
         """Write `node`."""

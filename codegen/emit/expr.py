@@ -18,6 +18,7 @@ from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import FLOAT32, DataType
 from tensorir.expr import PrimExpr
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Effect, Op
 from tensorir.visit import walk
 
@@ -128,16 +129,22 @@ def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
 
 def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str:
     test = _SIGNED_TEST[type(node)]
-    if dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32:
+    is_wide = dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32
+    if is_wide and _is_exact(f, node.a) and _is_exact(f, node.b):
         # Predicates over loop variables compare in the width of the induction variables.
-        a, b = exact_interval(node.a, f.ranges), exact_interval(node.b, f.ranges)
-        if a is not None and b is not None:
-            left = f.index(node.a)
-            return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
+        left = f.index(node.a)
+        return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
     left = f.expr(node.a)
     if dtype.is_uint:
         test = _unsigned(test)
     return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
+
+
+def _is_exact(f: FunctionEmitter, node: PrimExpr) -> bool:
+    """Say whether nothing in `node` wraps around."""
+    return (
+        is_index_arithmetic(node, f.value_variables) or exact_interval(node, f.ranges) is not None
+    )
 
 
 def _unsigned(test: str) -> str:
@@ -209,18 +216,25 @@ def _let(f: FunctionEmitter, node: e.Let) -> str:
 
 def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
     """Let `var` stand for `value` in what is written from here on."""
+    if var in f.values:
+        # Another copy of the expression that binds it: what was computed from it is another value.
+        f.index_values.clear()
     dtype = value.dtype
     if dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool:
         interval = exact_interval(value, f.ranges)
+        is_index = is_index_arithmetic(value, f.value_variables)
+        if not is_index:
+            f.value_variables.add(var)
         if interval is not None:
             f.ranges[var] = interval
-            if dtype.bits >= 32 and interval[1] < 1 << 63:
-                wide = f.wide[var] = f.index(value)
-                narrow = wide
-                if dtype.bits < 64:
-                    narrow = f.op(f"trunc i64 {wide} to {register_type(dtype)}")
-                f.values[var] = narrow
-                return
+        fits = is_index if interval is None else interval[1] < 1 << 63
+        if fits and dtype.bits >= 32:
+            wide = f.wide[var] = f.index(value)
+            narrow = wide
+            if dtype.bits < 64:
+                narrow = f.op(f"trunc i64 {wide} to {register_type(dtype)}")
+            f.values[var] = narrow
+            return
     f.values[var] = f.expr(value)
 
 

@@ -32,6 +32,7 @@ from codegen.target import Target
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm
 from tensorir.function import PrimFunc
+from tensorir.index_arithmetic import scalar_values
 
 
 def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bool]:
@@ -76,6 +77,7 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
     f = FunctionEmitter(module, symbol)
     noalias = bool(func.attrs.get("tir.noalias", False))
     header = []
+    f.value_variables |= scalar_values(func)
     for k, param in enumerate(func.params):
         buffer = func.buffer_map.get(param)
         f.values[param] = f"%p{k}"

@@ -1,13 +1,18 @@
-"""Index arithmetic in 64 bits.
+"""Indices as 64-bit values.
 
-A sum of products that makes up an index is computed in 64 bits from its leaves, with `nsw`: an
-index that overflows its dtype is out of bounds anyway, and LLVM can then see through the addresses
-of a whole loop nest without widening induction variables itself. Under a division or modulo the
-exact value matters, so there 64 bits are used only if nothing in the operand can wrap around.
+Index arithmetic (`tensorir.index_arithmetic`) does not overflow, which lowering has checked: it is
+computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a whole
+loop nest without widening induction variables itself. Value arithmetic wraps at the width of its
+type: it is computed in 64 bits only where bounds show that nothing wraps, else in its own type and
+then extended.
+
+Equal instructions in one block are one value, whichever nodes they come from. That a node is
+looked up before it is written again only saves time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from codegen.emit.context import INDEX, FunctionEmitter
@@ -17,6 +22,7 @@ from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 
 _LINEAR: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _DIVISIONS: Final = frozenset({e.FloorDiv, e.FloorMod, e.Div, e.Mod})
@@ -31,43 +37,62 @@ def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
     if kind is Var or kind is e.SizeVar:
         known = f.wide.get(node)  # type: ignore[call-overload]
         return known if known is not None else widened(f, f.expr(node), node.dtype)
-    known = f.index_values.get(id(node))
-    if known is None:
-        # Lowering makes equal indices one object, so that unrolled copies share their addresses.
-        known = f.index_values[id(node)] = _computed(f, node, kind)
-    return known
-
-
-def _computed(f: FunctionEmitter, node: PrimExpr, kind: type) -> str:
-    name = _LINEAR.get(kind)
-    if name is not None:
-        left = emit_index(f, node.a)  # type: ignore[attr-defined]
-        return f.op(f"{name} nsw i64 {left}, {emit_index(f, node.b)}")  # type: ignore[attr-defined]
-    if kind is e.Cast and node.value.dtype.is_int and node.dtype.bits > node.value.dtype.bits:  # type: ignore[attr-defined]
-        return emit_index(f, node.value)  # type: ignore[attr-defined]
-    if isinstance(node, e.BinaryOp) and node.dtype.is_integral:
-        wide = _exact_binary(f, node)
-        if wide is not None:
-            return wide
+    known = f.index_values.get(node)
+    if known is not None:
+        return known
+    if is_index_arithmetic(node, f.value_variables):
+        return _index_arithmetic(f, node)
+    interval = exact_interval(node, f.ranges)
+    if interval is not None and interval[1] < 1 << 63:
+        return _exact(f, node, emit_index)
     return widened(f, f.expr(node), node.dtype)
 
 
 INDEX.append(emit_index)
 
 
-def _exact_binary(f: FunctionEmitter, node: e.BinaryOp) -> str | None:
+def _index_arithmetic(f: FunctionEmitter, node: PrimExpr) -> str:
+    """Write index arithmetic: a node is written once in a block, since no load is in it."""
     kind = type(node)
-    a = exact_interval(node.a, f.ranges)
-    b = exact_interval(node.b, f.ranges)
-    if a is None or b is None:
-        return None
-    if kind in _DIVISIONS and max(abs(v) for v in (*a, *b)) < 1 << 63:
-        left, right = emit_index(f, node.a), emit_index(f, node.b)
-        return divide(f, kind, INT64, left, right, a, b)
-    name = _EXTREMA.get(kind)
-    if name is None or max(*a, *b) >= 1 << 63:
-        return None
-    return f.math_intrinsic(name, INT64, emit_index(f, node.a), emit_index(f, node.b))
+    if kind is IntImm or kind is Var or kind is e.SizeVar:
+        return emit_index(f, node)
+    known = f.index_values.get(node)
+    if known is None:
+        known = f.index_values[node] = _exact(f, node, _index_arithmetic)
+    return known
+
+
+def _exact(
+    f: FunctionEmitter, node: PrimExpr, operand: Callable[[FunctionEmitter, PrimExpr], str]
+) -> str:
+    """Write an expression in which nothing wraps in 64 bits; `operand` writes its operands."""
+    kind = type(node)
+    if kind is e.Cast:
+        inner: PrimExpr = node.value  # type: ignore[attr-defined]
+        if inner.dtype.is_integral and not inner.dtype.is_bool and _widens(node.dtype, inner):
+            return operand(f, inner)
+    elif kind in _EXACT:
+        left, right = operand(f, node.a), operand(f, node.b)  # type: ignore[attr-defined]
+        name = _LINEAR.get(kind)
+        if name is not None:
+            return f.pure(f"{name} nsw i64 {left}, {right}")
+        if kind in _DIVISIONS:
+            a = exact_interval(node.a, f.ranges)  # type: ignore[attr-defined]
+            b = exact_interval(node.b, f.ranges)  # type: ignore[attr-defined]
+            return divide(f, kind, INT64, left, right, a, b)
+        return f.math_intrinsic(_EXTREMA[kind], INT64, left, right)
+    return widened(f, f.expr(node), node.dtype)
+
+
+def _widens(dtype: DataType, inner: PrimExpr) -> bool:
+    """Say whether a cast to `dtype` keeps every value."""
+    source = inner.dtype
+    if source.is_uint:
+        return dtype.bits > source.bits
+    return dtype.is_int and dtype.bits >= source.bits
+
+
+_EXACT: Final = frozenset({*_LINEAR, *_DIVISIONS, *_EXTREMA})
 
 
 def widened(f: FunctionEmitter, value: str, dtype: DataType) -> str:
@@ -76,29 +101,41 @@ def widened(f: FunctionEmitter, value: str, dtype: DataType) -> str:
         return value
     extend = "sext" if dtype.is_int else "zext"
     wide = register_type(INT64.with_lanes(dtype.lanes))
-    return f.op(f"{extend} {register_type(dtype)} {value} to {wide}")
+    return f.pure(f"{extend} {register_type(dtype)} {value} to {wide}")
 
 
 def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[str, int] | None:
     """Write a vector index whose lanes are evenly spaced: its first lane and constant distance.
 
+    Lanes of 32 bits or more that wrap are out of bounds, for all lanes together span less than half
+    the values of their type; narrower or unsigned ones must be known not to.
     Returns None, having written nothing, for any other index.
     """
-    stride = _lane_distance(node)
-    return None if stride is None else (_first_lane(f, node), stride)
+    wraps_out_of_bounds = node.dtype.is_int and node.dtype.bits >= 32
+    if not wraps_out_of_bounds and exact_interval(node, f.ranges) is None:
+        return None
+    stride = _lane_distance(f, node)
+    return None if stride is None else (emit_index(f, _first_lane(node)), stride)
 
 
-def _lane_distance(node: PrimExpr) -> int | None:
+def _lane_distance(f: FunctionEmitter, node: PrimExpr) -> int | None:
     kind = type(node)
     if kind is e.Ramp:
         stride = node.stride  # type: ignore[attr-defined]
         return int(stride) if type(stride) is IntImm else None
     if kind is e.Broadcast:
         return 0
-    if kind is e.Cast and node.dtype.bits > node.value.dtype.bits and node.value.dtype.is_int:  # type: ignore[attr-defined]
-        return _lane_distance(node.value)  # type: ignore[attr-defined]
+    if kind is e.Cast:
+        inner: PrimExpr = node.value  # type: ignore[attr-defined]
+        if not inner.dtype.is_int or not _widens(node.dtype, inner):
+            return None
+        if not is_index_arithmetic(inner, f.value_variables) and (
+            exact_interval(inner, f.ranges) is None
+        ):
+            return None
+        return _lane_distance(f, inner)
     if kind in _LINEAR:
-        a, b = _lane_distance(node.a), _lane_distance(node.b)  # type: ignore[attr-defined]
+        a, b = _lane_distance(f, node.a), _lane_distance(f, node.b)  # type: ignore[attr-defined]
         if a is None or b is None:
             return None
         if kind is e.Add:
@@ -120,13 +157,14 @@ def _broadcast_constant(node: PrimExpr) -> int | None:
     return int(node.value)
 
 
-def _first_lane(f: FunctionEmitter, node: PrimExpr) -> str:
+def _first_lane(node: PrimExpr) -> PrimExpr:
+    """Return the scalar that the first lane of an evenly spaced index is."""
     kind = type(node)
     if kind is e.Ramp:
-        return emit_index(f, node.base)  # type: ignore[attr-defined]
+        return node.base  # type: ignore[attr-defined, no-any-return]
     if kind is e.Broadcast:
-        return emit_index(f, node.value)  # type: ignore[attr-defined]
+        return node.value  # type: ignore[attr-defined, no-any-return]
     if kind is e.Cast:
-        return _first_lane(f, node.value)  # type: ignore[attr-defined]
-    left = _first_lane(f, node.a)  # type: ignore[attr-defined]
-    return f.op(f"{_LINEAR[kind]} nsw i64 {left}, {_first_lane(f, node.b)}")  # type: ignore[attr-defined]
+        return e.Cast(node.dtype.element, _first_lane(node.value))  # type: ignore[attr-defined]
+    assert isinstance(node, e.BinaryOp)
+    return type(node)(_first_lane(node.a), _first_lane(node.b))

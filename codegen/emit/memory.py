@@ -44,11 +44,11 @@ def element_address(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
     base, lanes = _data(f, buffer), buffer.dtype.lanes
     if lanes > 1:
         # Vector elements lie densely, while LLVM would pad <3 x float>.
-        index = f.op(f"mul nsw i64 {index}, {lanes}")
+        index = f.pure(f"mul nsw i64 {index}, {lanes}")
     if index == "0":
         return base
     element = memory_type(buffer.dtype.element)
-    return f.op(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
+    return f.pure(f"getelementptr inbounds {element}, ptr {base}, i64 {index}")
 
 
 def flat_index(f: FunctionEmitter, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
@@ -220,11 +220,10 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
     buffer, dtype = node.buffer, node.value.dtype
     f.written.add(buffer.data)
     index = flat_index(f, buffer, node.indices)
-    value = f.expr(node.value)
     if index.dtype.lanes == 1:
-        address = element_address(f, buffer, f.index(index))
-        _guarded(f, node.predicate, lambda: _store_plain(f, value, address, dtype))
+        _guarded(f, node.predicate, lambda: _store_element(f, node, index))
         return
+    value = f.expr(node.value)
     f.vector_ops += 1
     mask = f.expr(node.predicate) if node.predicate is not None else ""
     linear = linear_lanes(f, index)
@@ -253,6 +252,12 @@ def _guarded(f: FunctionEmitter, condition: PrimExpr | None, write: Callable[[],
     write()
     f.branch(done)
     f.start(done)
+
+
+def _store_element(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
+    value = f.expr(node.value)
+    address = element_address(f, node.buffer, f.index(index))
+    _store_plain(f, value, address, node.value.dtype)
 
 
 def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:

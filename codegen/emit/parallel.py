@@ -64,6 +64,7 @@ def _write_body(
     body.in_parallel = True
     body.contracts = f.contracts
     body.ranges = dict(f.ranges)
+    body.value_variables = set(f.value_variables)
     body.values = {var: text for var, text in f.values.items() if text[0] != "%"}
     unaliased = _are_distinct(f, captured)
     parameters = []

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from codegen.lower.annotations import DIM_ALIGN
 from codegen.lower.live_region import LiveRegion, LiveRegions
-from codegen.lower.loop_ranges import analyzer_for
-from codegen.lower.open_blocks import DIM_ALIGN
+from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
-from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, PrimExpr, Ramp
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, floormod, mul
-from tensorir.visit import Rewriter, pre_order_visit
+from tensorir.visit import pre_order_visit
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -28,8 +27,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
     they declare instead of what they access; `buffer_dim_align` becomes strides.
     """
-    analyzer = analyzer_for(func.body)
-    live = LiveRegions(analyzer)
+    live = LiveRegions()
     live.visit(func.body)
     alignments = _alignments(func.body)
     regions = {}
@@ -40,7 +38,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
             regions[region.buffer] = region
     if not regions:
         return func
-    return func.with_body(_Compact(regions, analyzer)(func.body))
+    return func.with_body(_Compact(regions)(func.body))
 
 
 Alignment = dict[int, tuple[int, int]]
@@ -78,10 +76,10 @@ def _compacted(region: LiveRegion, alignment: Alignment) -> Buffer:
     return region.buffer.with_(shape=tuple(shape), strides=tuple(strides))
 
 
-class _Compact(Rewriter):
-    def __init__(self, regions: dict[Buffer, LiveRegion], analyzer: Analyzer) -> None:
+class _Compact(ScopedRewriter):
+    def __init__(self, regions: dict[Buffer, LiveRegion]) -> None:
+        super().__init__()
         self._regions = regions
-        self._linear = analyzer.linearizer
 
     def buffer(self, buffer: Buffer) -> Buffer:
         region = self._regions.get(buffer)
@@ -95,10 +93,11 @@ class _Compact(Rewriter):
 
     def _shift(self, index: PrimExpr, low: Any) -> PrimExpr:
         if index.dtype.lanes == 1:
-            return self._linear.write(self._linear(index).plus(low, -1), index.dtype)
+            linear = self.analyzer.linearizer
+            return linear.write(linear(index).plus(low, -1), index.dtype)
         if type(index) is Ramp:
             return Ramp(self._shift(index.base, low), index.stride, index.lanes)
-        return index - self._linear.write(low, index.dtype.element)
+        return index - self.analyzer.linearizer.write(low, index.dtype.element)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         new: BufferLoad = self.generic(node)

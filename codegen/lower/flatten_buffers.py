@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.loop_ranges import analyzer_for
 from codegen.lower.lower_match_buffers import offset_of, strides_of
+from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, INT64, DataType
@@ -15,7 +16,7 @@ from tensorir.expr import Add, Broadcast, BufferLoad, IntImm, PrimExpr, Ramp, Su
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, cast, const, is_const_int, mul
-from tensorir.visit import Rewriter, pre_order_visit
+from tensorir.visit import pre_order_visit
 
 _INT32_ELEMENTS: Final = 1 << 31
 """Buffers with fewer elements are indexed in int32."""
@@ -28,29 +29,37 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     After:  B: (128);   B[i * 32 + a * 8 + b]
 
     The terms of an index stand in the order in which the loops they depend on are nested, outermost
-    first, and equal indices are one object: what the copies of an unrolled body have in common is
-    then a common first part. Axis separators, which group dimensions for other memories, do not
-    matter in row-major memory. An index into 2**31 elements or more, or an unknown number, is
-    int64. Parameters keep their shape in `buffer_map`, where the runtime checks arguments by it.
+    first: what the copies of an unrolled body have in common is then a common first part. Axis
+    separators, which group dimensions for other memories, do not matter in row-major memory. An
+    index into 2**31 elements or more, or an unknown number, is int64. Parameters keep their shape
+    in `buffer_map`, where the runtime checks arguments by it.
     """
     return func.with_body(_Flatten(func.body)(func.body))
 
 
-class _Flatten(Rewriter):
+class _Flatten(ScopedRewriter):
     def __init__(self, body: s.Stmt) -> None:
-        self._analyzer = analyzer_for(body)
-        self._linear = self._analyzer.linearizer
+        super().__init__()
         self._flat: dict[Buffer, Buffer] = {}
-        self._strides: dict[Buffer, tuple[Linear, ...]] = {}
+        self._strides: dict[Buffer, tuple[PrimExpr, ...]] = {}
         self._depth = _loop_depths(body)
         self._written: dict[tuple[object, DataType], PrimExpr] = {}
+        """Indices written in `_scope`: the same index in a statement is written once."""
+        self._scope: object = None
+
+    @property
+    def _linear(self) -> Linearizer:
+        return self.analyzer.linearizer
 
     def buffer(self, buffer: Buffer) -> Buffer:
         flat = self._flat.get(buffer)
         if flat is None:
             flat = self._flat[buffer] = flattened(buffer)
-            self._strides[buffer] = tuple(self._linear(n) for n in strides_of(buffer))
+            self._strides[buffer] = strides_of(buffer)
         return flat
+
+    def _linear_strides(self, buffer: Buffer) -> list[Linear]:
+        return [self._linear(stride) for stride in self._strides[buffer]]
 
     def rewrite_DeclBuffer(self, node: s.DeclBuffer) -> s.Stmt:  # noqa: N802
         return self(node.body)
@@ -60,7 +69,7 @@ class _Flatten(Rewriter):
         size: PrimExpr = const(1, node.extents[0].dtype if node.extents else INT32)
         for extent in node.extents:
             size = mul(size, self(extent))
-        extents = (self._analyzer.simplify(size),)
+        extents = (self.analyzer.simplify(size),)
         if body is node.body and extents == node.extents:
             return node
         return s.Allocate(
@@ -80,7 +89,7 @@ class _Flatten(Rewriter):
 
     def _index(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
         indices = self.each(indices)
-        strides = self._strides[buffer]
+        strides = self._linear_strides(buffer)
         offset = self._linear(buffer.elem_offset)
         dtype = index_dtype(buffer, indices)
         if indices and indices[-1].dtype.lanes > 1:
@@ -92,7 +101,7 @@ class _Flatten(Rewriter):
     def _vector_index(
         self, buffer: Buffer, indices: tuple[PrimExpr, ...], dtype: DataType
     ) -> PrimExpr:
-        strides = self._strides[buffer]
+        strides = self._linear_strides(buffer)
         offset = self._linear(buffer.elem_offset)
         for index, stride in zip(indices[:-1], strides[:-1], strict=True):
             offset = self._plus_scaled(offset, self._linear(index), stride)
@@ -103,7 +112,7 @@ class _Flatten(Rewriter):
             return Ramp(self._write(base, dtype), self._write(step, dtype), last.lanes)
         lanes = last.dtype.lanes
         # Simplified like the other indices: the variables of loops that run once go with them.
-        last = self._analyzer.simplify(last)
+        last = self.analyzer.simplify(last)
         vector = mul(cast(dtype.with_lanes(lanes), last), self._write(stride, dtype))
         return add(self._write(offset, dtype), vector)
 
@@ -113,6 +122,8 @@ class _Flatten(Rewriter):
         return offset.plus(index, stride.const)
 
     def _write(self, index: Linear, dtype: DataType) -> PrimExpr:
+        if self._scope is not self._linear.context:
+            self._scope, self._written = self._linear.context, {}
         key = (index.key, dtype)
         known = self._written.get(key)
         if known is None:

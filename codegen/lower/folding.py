@@ -1,49 +1,18 @@
-"""Substitution that folds the constants it brings in."""
+"""Rebuilding arithmetic with the constants folded that a substitution brings in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from tensorir import expr as e
-from tensorir import stmt as s
-from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.node import Node
-from tensorir.ops import add, compare, fold_binary, logical_and, logical_or, mul, sub
-from tensorir.visit import Rewriter
-
-N = TypeVar("N", bound=Node)
+from tensorir.expr import IntImm, PrimExpr, integer_limits
+from tensorir.ops import add, compare, const, fold_binary, logical_and, logical_or, mul, sub
 
 
-def substitute_folding(node: N, values: Mapping[Var, PrimExpr]) -> N:
-    """Return `node` with variables replaced and what became constant computed.
+def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return `node` with operands `a` and `b`, folding integer constants.
 
     `base + 3 + 4` becomes `base + 7`, so that indices that differ by a constant keep their common
     part.
     """
-    return _Substitute(values)(node)
-
-
-class _Substitute(Rewriter):
-    def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
-        self._values = values
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        return self._values.get(node, node)
-
-    def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
-        return rebuild_binary(node, self(node.a), self(node.b))
-
-    def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
-        new = self.generic(node)
-        if type(new.condition) is not IntImm:
-            return new
-        taken = new.then_case if new.condition.value else new.else_case
-        return s.sequence([taken])
-
-
-def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return `node` with operands `a` and `b`, folding integer constants."""
     if a is node.a and b is node.b:
         return node
     kind = type(node)
@@ -75,10 +44,14 @@ def rebuild_binary(node: e.BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 def _plus(index: PrimExpr, value: int) -> PrimExpr:
-    """Return `index + value` with one constant at the end."""
+    """Return `index + value` with one constant at the end, which wraps as the type does."""
     base = index
     if isinstance(index, e.Add) and isinstance(index.b, IntImm):
         base, value = index.a, index.b.value + value
     elif isinstance(index, e.Sub) and isinstance(index.b, IntImm):
         base, value = index.a, value - index.b.value
-    return sub(base, -value) if value < 0 else add(base, value)
+    low, high = integer_limits(index.dtype)
+    value = (value - low) % (high - low + 1) + low
+    if low < value < 0:
+        return sub(base, const(-value, index.dtype))
+    return add(base, const(value, index.dtype))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from codegen.lower.purity import may_run_anywhere
 from tensorir import stmt as s
-from tensorir.expr import EQ, Add, BufferLoad, Call, IntImm, Mul, PrimExpr, Var
+from tensorir.expr import EQ, Add, IntImm, Mul, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.intrin import Effect, Op
 from tensorir.ops import all_of, conjuncts, const
-from tensorir.visit import Rewriter, uses_var, walk
+from tensorir.visit import Rewriter, uses_var
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
@@ -21,8 +21,8 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
     Before: for k in range(n): (if k == 0: S); T          (an initialisation, n at least 1)
     After:  S; for k in range(n): T
 
-    Only conditions without loads or calls move. The parts of a conjunction move one by one, and
-    `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
+    Only conditions move that cannot fault and read no memory. The parts of a conjunction move one
+    by one, and `k0 * 4 + k1 == 0` over loops from 0 counts as `k0 == 0 and k1 == 0`.
     """
     return func.with_body(_HoistConditions()(func.body))
 
@@ -88,22 +88,8 @@ def _divided(
     others: list[PrimExpr] = []
     for part in conjuncts(condition):
         # Later parts may rely on earlier ones: only what can be evaluated anywhere moves.
-        (chosen if is_pure(part) and test(part) else others).append(part)
+        (chosen if may_run_anywhere(part) and test(part) else others).append(part)
     return chosen, others
-
-
-def is_pure(condition: PrimExpr) -> bool:
-    """Say whether `condition` may be evaluated anywhere: it has no loads and no effects."""
-    for part in walk(condition):
-        kind = type(part)
-        if kind is BufferLoad:
-            return False
-        if kind is Call and not (
-            isinstance(part.op, Op)  # type: ignore[attr-defined]
-            and part.op.effect in (Effect.PURE, Effect.ANNOTATION)  # type: ignore[attr-defined]
-        ):
-            return False
-    return True
 
 
 def _first_iteration(loop: s.For, body: s.Stmt) -> tuple[s.Stmt, s.Stmt] | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codegen.lower.open_blocks import EXPLICIT_REGIONS
+from codegen.lower.annotations import EXPLICIT_REGIONS
+from codegen.lower.scoped_facts import given, inside_let, inside_loop
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear, Term
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import reads_memory, variables_of
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.node import Node
-from tensorir.ops import const
+from tensorir.ops import const, logical_not
 from tensorir.visit import children
 
 Span = tuple[Linear, Linear]
@@ -59,14 +61,18 @@ class _Uses:
 class LiveRegions:
     """Collects the accesses to every buffer that a block of the program allocates."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
-        self._analyzer = analyzer
-        self._linear = analyzer.linearizer
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._regions: list[LiveRegion] = []
         self._uses: dict[Var, _Uses] = {}
         self._defined: list[s.For | s.LetStmt] = []
         self._depth: dict[Var, int] = {}
         self._trusted_reads: set[Buffer] = set()
         self._trusted_writes: set[Buffer] = set()
+
+    @property
+    def _linear(self) -> Linearizer:
+        return self._analyzer.linearizer
 
     def visit(self, node: Node) -> None:
         """Record the accesses in `node`."""
@@ -82,6 +88,15 @@ class LiveRegions:
             return
         elif kind is s.Block:
             self._block(node)  # type: ignore[arg-type]
+            return
+        elif kind is s.IfThenElse:
+            self._branch(node)  # type: ignore[arg-type]
+            return
+        elif kind is s.BlockRealize or kind is s.AssertStmt:
+            condition = node.predicate if kind is s.BlockRealize else node.condition  # type: ignore[attr-defined]
+            self.visit(condition)
+            with given(self._analyzer, condition):
+                self.visit(node.block if kind is s.BlockRealize else node.body)  # type: ignore[attr-defined]
             return
         elif isinstance(node, Var):
             uses = self._uses.get(node)
@@ -100,10 +115,23 @@ class LiveRegions:
         outer = self._depth.get(var)
         self._depth[var] = len(self._defined)
         self._defined.append(node)
-        self.visit(body)
+        if isinstance(node, s.For):
+            inside = inside_loop(self._analyzer, node)
+        else:
+            inside = inside_let(self._analyzer, node)
+        with inside:
+            self.visit(body)
         self._defined.pop()
         if outer is not None:
             self._depth[var] = outer
+
+    def _branch(self, node: s.IfThenElse) -> None:
+        self.visit(node.condition)
+        with given(self._analyzer, node.condition):
+            self.visit(node.then_case)
+        if node.else_case is not None:
+            with given(self._analyzer, logical_not(node.condition)):
+                self.visit(node.else_case)
 
     def _block(self, node: s.Block) -> None:
         for buffer in node.alloc_buffers:
@@ -120,6 +148,8 @@ class LiveRegions:
             self.visit(node.init)
         self.visit(node.body)
         self._trusted_reads, self._trusted_writes = outer
+        for buffer in node.alloc_buffers:
+            self._regions.append(self._live(self._uses[buffer.data]))
 
     def _region(self, region: BufferRegion) -> None:
         uses = self._uses.get(region.buffer.data)
@@ -219,8 +249,8 @@ class LiveRegions:
     # -------------------------------------------------------------------------------------- result
 
     def regions(self) -> list[LiveRegion]:
-        """Return the live region of each buffer, in order of allocation."""
-        return [self._live(uses) for uses in self._uses.values()]
+        """Return the live region of each buffer, in the order in which their lives end."""
+        return self._regions
 
     def _live(self, uses: _Uses) -> LiveRegion:
         region = LiveRegion(uses.buffer)

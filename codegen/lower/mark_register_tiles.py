@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from codegen.lower.annotations import PIECES
 from codegen.lower.register_file import vector_registers
-from codegen.lower.vectorize import PIECES
 from codegen.target import as_target
 from tensorir import stmt as s
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from codegen.lower.vectorize import PIECES
+from codegen.lower.annotations import EXPLICIT, LEFT_TO_BACKEND, MAX_STEP, PIECES
 from tensorir import stmt as s
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.function import PrimFunc
 from tensorir.visit import Rewriter
 
-MAX_STEP: Final = "pragma_auto_unroll_max_step"
-EXPLICIT: Final = "pragma_unroll_explicit"
-LEFT_TO_BACKEND: Final = "unroll_by_backend"
-"""Annotation of an unrolled loop whose body LLVM is to copy."""
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256
 """Up to how many statements (native vectors counted) a pragma lets a nest grow: more copies do not

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from codegen.lower.annotations import DIM_ALIGN, EXPLICIT_REGIONS
 from tensorir import stmt as s
+from tensorir.buffer import Buffer
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.node import EMPTY_ATTRS, Attrs
 from tensorir.visit import Rewriter
 
-EXPLICIT_REGIONS = ("explicit_read_region", "explicit_write_region")
-DIM_ALIGN = "buffer_dim_align"
 _STILL_NEEDED = (*EXPLICIT_REGIONS, DIM_ALIGN)
 
 
@@ -31,6 +31,10 @@ def open_blocks(func: PrimFunc) -> PrimFunc:
 class _OpenBlocks(Rewriter):
     def __init__(self) -> None:
         self._values: dict[Var, PrimExpr] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self._buffers.get(buffer, buffer)
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         return self._values.get(node, node)
@@ -41,6 +45,8 @@ class _OpenBlocks(Rewriter):
         predicate = self(node.predicate)
         for axis, value in zip(block.iter_vars, values, strict=True):
             self._values[axis.var] = value
+        for buffer in block.alloc_buffers:
+            self._open_layout(buffer)
         kept = Attrs({k: v for k, v in block.annotations.items() if k in _STILL_NEEDED})
         needs_regions = bool(kept)
         opened = s.Block(
@@ -50,11 +56,17 @@ class _OpenBlocks(Rewriter):
             block.name_hint,
             self(block.body),
             self.maybe(block.init),
-            block.alloc_buffers,
+            tuple(self.buffer(buffer) for buffer in block.alloc_buffers),
             self.each(block.match_buffers),
             kept or EMPTY_ATTRS,
         )
         return s.BlockRealize((), predicate, opened)
+
+    def _open_layout(self, buffer: Buffer) -> None:
+        """Replace a buffer whose extents or strides depend on axes."""
+        shape, strides = self.each(buffer.shape), self.each(buffer.strides)
+        if shape is not buffer.shape or strides is not buffer.strides:
+            self._buffers[buffer] = buffer.with_(shape=shape, strides=strides)
 
     def value(self, value: Any) -> Any:
         return value

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codegen.lower.carried_values import carrying_loops
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.function import PrimFunc
+from tensorir.intrin import Op
 from tensorir.node import Node
 from tensorir.ops import TRUE
 from tensorir.visit import Rewriter, children, walk
+
+_ADDRESS_OF = Op.get("address_of")
 
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
@@ -19,14 +23,14 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     Before: alloc B; for i: B[i] = A[i]; C[i] = B[i]
     After:  for i: alloc B; B[i] = A[i]; C[i] = B[i]
 
-    A buffer stays outside the loops of a reduction that writes it (its contents live from one
-    iteration to the next), outside vectorized loops (one copy a lane is an index, not an
-    allocation) and where it is if something other than a block with axes writes it. A buffer
-    without uses is dropped. The new place inside a loop is a block without axes.
+    A buffer moves into a loop only if each iteration surely writes what it reads of it before
+    reading it (`carrying_loops`). It stays outside vectorized loops (one copy a lane is an index,
+    not an allocation), and where it is if its address is taken. A buffer without uses is dropped.
+    The new place inside a loop is a block without axes. Runs when blocks have no axes any more.
     """
     finder = _Finder()
     finder.visit(func.body, _Scope(None, func.body, 0))
-    return func.with_body(_Place(finder.places())(func.body))
+    return func.with_body(_Place(finder.places(func.body))(func.body))
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +57,15 @@ class _Scope:
         assert a is not None
         return a
 
+    def inside(self, home: _Scope) -> list[_Scope]:
+        """Return the scopes from the first one inside `home` down to this one."""
+        path: list[_Scope] = []
+        at: _Scope | None = self
+        while at is not None and at.depth > home.depth:
+            path.insert(0, at)
+            at = at.parent
+        return path
+
 
 class _Finder:
     """Finds the innermost scope of each buffer."""
@@ -60,6 +73,8 @@ class _Finder:
     def __init__(self) -> None:
         self._home: dict[Var, tuple[Buffer, _Scope]] = {}
         self._uses: dict[Var, _Scope] = {}
+        self._views: dict[Var, Var] = {}
+        """Pointers of views by what they are views of."""
 
     def visit(self, node: Node, scope: _Scope) -> None:
         kind = type(node)
@@ -71,7 +86,9 @@ class _Finder:
         elif kind is s.BlockRealize:
             self._realize(node, scope)  # type: ignore[arg-type]
         elif kind is s.BufferStore:
-            self._store(node, scope)  # type: ignore[arg-type]
+            self._use(node.buffer, scope)  # type: ignore[attr-defined]
+            for part in children(node):
+                self._expressions(part, scope)
         elif isinstance(node, PrimExpr):
             self._expressions(node, scope)
         else:
@@ -81,54 +98,70 @@ class _Finder:
 
     def _realize(self, node: s.BlockRealize, scope: _Scope) -> None:
         block = node.block
-        for value in (*node.iter_values, node.predicate):
-            self._expressions(value, scope)
-        outside = _outside_reduction(node, scope)
-        if outside is not None:
-            for written in block.writes:
-                self._use(written.buffer.data, outside)
+        self._expressions(node.predicate, scope)
+        for region in (*block.reads, *block.writes):
+            self._use(region.buffer, scope)
         inner = scope.enter(block)
         for buffer in block.alloc_buffers:
             self._home[buffer.data] = (buffer, inner)
         for match in block.match_buffers:
-            self._use(match.source.buffer.data, inner)
+            self._use(match.source.buffer, inner)
+            self._views[match.buffer.data] = match.source.buffer.data
             self._expressions(match, inner)
         self.visit(block.body, inner)
-
-    def _store(self, node: s.BufferStore, scope: _Scope) -> None:
-        pointer = node.buffer.data
-        self._use(pointer, scope)
-        home = self._home.get(pointer)
-        if home is not None and not _in_block_with_axes(scope, home[1]):
-            self._use(pointer, home[1])
-        for part in children(node):
-            self._expressions(part, scope)
 
     def _expressions(self, node: Node, scope: _Scope) -> None:
         for part in walk(node):
             if type(part) is BufferLoad:
-                self._use(part.buffer.data, scope)
-            elif isinstance(part, Var) and part in self._home:
-                # The address itself is taken: whoever has it may keep it.
-                self._use(part, self._home[part][1])
+                self._use(part.buffer, scope)
+            elif isinstance(part, Var):
+                self._take_address(part)
+            elif type(part) is Call and part.op is _ADDRESS_OF:
+                for argument in part.args:
+                    if type(argument) is BufferLoad:
+                        self._take_address(argument.buffer.data)
 
-    def _use(self, pointer: Var, scope: _Scope) -> None:
+    def _take_address(self, pointer: Var) -> None:
+        """Whoever has the address itself may keep it."""
+        pointer = self._source(pointer)
+        if pointer in self._home:
+            self._meet(pointer, self._home[pointer][1])
+
+    def _source(self, pointer: Var) -> Var:
+        while pointer in self._views:
+            pointer = self._views[pointer]
+        return pointer
+
+    def _use(self, buffer: Buffer, scope: _Scope) -> None:
+        known = self._home.get(buffer.data)
+        if known is not None and known[0] is not buffer:
+            scope = known[1]
+        self._meet(self._source(buffer.data), scope)
+
+    def _meet(self, pointer: Var, scope: _Scope) -> None:
         known = self._uses.get(pointer)
         self._uses[pointer] = scope if known is None else known.common(scope)
 
-    def places(self) -> dict[Node, list[Buffer]]:
+    def places(self, body: s.Stmt) -> dict[Node, list[Buffer]]:
         """Return the buffers to allocate in each loop or block."""
+        paths = {
+            buffer: (home, self._uses[pointer].inside(home))
+            for pointer, (buffer, home) in self._home.items()
+            if pointer in self._uses
+        }
+        moving = [
+            buffer
+            for buffer, (_, path) in paths.items()
+            if any(type(scope.node) is s.For for scope in path)
+        ]
+        carrying = carrying_loops(body, moving) if moving else {}
         found: dict[Node, list[Buffer]] = {}
-        for pointer, (buffer, home) in self._home.items():
-            scope = self._uses.get(pointer)
-            if scope is None:
-                continue
-            place = scope if scope.depth > home.depth else home
-            at: _Scope | None = place
-            while at is not None and at is not home:
-                if _keeps_allocations_out(at.node):
-                    place = at.parent or home
-                at = at.parent
+        for buffer, (place, path) in paths.items():
+            carry = carrying.get(buffer, ())
+            for scope in path:
+                if _keeps_allocations_out(scope.node) or scope.node in carry:
+                    break
+                place = scope
             found.setdefault(place.node, []).append(buffer)
         return found
 
@@ -137,33 +170,6 @@ def _keeps_allocations_out(node: Node) -> bool:
     if type(node) is s.For:
         return node.kind is s.ForKind.VECTORIZED
     return type(node) is s.While
-
-
-def _in_block_with_axes(scope: _Scope, home: _Scope) -> bool:
-    at: _Scope | None = scope
-    while at is not None and at is not home:
-        if type(at.node) is s.Block and at.node.iter_vars:
-            return True
-        at = at.parent
-    return False
-
-
-def _outside_reduction(node: s.BlockRealize, scope: _Scope) -> _Scope | None:
-    """Return the scope around the outermost loop that an axis other than a spatial one uses."""
-    variables = {
-        var
-        for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
-        if axis.iter_type != IterVar.DATA_PAR
-        for var in walk(value)
-        if isinstance(var, Var)
-    }
-    found = None
-    at: _Scope | None = scope
-    while at is not None and variables:
-        if type(at.node) is s.For and at.node.loop_var in variables:
-            found = at.parent
-        at = at.parent
-    return found
 
 
 class _Place(Rewriter):

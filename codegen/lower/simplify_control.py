@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from codegen.lower.loop_ranges import analyzer_for
+from codegen.lower.purity import has_effects, is_pure
+from codegen.lower.scoped_facts import ScopedRewriter, given, inside_loop
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.arith import Analyzer
 from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.ops import if_then_else, logical_not, select
-from tensorir.visit import Rewriter
 
 _IF_THEN_ELSE = Op.get("if_then_else")
 
@@ -25,12 +24,12 @@ def simplify_control(func: PrimFunc) -> PrimFunc:
     which are meant for the loops inside it. Indices of loads and stores are left as they are:
     flattening has simplified them.
     """
-    return func.with_body(_SimplifyControl(analyzer_for(func.body))(func.body))
+    return func.with_body(_SimplifyControl()(func.body))
 
 
-class _SimplifyControl(Rewriter):
-    def __init__(self, analyzer: Analyzer) -> None:
-        self._analyzer = analyzer
+class _SimplifyControl(ScopedRewriter):
+    def __init__(self) -> None:
+        super().__init__()
         self._units: dict[Var, PrimExpr] = {}
 
     # ---------------------------------------------------------------------------------- statements
@@ -41,10 +40,14 @@ class _SimplifyControl(Rewriter):
         if type(extent) is IntImm and extent.value <= 0:
             return _NOTHING
         if type(extent) is IntImm and extent.value == 1 and not node.annotations:
+            if not is_pure(low):
+                return s.LetStmt(node.loop_var, low, self(node.body))
             self._units[node.loop_var] = low
-            return self(node.body)
-        body = self(node.body)
-        if s.is_no_op(body):
+            with inside_loop(self.analyzer, node):
+                return self(node.body)
+        with inside_loop(self.analyzer, node):
+            body = self(node.body)
+        if s.is_no_op(body) and not has_effects(low) and not has_effects(extent):
             return _NOTHING
         if body is node.body and low is node.min and extent is node.extent:
             return node
@@ -55,17 +58,17 @@ class _SimplifyControl(Rewriter):
         if type(condition) is IntImm:
             taken = node.then_case if condition.value else node.else_case
             return _NOTHING if taken is None else self(taken)
-        with self._analyzer.constraint_scope(condition):
+        with given(self.analyzer, condition):
             then_case = self(node.then_case)
         else_case = None
         if node.else_case is not None:
-            with self._analyzer.constraint_scope(logical_not(condition)):
+            with given(self.analyzer, logical_not(condition)):
                 else_case = self(node.else_case)
             if s.is_no_op(else_case):
                 else_case = None
         if s.is_no_op(then_case):
             if else_case is None:
-                return _NOTHING
+                return s.Evaluate(condition) if has_effects(condition) else _NOTHING
             return s.IfThenElse(logical_not(condition), else_case)
         return s.IfThenElse(condition, then_case, else_case)
 
@@ -73,7 +76,7 @@ class _SimplifyControl(Rewriter):
         condition = self._condition(node.condition)
         if type(condition) is IntImm and condition.value:
             return self(node.body)
-        with self._analyzer.constraint_scope(condition):
+        with given(self.analyzer, condition):
             return s.AssertStmt(condition, node.message, self(node.body))
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
@@ -87,10 +90,10 @@ class _SimplifyControl(Rewriter):
     # --------------------------------------------------------------------------------- expressions
 
     def _integer(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self._analyzer.simplify(node)
+        return node if type(node) is IntImm else self.analyzer.simplify(node)
 
     def _condition(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self._analyzer.simplify(self(node))
+        return node if type(node) is IntImm else self.analyzer.simplify(self(node))
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         return self._units.get(node, node)
@@ -116,7 +119,7 @@ class _SimplifyControl(Rewriter):
 
     def _simplified(self, node: PrimExpr) -> PrimExpr:
         """Simplify arithmetic with its loads kept as they are."""
-        return self._analyzer.simplify(self.generic(node))
+        return self.analyzer.simplify(self.generic(node))
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         condition = self._condition(node.condition)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.folding import rebuild_binary
-from codegen.lower.mark_unrolled import LEFT_TO_BACKEND
+from codegen.lower.purity import is_pure
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
@@ -24,10 +25,9 @@ def unroll(func: PrimFunc) -> PrimFunc:
     Before: for j in T.unroll(2): C[i * 8 + j] = A[j]
     After:  C[i * 8] = A[0]; C[i * 8 + 1] = A[1]
 
-    Index constants are folded, and parts of expressions that are the same in several copies are one
-    object. Loops, lets and allocations inside are new in every copy. A loop of unknown extent, one
-    that would give too many statements and one marked for the backend keep their kind: LLVM
-    decides. Annotations of loops have been used by now, and go.
+    Index constants are folded. Loops, lets and allocations inside are new in every copy. A loop of
+    unknown extent, one that would give too many statements and one marked for the backend keep
+    their kind: LLVM decides. Annotations of loops have been used by now, and go.
     """
     return func.with_body(_Unroll()(func.body))
 
@@ -66,7 +66,7 @@ class _Unroll(Rewriter):
         if _is_written_out(node) and _count(node) <= MAX_STATEMENTS:
             return _Copies(node)(node)
         body = self(node.body)
-        if type(node.extent) is IntImm and node.extent.value == 1:
+        if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return _Copies(node.with_(body=body), {node.loop_var: node.min})(body)
         if body is node.body and not node.annotations:
             return node
@@ -76,7 +76,8 @@ class _Unroll(Rewriter):
 class _Copies(Rewriter):
     """Copies the body of a nest with values for its loop variables.
 
-    An expression is rebuilt once for each combination of the values that it depends on.
+    An expression is rebuilt once for each combination of the values that it depends on, which saves
+    time only.
     """
 
     def __init__(self, root: s.For, values: dict[Var, PrimExpr] | None = None) -> None:
@@ -113,6 +114,11 @@ class _Copies(Rewriter):
         return s.Allocate(
             pointer, node.dtype, extents, self(node.condition), self(node.body), node.annotations
         )
+
+    def rewrite_AllocateConst(self, node: s.AllocateConst) -> s.Stmt:  # noqa: N802
+        pointer = self._values[node.buffer_var] = node.buffer_var.with_name(node.buffer_var.name)
+        body = self(node.body)
+        return s.AllocateConst(pointer, node.dtype, node.extents, node.data, body, node.annotations)
 
     def rewrite_IfThenElse(self, node: s.IfThenElse) -> s.Stmt:  # noqa: N802
         condition = self(node.condition)
@@ -193,7 +199,7 @@ def _bound_in(root: s.Stmt) -> set[Var]:
             found.add(node.loop_var)
         elif kind is s.LetStmt:
             found.add(node.var)
-        elif kind is s.Allocate:
+        elif kind is s.Allocate or kind is s.AllocateConst:
             found.add(node.buffer_var)
         stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
     return found

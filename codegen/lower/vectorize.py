@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+from codegen.lower.annotations import PIECES
+from codegen.lower.purity import has_effects, is_pure
 from codegen.lower.widen import CannotWiden, Widener
 from codegen.target import as_target
 from tensorir import expr as e
@@ -9,12 +13,11 @@ from tensorir import stmt as s
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
+from tensorir.index_arithmetic import is_index_arithmetic, value_variables
 from tensorir.node import Node
 from tensorir.ops import add, const, logical_and, logical_not, mul
 from tensorir.visit import Rewriter, children, substitute, walk
 
-PIECES = "vector_pieces"
-"""Annotation of a loop over the native vectors that one long vector was cut into."""
 MAX_PIECES = 32
 """Up to how many pieces a long vector is written out as; beyond that they are a loop."""
 
@@ -30,7 +33,7 @@ def vectorize(func: PrimFunc) -> PrimFunc:
     stores. A statement with a call that has no vector form runs as a serial loop over the lanes;
     so does a whole loop in which lanes share a result, a loop bound or memory.
     """
-    return func.with_body(_Vectorize(as_target(None).vector_bits)(func.body))
+    return func.with_body(_Vectorize(as_target(None).vector_bits, func)(func.body))
 
 
 class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
@@ -38,8 +41,13 @@ class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another f
 
 
 class _Vectorize(Rewriter):
-    def __init__(self, vector_bits: int) -> None:
+    def __init__(self, vector_bits: int, func: PrimFunc) -> None:
         self._vector_bits = vector_bits
+        self._func = func
+
+    @cached_property
+    def _values(self) -> frozenset[Var]:
+        return value_variables(self._func)
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return node
@@ -51,12 +59,12 @@ class _Vectorize(Rewriter):
         body = self(node.body)
         if node.kind is not s.ForKind.VECTORIZED:
             return node if body is node.body else node.with_(body=body)
-        if type(node.extent) is IntImm and node.extent.value == 1:
+        if type(node.extent) is IntImm and node.extent.value == 1 and is_pure(node.min):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)
         if type(node.extent) is not IntImm:
             return serial
-        lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits)
+        lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits, self._values)
         try:
             return lanes.stmt(body, None)
         except _Serial:
@@ -66,11 +74,14 @@ class _Vectorize(Rewriter):
 class _Lanes:
     """The statements of one vectorized loop."""
 
-    def __init__(self, var: Var, low: PrimExpr, lanes: int, vector_bits: int) -> None:
+    def __init__(
+        self, var: Var, low: PrimExpr, lanes: int, vector_bits: int, values: frozenset[Var]
+    ) -> None:
         self._var = var
         self._low = low
         self._lanes = lanes
         self._vector_bits = vector_bits
+        self._values = values
         self._inlined: dict[Var, PrimExpr] = {}
 
     def _varies(self, node: Node) -> bool:
@@ -101,12 +112,13 @@ class _Lanes:
         raise _Serial
 
     def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
-        if self._varies(node.min) or self._varies(node.extent):
-            raise _Serial
+        self._must_be_shared(node.min, mask)
+        self._must_be_shared(node.extent, mask)
         return node.with_(body=self.stmt(node.body, mask))
 
     def _branch(self, node: s.IfThenElse, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.condition):
+            self._must_be_shared(node.condition, mask)
             else_case = None if node.else_case is None else self.stmt(node.else_case, mask)
             return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
         holds = node.condition if mask is None else logical_and(mask, node.condition)
@@ -122,17 +134,22 @@ class _Lanes:
 
     def _let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.value):
+            self._must_be_shared(node.value, mask)
             return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
         # Written out where it is used, which is right as long as nothing stores in between.
-        if (
-            any(type(part) is BufferLoad for part in walk(node.value))
-            and type(node.body) is not s.BufferStore
+        if not is_pure(node.value) and (
+            type(node.body) is not s.BufferStore or has_effects(node.value)
         ):
             raise _Serial
         self._inlined[node.var] = node.value
         body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
         del self._inlined[node.var]
         return body
+
+    def _must_be_shared(self, node: PrimExpr, mask: PrimExpr | None) -> None:
+        """Make sure that one evaluation does for all lanes, even if the mask excludes all."""
+        if self._varies(node) or (mask is not None and not is_pure(node)):
+            raise _Serial
 
     # --------------------------------------------------------------------------------------- stores
 
@@ -155,7 +172,7 @@ class _Lanes:
                 type(part) is BufferLoad and part.buffer.data is node.buffer.data
             ):
                 raise _Serial
-        if mask is not None:
+        if mask is not None or has_effects(node.value):
             raise _Serial
         return node
 
@@ -193,7 +210,7 @@ class _Lanes:
         if lanes == 1:
             body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
             return substitute(body, {self._var: start})
-        widen = Widener(self._var, start, lanes)
+        widen = Widener(self._var, start, lanes, self._values)
         index = widen(node.indices[0])
         if mask is None:
             return s.BufferStore(node.buffer, widen.to_vector(widen(node.value)), (index,))
@@ -212,11 +229,16 @@ class _Lanes:
         """
         if type(mask) is not e.LT and type(mask) is not e.LE:
             return None
-        slope = Widener(self._var, start, lanes)(Sub(mask.a, mask.b))
+        if any(self._may_wrap(side) for side in (mask.a, mask.b)):
+            return None
+        slope = Widener(self._var, start, lanes, self._values)(Sub(mask.a, mask.b))
         if type(slope) is not Ramp or type(slope.stride) is not IntImm:
             return None
         last = add(start, const(lanes - 1, self._var.dtype))
         return substitute(mask, {self._var: start if slope.stride.value > 0 else last})
+
+    def _may_wrap(self, side: PrimExpr) -> bool:
+        return self._varies(side) and not is_index_arithmetic(side, self._values)
 
 
 def _widest(node: s.BufferStore) -> int:

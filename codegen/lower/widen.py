@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Ramp, StringImm, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Effect, Op
 from tensorir.ops import add, cast, compare, const, mul, sub
+from tensorir.visit import walk
 
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _LIKELY: Final = Op.get("likely")
@@ -25,13 +27,17 @@ class Widener:
     """Widens expressions from `var` to the lanes `start, start + 1, ...`.
 
     Calling it gives the node itself where it does not depend on `var`, else a vector. An index that
-    is linear in `var` becomes a `Ramp`. Equal nodes (the same object) give the same object.
+    is linear in `var` becomes a `Ramp`. On the variables in `values` arithmetic wraps
+    (`tensorir.index_arithmetic`).
     """
 
-    def __init__(self, var: Var, start: PrimExpr, lanes: int) -> None:
+    def __init__(
+        self, var: Var, start: PrimExpr, lanes: int, values: Container[Var] = frozenset()
+    ) -> None:
         self._ramp = Ramp(start, const(1, var.dtype), lanes)
         self._var = var
         self._lanes = lanes
+        self._values = values
         self._mask: PrimExpr | None = None
         self._may_share = True
         self._memo: dict[PrimExpr, PrimExpr] = {}
@@ -89,6 +95,17 @@ class Widener:
             return compare(type(node), x, y)
         return type(node)(x, y)
 
+    def logical(self, node: e.LogicalOp) -> PrimExpr:
+        """Widen both operands; the right one loads in those lanes only that it decides."""
+        a, b = self(node.a), self(node.b)
+        if a is node.a and b is node.b:
+            return node
+        a = self.to_vector(a)
+        if may_load(node.b):
+            with self.masked(a if type(node) is e.And else e.Not(a)):
+                b = self(node.b)
+        return type(node)(a, self.to_vector(b))
+
     def not_(self, node: e.Not) -> PrimExpr:
         """Widen the operand."""
         a = self(node.a)
@@ -99,7 +116,11 @@ class Widener:
         value = self(node.value)
         if value is node.value:
             return node
-        return cast(node.dtype.with_lanes(self._lanes), value)
+        dtype = node.dtype.with_lanes(self._lanes)
+        if is_index_arithmetic(node.value, self._values):
+            return cast(dtype, value)
+        # A ramp of values may wrap in between: its lanes are converted one by one.
+        return e.Cast(dtype, value)
 
     def select(self, node: e.Select) -> PrimExpr:
         """Choose in every lane."""
@@ -173,6 +194,11 @@ class Widener:
         raise CannotWiden
 
 
+def may_load(node: PrimExpr) -> bool:
+    """Say whether evaluating `node` reads memory."""
+    return any(type(part) is BufferLoad for part in walk(node))
+
+
 def _linear(kind: type[e.BinaryOp], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     """Return the `Ramp` that arithmetic on one `Ramp` and a scalar (or two) amounts to."""
     if type(a) is Ramp and b.dtype.lanes == 1:
@@ -204,10 +230,11 @@ _RULES: Final[dict[type, Callable[[Widener, Any], PrimExpr]]] = {
     **dict.fromkeys(
         (
             e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-            e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+            e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE,
         ),
         Widener.binary,
     ),
+    **dict.fromkeys((e.And, e.Or), Widener.logical),
     e.Not: Widener.not_,
     e.Cast: Widener.cast,
     e.Select: Widener.select,

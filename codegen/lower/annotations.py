@@ -1,0 +1,30 @@
+"""What passes tell one another through annotations.
+
+| annotation | written by | read by |
+| --- | --- | --- |
+| `EXPLICIT_REGIONS` of a block | the program | `open_blocks` keeps regions, `compact_buffers` |
+| `DIM_ALIGN` of a block | the program (`storage_align`) | `open_blocks`, `compact_buffers` |
+| `MAX_STEP`, `EXPLICIT` of a loop | the program (pragmas) | `mark_unrolled` |
+| `PIECES` of a loop | `vectorize` | passes that unroll or look for accumulators |
+| `LEFT_TO_BACKEND` of a loop | `mark_unrolled` | `unroll` |
+
+Nothing else passes between them but the program: no pass relies on two nodes being one object.
+`unroll` drops the annotations of loops, for nobody reads them after it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXPLICIT_REGIONS: Final = ("explicit_read_region", "explicit_write_region")
+"""Regions of a block, by position, that count instead of what the block accesses."""
+DIM_ALIGN: Final = "buffer_dim_align"
+"""How the strides of buffers that a block writes are rounded up."""
+MAX_STEP: Final = "pragma_auto_unroll_max_step"
+"""How many statements a loop inside may be unrolled to."""
+EXPLICIT: Final = "pragma_unroll_explicit"
+"""Whether such loops are written out here instead of by LLVM."""
+PIECES: Final = "vector_pieces"
+"""A loop over the native vectors that one long vector was cut into."""
+LEFT_TO_BACKEND: Final = "unroll_by_backend"
+"""An unrolled loop whose body LLVM is to copy."""

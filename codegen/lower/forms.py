@@ -1,0 +1,77 @@
+"""What holds of a program after each pass, and checking that it does.
+
+Types and lanes agree in every form, because no constructor of a node takes others. Besides that
+and what every program keeps (`tensorir.verify`: each variable and buffer is defined once, before
+its use and in scope), a pass that lowers something promises that it occurs in no later form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tensorir import stmt as s
+from tensorir.errors import WellFormedError
+from tensorir.expr import BufferLoad
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.stmt import ForKind
+from tensorir.verify import verify_well_formed
+from tensorir.visit import walk
+
+Test = Callable[[Any], bool]
+
+
+def _access(node: Any) -> bool:
+    return len(node.indices) != 1 or bool(node.buffer.strides)
+
+
+GONE: Final[dict[str, tuple[tuple[tuple[type, ...], str, Test], ...]]] = {
+    "check_supported": (
+        ((s.For,), "a loop bound to a thread", lambda n: n.kind is ForKind.THREAD_BINDING),
+    ),
+    "lower_init": (((s.Block,), "a block with an init", lambda n: n.init is not None),),
+    "open_blocks": (((s.Block,), "a block with axes", lambda n: bool(n.iter_vars)),),
+    "lower_match_buffers": (
+        ((s.Block,), "a block with match_buffers", lambda n: bool(n.match_buffers)),
+    ),
+    "remove_blocks": (((s.Block, s.BlockRealize), "a block", lambda n: True),),
+    "flatten_buffers": (
+        ((s.DeclBuffer,), "a declared buffer", lambda n: True),
+        ((BufferLoad, s.BufferStore), "an access through more than an offset", _access),
+        ((s.Allocate,), "an allocation in several dimensions", lambda n: len(n.extents) != 1),
+    ),
+    "vectorize": (((s.For,), "a vectorized loop", lambda n: n.kind is ForKind.VECTORIZED),),
+}
+"""By pass: which nodes do not occur after it, in words, and the test that finds them."""
+
+
+def verify_form(func: PrimFunc, passes: Sequence[str]) -> None:
+    """Check the result of the last of the passes that have run; WellFormedError names that pass."""
+    after = f"after {passes[-1]}"
+    try:
+        verify_well_formed(func)
+    except WellFormedError as error:
+        raise WellFormedError(f"{after}: {error}\n{func.script()}") from error
+    rules: dict[type, list[tuple[str, Test]]] = {}
+    for name in passes:
+        for kinds, what, test in GONE.get(name, ()):
+            for kind in kinds:
+                rules.setdefault(kind, []).append((what, test))
+    for node in walk(func.body):
+        for what, test in rules.get(type(node), ()):
+            if test(node):
+                raise WellFormedError(f"{after}: there is {what}, {_place(node)}\n{func.script()}")
+
+
+def _place(node: Node) -> str:
+    if isinstance(node, s.For):
+        return f"loop {node.loop_var.name}"
+    if isinstance(node, s.Block):
+        return f"block {node.name_hint!r}"
+    if isinstance(node, s.BlockRealize):
+        return f"block {node.block.name_hint!r}"
+    if isinstance(node, s.Allocate):
+        return f"buffer {node.buffer_var.name}"
+    assert isinstance(node, (BufferLoad, s.BufferStore, s.DeclBuffer))
+    return f"buffer {node.buffer.name}"

@@ -1,0 +1,168 @@
+"""Lowering keeps the loops that a schedule states: their order, their nesting, their extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from codegen.lower import PASSES, lower
+from schedule import Schedule
+from tensorir import stmt as s
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.visit import children
+from tensorir.workloads import create
+
+Shape = tuple[Any, ...]
+"""Loops side by side: name, extent and the loops inside of each."""
+Change = Callable[[Schedule], None]
+
+
+def loops(node: Node) -> Shape:
+    """Return the loops that run more than once as a forest: name, extent and what is inside."""
+    if isinstance(node, s.For):
+        inside = loops(node.body)
+        extent = int(node.extent)  # type: ignore[call-overload]
+        return inside if extent == 1 else ((node.loop_var.name, extent, inside),)
+    return tuple(
+        loop
+        for part in children(node)
+        if isinstance(part, (s.Stmt, s.Block))
+        for loop in loops(part)
+    )
+
+
+def without_marked(node: Node, marked: frozenset[str]) -> Shape:
+    """Return the loops but for those of these names, which a mark asks to lower."""
+
+    def drop(shape: Shape) -> Shape:
+        kept: list[Any] = []
+        for name, extent, inside in shape:
+            rest = drop(inside)
+            kept.extend(rest if name.removesuffix("_p") in marked else [(name, extent, rest)])
+        return tuple(kept)
+
+    return drop(loops(node))
+
+
+def scheduled(name: str, change: Change, **sizes: int) -> PrimFunc:
+    sch = Schedule(create(name, **sizes))
+    change(sch)
+    func = next(iter(sch.mod.functions.values()))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def plain(sch: Schedule) -> None:
+    del sch
+
+
+def tiled(order: str) -> Change:
+    """Return a schedule that splits all loops of a matmul and puts them in an order."""
+
+    def change(sch: Schedule) -> None:
+        b, i, j, k = sch.get_loops(sch.get_block("Z"))
+        parts = {}
+        for name, loop, factors in (("i", i, [None, 5]), ("j", j, [None, 7]), ("k", k, [None, 3])):
+            parts[name + "0"], parts[name + "1"] = sch.split(loop, factors)
+        sch.reorder(b, *(parts[part] for part in order.split()))
+
+    return change
+
+
+def marked(sch: Schedule) -> None:
+    tiled("i0 j0 k0 k1 i1 j1")(sch)
+    nest = sch.get_loops(sch.get_block("Z"))
+    sch.parallel(nest[1])
+    sch.unroll(nest[5])
+    sch.vectorize(nest[6])
+    sch.decompose_reduction(sch.get_block("Z"), nest[3])
+
+
+def cached(sch: Schedule) -> None:
+    tiled("i0 j0 k0 k1 i1 j1")(sch)
+    block = sch.get_block("Z")
+    copy = sch.cache_write(block, 0, "global")
+    sch.reverse_compute_at(copy, sch.get_loops(block)[2])
+
+
+MATMUL = {"b": 2, "n": 20, "m": 21, "k": 24}
+MATMULS = {
+    "plain": plain,
+    "i j k": tiled("i0 j0 k0 i1 j1 k1"),
+    "k outside": tiled("k0 k1 i0 j0 i1 j1"),
+    "k between": tiled("i0 j0 k0 i1 k1 j1"),
+    "cached": cached,
+}
+
+
+def expect_register_tiles(request: pytest.FixtureRequest, name: str) -> None:
+    """Expect failure where lowering chooses a register tile of its own, as long as it does."""
+    chooses = any(step == "mark_register_tiles" for step, _ in PASSES)
+    if chooses and name in ("k between", "cached", "channels last"):
+        reason = "mark_register_tiles unrolls loops that nobody marked"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+
+
+def convolution(order: str) -> Change:
+    def change(sch: Schedule) -> None:
+        block = sch.get_block("conv2d_nhwc")
+        names = dict(
+            zip(["n", "h", "w", "co", "rh", "rw", "rc"], sch.get_loops(block), strict=True)
+        )
+        sch.reorder(*(names[name] for name in order.split()))
+
+    return change
+
+
+CONVOLUTION = {"h": 6, "w": 6, "ci": 3, "co": 5}
+CONVOLUTIONS = {
+    "plain": plain,
+    "channels last": convolution("n h w rh rw rc co"),
+    "window outside": convolution("rh rw n co h w rc"),
+}
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_a_matmul(name: str, request: pytest.FixtureRequest) -> None:
+    expect_register_tiles(request, name)
+    change = MATMULS[name]
+    func = scheduled("GMM", change, **MATMUL)
+    assert loops(lower(func, "llvm").body) == loops(func.body)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution(name: str, request: pytest.FixtureRequest) -> None:
+    expect_register_tiles(request, name)
+    change = CONVOLUTIONS[name]
+    func = scheduled("C2D", change, **CONVOLUTION)
+    assert loops(lower(func, "llvm").body) == loops(func.body)
+
+
+def test_marks_lower_the_nestthey_are_on_and_no_others() -> None:
+    func = scheduled("GMM", marked, **MATMUL)
+    names = frozenset(
+        node.loop_var.name
+        for node in _all_loops(func.body)
+        if node.kind in (s.ForKind.UNROLLED, s.ForKind.VECTORIZED)
+    )
+    assert without_marked(lower(func, "llvm").body, names) == without_marked(func.body, names)
+
+
+def _all_loops(node: Node) -> list[s.For]:
+    found = [node] if isinstance(node, s.For) else []
+    parts = [part for part in children(node) if isinstance(part, (s.Stmt, s.Block))]
+    return found + [loop for part in parts for loop in _all_loops(part)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "sizes", "changes"),
+    [("GMM", MATMUL, MATMULS), ("C2D", CONVOLUTION, CONVOLUTIONS)],
+)
+def test_different_nestgive_different_code(
+    workload: str, sizes: dict[str, int], changes: dict[str, Change]
+) -> None:
+    texts = {lower(scheduled(workload, c, **sizes), "llvm").script() for c in changes.values()}
+    assert len(texts) == len(changes)
