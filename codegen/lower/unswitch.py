@@ -13,9 +13,10 @@ from typing import Any
 
 from tensorir import stmt as s
 from tensorir.arith.linearize import expr_key
-from tensorir.expr import LE, LT, And, Broadcast, BufferLoad, IntImm, PrimExpr, Ramp
+from tensorir.buffer import Buffer
+from tensorir.expr import LE, LT, And, Broadcast, BufferLoad, IntImm, Let, PrimExpr, Ramp, Var
+from tensorir.fresh_copy import FreshCopy
 from tensorir.ops import add, all_of, const
-from tensorir.visit import Rewriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ def unconditional(
     Before: for k: if j < n: C.vstore(j, C.vload(j, p) + A[k], p)             # p: Ramp(j, 1, 4) < n
     After:  j < n and j + 3 < n, for k: C.vstore(j, C.vload(j) + A[k])
 
-    None of them may depend on what the loop changes. None if there are none, or if there is no
+    The loop is a copy, to stand beside the original. None of the conditions may depend on what the
+    loop changes. None if there are none, or if there is no
     scalar condition that says that a predicate holds in all lanes.
     """
     dropped: dict[Any, None] = {}
@@ -54,7 +56,9 @@ def unconditional(
         needed.update((expr_key(part), part) for part in parts)
     if not needed:
         return None
-    return Unconditional(all_of(needed.values()), loop.with_(body=_Without(dropped)(loop.body)))
+    copy = _Without(dropped)(loop)
+    assert isinstance(copy, s.For)
+    return Unconditional(all_of(needed.values()), copy)
 
 
 def _in_all_lanes(predicate: PrimExpr) -> list[PrimExpr] | None:
@@ -87,10 +91,11 @@ def _lane(vector: PrimExpr, lane: int) -> PrimExpr | None:
     return None
 
 
-class _Without(Rewriter):
-    """Removes conditions and predicates by their structural keys."""
+class _Without(FreshCopy):
+    """Copies a loop without conditions and predicates that have certain structural keys."""
 
     def __init__(self, dropped: dict[Any, None]) -> None:
+        super().__init__()
         self._dropped = dropped
         self._known: dict[PrimExpr, bool] = {}
         self._memo: dict[PrimExpr, PrimExpr] = {}
@@ -101,10 +106,25 @@ class _Without(Rewriter):
             known = self._known[condition] = expr_key(condition) in self._dropped
         return known
 
+    def buffer(self, buffer: Buffer) -> Buffer:
+        data = self._values.get(buffer.data)
+        if not isinstance(data, Var):
+            return buffer
+        known = self._buffers.get(buffer)
+        if known is None:
+            known = self._buffers[buffer] = buffer.with_(data=data)
+        return known
+
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         known = self._memo.get(node)
         if known is None:
             known = self._memo[node] = self.generic(node)
+        return known
+
+    def rewrite_Let(self, node: Let) -> PrimExpr:  # noqa: N802
+        known = self._memo.get(node)
+        if known is None:
+            known = self._memo[node] = super().rewrite_Let(node)
         return known
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
