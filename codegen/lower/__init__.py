@@ -1,7 +1,7 @@
 """Lowering: from blocks to flat loops over flat memory, one small pass after another.
 
-Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed and interpreted. `PASSES`
-is the order.
+Every pass is a function `PrimFunc -> PrimFunc` whose result can be printed and interpreted.
+`PASSES` is the order.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     one of a few places that do not move and do not overlap; each place is stored to in every
     iteration; and nothing else can reach the memory. A parameter is reached by others of the
     function's buffers unless it is marked `tir.noalias`. Allocations that are accessed by constant
-    indices only are left alone, because LLVM keeps them in registers as they are.
+    indices only are left alone, because LLVM keeps them in registers as they are. A tile over which
+    a loop runs that nobody asked to unroll moves, and stays in memory.
 
     A place may be accessed under a condition or with a mask that the loop does not change, as at
     the tail of a tile that does not divide its buffer: the same for all accesses to the place. It

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.linear_terms import linear_terms
 from tensorir import stmt as s
+from tensorir.arith.coefficients import coefficients
 from tensorir.buffer import Buffer
 from tensorir.equal import structural_equal
 from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Select, Var
@@ -104,7 +104,10 @@ def _steps(indices: tuple[PrimExpr, ...], var: Var, allowed: tuple[int, ...]) ->
     """Say whether an access moves by one of the allowed numbers of elements with `var`."""
     if len(indices) != 1 or indices[0].dtype.lanes != 1:
         return False
-    return linear_terms(indices[0]).coefficient(var) in allowed
+    linear = coefficients(indices[0])
+    if any(uses_var(part, var) for part, _ in linear.parts):
+        return False
+    return linear.of.get(var, 0) in allowed
 
 
 def _is_plain(part: object, var: Var) -> bool:
