@@ -35,7 +35,7 @@ class Tile:
     sides: tuple[int, ...]
     """How many iterations of each loop of the nest lie in the tile; 1 for reduction loops."""
     run: tuple[int, ...]
-    """The places of the reduction loops right around the tile."""
+    """The places of the reduction loops right around the tile; none if their order stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,11 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
     span, if it fits the registers, has at least eight accumulators and keeps them for sixteen
     iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with
     the fewest loads for each update, of all whose sides divide the loops; among equals the largest.
+
+    Where no tile has eight accumulators the order stays, and the tile is what the loops inside the
+    last reduction loop span: updates wait for one another then, and a processor finds others to do
+    meanwhile only if the reduction is soon over.
     """
-    if not any(loop.extent > 1 for loop in nest.loops if not loop.reduces):
-        return None
     own = _own_tile(nest, registers)
     if own is not None:
         return own
@@ -97,7 +99,18 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
         key=lambda sides: (nest.cost(sides), -math.prod(sides)),
         default=None,
     )
-    return None if best is None else Tile(best, _innermost_run(nest))
+    if best is not None and nest.accumulators(best) >= MIN_ACCUMULATORS:
+        return Tile(best, _innermost_run(nest))
+    return _inner_tile(nest, registers)
+
+
+def _inner_tile(nest: Nest, registers: int) -> Tile | None:
+    """Return the tile inside the innermost reduction loop that runs more than once."""
+    last = max((k for k in nest.reduction() if nest.loops[k].extent > 1), default=-1)
+    sides = tuple(
+        1 if loop.reduces or k < last else loop.extent for k, loop in enumerate(nest.loops)
+    )
+    return Tile(sides, ()) if math.prod(sides) > 1 and nest.fits(sides, registers) else None
 
 
 def _own_tile(nest: Nest, registers: int) -> Tile | None:

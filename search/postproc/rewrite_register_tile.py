@@ -13,7 +13,7 @@ from schedule.sref import StmtSRef, loops_above
 from search.auto_tensorize import AUTO_TENSORIZE
 from search.postproc.moves import moves
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.postproc.register_tile import Loop, Nest, Tile, choose_tile
+from search.postproc.register_tile import Loop, Nest, choose_tile
 from search.schedule_rule.sample_register_tile import REGISTER_TILE
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.ops import is_const_int
@@ -38,9 +38,9 @@ class RewriteRegisterTile(Postproc):
     `choose_tile` chooses the tile for the number and width of the target's vector registers, or for
     as many as an annotation by `SampleRegisterTile` on the root block says, with 0 for no tile. It
     runs after the loops to vectorise are marked and before reductions are decomposed, so that the
-    init is vectorised and unrolled in the same way. Where no loop is vectorised, one is along which
-    the accumulators are neighbours and each operand stays or moves by one element. Every element
-    gets its updates in the order it had before.
+    init is vectorised and unrolled in the same way. Where no loop is vectorised and there is a tile
+    of vectors, one becomes so: one along which the accumulators are neighbours and each operand
+    stays or moves by one element. Every element gets its updates in the order it had before.
 
     Looked at is the perfect nest of constant extents around each block with an `init` that stores
     one element. Blocks that are to become intrinsics stay as they are. It never rejects.
@@ -186,9 +186,9 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
     nest = _nest(update, vector)
     tile = choose_tile(nest, registers)
     if tile is None:
-        if vector is None or vector.is_marked:
-            return
-        tile = Tile((1,) * len(nest.loops), ())
+        return
+    if vector is not None and not vector.is_marked and not tile.run:
+        return
     block = sch.get_block(update.block.block.name_hint, name)
     order = _Order(sch, sch.get_loops(block)[update.start :])
     handles: dict[int, LoopRV] = dict(enumerate(order.before))
