@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from codegen.lower.block_accumulators import block_accumulators
 from codegen.lower.check_overflow import check_overflow
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
@@ -22,7 +21,6 @@ from codegen.lower.forms import verify_form
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_init import lower_init
 from codegen.lower.lower_match_buffers import lower_match_buffers
-from codegen.lower.mark_register_tiles import mark_register_tiles
 from codegen.lower.mark_unrolled import mark_unrolled
 from codegen.lower.open_blocks import open_blocks
 from codegen.lower.place_allocations import place_allocations
@@ -58,9 +56,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         hoist_conditions,
         vectorize_innermost,
         vectorize,
-        block_accumulators,
         mark_unrolled,
-        mark_register_tiles,
         unroll,
         promote_accumulators,
     )

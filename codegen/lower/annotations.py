@@ -5,7 +5,7 @@
 | `EXPLICIT_REGIONS` of a block | the program | `open_blocks` keeps regions, `compact_buffers` |
 | `DIM_ALIGN` of a block | the program (`storage_align`) | `open_blocks`, `compact_buffers` |
 | `MAX_STEP`, `EXPLICIT` of a loop | the program (pragmas) | `mark_unrolled` |
-| `PIECES` of a loop | `vectorize` | passes that unroll or look for accumulators |
+| `PIECES` of a loop | `vectorize` | `mark_unrolled` counts the pieces as one statement |
 | `LEFT_TO_BACKEND` of a loop | `mark_unrolled` | `unroll` |
 
 Nothing else passes between them but the program: no pass relies on two nodes being one object.

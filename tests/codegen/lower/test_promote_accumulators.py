@@ -1,0 +1,272 @@
+"""What a loop updates lives in registers, also at the tails of tiles that do not divide."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from tensorir import assert_structural_equal, parse
+from tensorir.function import IRModule, PrimFunc
+
+TARGET = "llvm -num-cores=1"
+
+
+def inner_blocks(module: codegen.Module) -> list[str]:
+    """Return the basic blocks of the optimised code that multiply."""
+    text = module.inspect_llvm()
+    body = text[text.index("define i32 @main(") :]
+    blocks = re.split(r"\n(?=\S+:)", body[: body.index("\n}")])
+    return [block for block in blocks if "fmul" in block]
+
+
+def stores_when_it_multiplies(module: codegen.Module) -> bool:
+    found = inner_blocks(module)
+    assert found
+    return any("store" in block for block in found)
+
+
+# ------------------------------------------------------------------------------------ the whole way
+
+
+def tiled_matmul(n: int, rows: int, columns: int) -> IRModule:
+    """Return a product of n by n matrices whose schedule states a register tile."""
+    sch = Schedule(
+        parse(
+            f"""
+@T.prim_func
+def main(A: T.Buffer(({n}, {n}), "float32"), B: T.Buffer(({n}, {n}), "float32"), C: T.Buffer(({n}, {n}), "float32")):
+    T.func_attr({{"tir.noalias": True}})
+    for i, j, k in T.grid({n}, {n}, {n}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+        )
+    )
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, columns])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    sch.decompose_reduction(block, k)
+    return sch.mod
+
+
+@pytest.mark.parametrize(
+    ("n", "rows", "columns", "why"),
+    [
+        (32, 4, 16, "the tile divides"),
+        (32, 4, 24, "the last tile is short of a whole vector"),
+        (36, 4, 16, "the last tile is short of a part of a vector"),
+        (34, 4, 17, "the last rows are missing"),
+        (37, 5, 24, "rows and columns are missing"),
+    ],
+)
+def test_a_tile_of_a_schedule_lives_in_registers(n: int, rows: int, columns: int, why: str) -> None:
+    library = codegen.build(tiled_matmul(n, rows, columns), TARGET)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, n)).astype(np.float32) for _ in range(2))
+    guarded = np.full(n * n + 64, 7, np.float32)
+    c = guarded[: n * n].reshape(n, n)
+    library["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(guarded[n * n :], 7)
+    assert not stores_when_it_multiplies(library), why
+
+
+def test_schedules_with_other_loops_are_other_code() -> None:
+    """Lowering keeps the order and the tiles of the loops: nothing else chooses them."""
+    tiles = [(4, 16), (2, 32), (8, 16), (8, 32)]
+    codes = {
+        "".join(inner_blocks(codegen.build(tiled_matmul(32, *tile), TARGET))) for tile in tiles
+    }
+    assert len(codes) == len(tiles)
+
+
+# ------------------------------------------------------------------------------------- flat programs
+
+
+def program(body: str) -> PrimFunc:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32"), n: T.int32):
+    T.func_attr({{"tir.noalias": True}})
+{body}
+"""
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def lowered(body: str) -> str:
+    return codegen.lower(program(body), TARGET).script()
+
+
+def run(body: str, n: int) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    codegen.build(program(body), TARGET)["main"](a, c, n)
+    return c
+
+
+def test_a_condition_that_does_not_change_guards_the_load_and_the_store() -> None:
+    """The loop comes in two versions; in one of them nothing is tested."""
+    before = program(
+        """
+    for k in range(64):
+        C[8] = C[8] + A[k]
+        if n < 8:
+            C[9] = C[9] + A[k] * A[k]
+"""
+    )
+    after = program(
+        """
+    if n < 8:
+        R = T.allocate([2], "float32", "local")
+        R_1 = T.Buffer((2,), data=R)
+        R_1[0] = C[8]
+        R_1[1] = C[9]
+        for k in range(64):
+            R_1[0] = R_1[0] + A[k]
+            R_1[1] = R_1[1] + A[k] * A[k]
+        C[8] = R_1[0]
+        C[9] = R_1[1]
+    else:
+        R = T.allocate([2], "float32", "local")
+        R_2 = T.Buffer((2,), data=R)
+        R_2[0] = C[8]
+        if n < 8:
+            R_2[1] = C[9]
+        for k in range(64):
+            R_2[0] = R_2[0] + A[k]
+            if n < 8:
+                R_2[1] = R_2[1] + A[k] * A[k]
+        C[8] = R_2[0]
+        if n < 8:
+            C[9] = R_2[1]
+"""
+    )
+    assert_structural_equal(codegen.lower(before, TARGET), after)
+
+
+@pytest.mark.parametrize("n", [3, 12])
+def test_guarded_accumulators(n: int) -> None:
+    body = """
+    for k in range(64):
+        C[8] = C[8] + A[k]
+        if n < 8:
+            C[9] = C[9] + A[k] * A[k]
+"""
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    c[8] += a.sum()
+    c[9] += (a * a).sum() if n < 8 else 0
+    np.testing.assert_allclose(run(body, n), c, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (
+            """
+    for k in range(64):
+        if k < n:
+            C[8] = C[8] + A[k]
+""",
+            "whether it is stored differs between iterations",
+        ),
+        (
+            """
+    for k in range(64):
+        if n < 8:
+            C[8] = C[8] + A[k]
+        else:
+            C[8] = C[8] - A[k]
+""",
+            "it is stored under two conditions",
+        ),
+        (
+            """
+    for k in range(64):
+        if n < 8:
+            C[8] = C[8] + A[k]
+        C[8] = C[8] * A[k]
+""",
+            "it is stored with and without a condition",
+        ),
+        (
+            """
+    for k in range(64):
+        if C[0] < A[0]:
+            C[8] = C[8] + A[k]
+""",
+            "the condition is loaded, and the loop may store it",
+        ),
+    ],
+)
+def test_other_conditions_leave_it_in_memory(body: str, why: str) -> None:
+    assert "C_reg" not in lowered(body), why
+
+
+@pytest.mark.parametrize("n", [0, 4, 13, 16])
+def test_masked_accumulators(n: int) -> None:
+    """Lanes that are off keep what they had, in memory beyond the tail too."""
+    body = """
+    for k in range(4):
+        for j in T.vectorized(16):
+            if j < n:
+                C[j] = C[j] + A[k * 16 + j] * A[k]
+"""
+    text = lowered(body)
+    assert "C_reg" in text
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    for k in range(4):
+        c[:n] += a[k * 16 : k * 16 + n] * a[k]
+    np.testing.assert_allclose(run(body, n), c, rtol=1e-5)
+
+
+def test_masks_that_differ_at_one_place_leave_it_in_memory() -> None:
+    body = """
+    for k in range(4):
+        for j in T.vectorized(16):
+            if j < n:
+                C[j] = C[j] + A[k]
+        for j in T.vectorized(16):
+            if j < 5:
+                C[j] = C[j] * A[k]
+"""
+    assert "C_reg" not in lowered(body)
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    for k in range(4):
+        c[:9] += a[k]
+        c[:5] *= a[k]
+    np.testing.assert_allclose(run(body, 9), c, rtol=1e-5)
+
+
+def test_places_may_have_different_masks() -> None:
+    body = """
+    for k in range(4):
+        for j in T.vectorized(16):
+            if j < n:
+                C[j] = C[j] + A[k]
+        for j in T.vectorized(16):
+            if j < 5:
+                C[16 + j] = C[16 + j] * A[k]
+"""
+    assert lowered(body).count("C_reg") > 4
+    rng = np.random.default_rng(1)
+    a, c = (rng.standard_normal(64).astype(np.float32) for _ in range(2))
+    for k in range(4):
+        c[:9] += a[k]
+        c[16:21] *= a[k]
+    np.testing.assert_allclose(run(body, 9), c, rtol=1e-5)

@@ -1,0 +1,413 @@
+"""Reductions get a register tile, by primitives that stand in the trace."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import codegen
+import search as ms
+from codegen import Target
+from schedule import Schedule
+from schedule.random_state import RandomState
+from search.mutator import MutateRegisterTile, Mutator
+from search.postproc import Postproc, RewriteReductionBlock, RewriteRegisterTile
+from search.postproc.register_tile import MIN_ACCUMULATORS, Loop, Nest, Tile, choose_tile
+from search.schedule_rule import SampleRegisterTile, ScheduleRule
+from search.search_strategy.trace_application import TraceApplication
+from tensorir import assert_structural_equal, parse, workloads
+from tensorir.function import IRModule, PrimFunc
+from tensorir.interp import interpret, random_arguments
+from tensorir.stmt import ForKind
+from tests.search.programs import Matmul
+
+AVX512 = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")  # 32 registers of 16 floats
+AVX2 = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell")  # 16 registers of 8 floats
+
+
+def tiled(before: str, target: Target = AVX512) -> Schedule:
+    """Give a program register tiles, and check that it computes the same bits."""
+    func = parse(before)
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func, debug_mask="all")
+    with target:
+        assert RewriteRegisterTile().apply(sch)
+    expected = random_arguments(func, 0)
+    actual = [a.copy() for a in expected]
+    interpret(func, *expected)
+    interpret(sch.mod, *actual)
+    for got, wanted in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    again = Schedule(func)
+    sch.trace.apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, sch.mod)
+    return sch
+
+
+BLOCK = """with T.block("C"):
+    vi = T.axis.spatial(16, {i})
+    vj = T.axis.spatial(48, {j})
+    vk = T.axis.reduce(32, {k})
+    with T.init():
+        C[vi, vj] = T.float32(0)
+    C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+HEAD = """
+@T.prim_func
+def main(A: T.Buffer((16, 32), "float32"), B: T.Buffer((32, 48), "float32"), C: T.Buffer((16, 48), "float32")):
+"""
+
+
+def program(loops: list[str], i: str = "i", j: str = "j", k: str = "k") -> str:
+    """Return a product of 16x32 by 32x48 matrices with the given loops around its block."""
+    text = HEAD
+    depth = 1
+    for line in loops:
+        text += "    " * depth + f"for {line}:\n"
+        depth += 1
+    block = BLOCK.format(i=i, j=j, k=k)
+    return text + "".join("    " * depth + line + "\n" for line in block.splitlines())
+
+
+# ------------------------------------------------------------------------------- programs and traces
+
+
+def test_a_tile_that_is_too_large_is_cut() -> None:
+    """16 rows of 3 vectors are more than 32 registers; 8 rows are 24, and leave room for operands."""
+    before = program(["k in range(32)", "i in range(16)", "j in T.vectorized(48)"])
+    after = program(
+        ["i_0, k in T.grid(2, 32)", "i_1 in T.unroll(8)", "j in T.vectorized(48)"],
+        i="i_0 * 8 + i_1",
+    )
+    sch = tiled(before)
+    assert_structural_equal(sch.mod["main"], parse(after))
+    assert sch.trace.as_python()[2:] == [
+        "l4, l5 = sch.split(loop=l2, factors=[2, 8], preserve_unit_iters=True, "
+        "disable_predication=False)",
+        "sch.reorder(l4, l1, l5, l3)",
+        "sch.unroll(loop=l5)",
+    ]
+
+
+def test_the_tile_depends_on_the_registers_of_the_target() -> None:
+    """With 16 registers of 8 floats 48 columns are 6 of them: 2 rows."""
+    before = program(["k in range(32)", "i in range(16)", "j in T.vectorized(48)"])
+    after = program(
+        ["i_0, k in T.grid(8, 32)", "i_1 in T.unroll(2)", "j in T.vectorized(48)"],
+        i="i_0 * 2 + i_1",
+    )
+    assert_structural_equal(tiled(before, AVX2).mod["main"], parse(after))
+
+
+def test_a_tile_that_is_too_small_grows() -> None:
+    """It takes from loops outside of the reduction too, and the whole reduction runs inside."""
+    before = program(
+        ["i0, k0, i1, k1 in T.grid(8, 2, 2, 16)", "j in T.vectorized(48)"],
+        i="i0 * 2 + i1",
+        k="k0 * 16 + k1",
+    )
+    after = program(
+        [
+            "i0_0, k0, k1 in T.grid(2, 2, 16)",
+            "i0_1 in T.unroll(4)",
+            "i1 in T.unroll(2)",
+            "j in T.vectorized(48)",
+        ],
+        i="i0_0 * 8 + i0_1 * 2 + i1",
+        k="k0 * 16 + k1",
+    )
+    sch = tiled(before)
+    order = [line for line in sch.mod["main"].script().splitlines() if "for " in line]
+    assert [line.strip() for line in order] == [
+        line.strip() for line in parse(after).script().splitlines() if "for " in line
+    ]
+
+
+def test_a_tile_that_fits_stays_and_is_unrolled() -> None:
+    before = program(
+        ["i0, k in T.grid(2, 32)", "i1 in range(8)", "j in T.vectorized(48)"], i="i0 * 8 + i1"
+    )
+    after = before.replace("i1 in range(8)", "i1 in T.unroll(8)")
+    assert_structural_equal(tiled(before).mod["main"], parse(after))
+
+
+def test_a_nest_without_vectors_gets_some() -> None:
+    """`j` is the loop along which C and B are contiguous and A does not move."""
+    before = program(["i, j, k in T.grid(16, 48, 32)"])
+    after = program(
+        [
+            "i_0, k in T.grid(2, 32)",
+            "i_1 in T.unroll(8)",
+            "j_0 in T.unroll(3)",
+            "j_1 in T.vectorized(16)",
+        ],
+        i="i_0 * 8 + i_1",
+        j="j_0 * 16 + j_1",
+    )
+    assert_structural_equal(tiled(before).mod["main"], parse(after))
+
+
+def test_a_transposed_operand_gets_no_vectors() -> None:
+    text = program(["i, j, k in T.grid(16, 48, 32)"])
+    text = text.replace("B: T.Buffer((32, 48)", "B: T.Buffer((48, 32)").replace(
+        "B[vk, vj]", "B[vj, vk]"
+    )
+    assert "vectorize" not in "".join(tiled(text).trace.as_python())
+
+
+def test_the_init_is_unrolled_and_vectorised_like_the_update() -> None:
+    sch = tiled(program(["k in range(32)", "i in range(16)", "j in T.vectorized(48)"]))
+    assert RewriteReductionBlock().apply(sch)
+    i, lanes = (sch.get(loop) for loop in sch.get_loops(sch.get_block("C_init"))[1:])
+    assert (i.kind.name, int(i.extent)) == ("UNROLLED", 8)
+    assert (lanes.kind.name, int(lanes.extent)) == ("VECTORIZED", 48)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            program(["r, k in T.grid(2, 32)", "j in T.vectorized(48)"], i="0"),
+            "a loop repeats the reduction",
+        ),
+        (
+            program(["k in range(32)", "j in T.vectorized(48)"], i="0"),
+            "there is nothing to make a tile of but the vector, which is marked",
+        ),
+        (
+            program(["k in range(32)", "i in range(16)", "j in T.vectorized(48)"]).replace(
+                "with T.init",
+                'T.block_attr({"meta_schedule.auto_tensorize": "dot"})\n                    with T.init',
+            ),
+            "the block is to become an intrinsic",
+        ),
+    ],
+)
+def test_other_nests_stay_as_they_are(text: str, why: str) -> None:
+    func = parse(text)
+    sch = Schedule(func)
+    with AVX512:
+        assert RewriteRegisterTile().apply(sch)
+    assert_structural_equal(sch.mod["main"], func)
+    assert not sch.trace.insts, why
+
+
+SPLITS = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.permutations(range(6)),
+    st.sampled_from(SPLITS),
+    st.sampled_from(SPLITS),
+    st.sampled_from(SPLITS),
+    st.booleans(),
+    st.sampled_from([AVX512, AVX2]),
+)
+def test_any_order_of_any_tiles(
+    order: list[int],
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    depth: tuple[int, int],
+    vectorize: bool,
+    target: Target,
+) -> None:
+    """Whatever the loops, the result has the same bits and the accumulators fit the registers."""
+    func = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    for i, j, k in T.grid(16, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+    )
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    loops = sch.get_loops(block)
+    parts = [
+        part
+        for loop, factors in zip(loops, (rows, columns, depth), strict=True)
+        for part in sch.split(loop, factors)
+    ]
+    sch.reorder(*(parts[k] for k in order))
+    if vectorize and order[-1] < 4:
+        sch.vectorize(parts[order[-1]])
+    before = sch.mod["main"]
+    with target:
+        assert RewriteRegisterTile().apply(sch)
+    unrolled = math.prod(
+        int(sch.get(loop).extent)
+        for loop in sch.get_loops(block)
+        if sch.get(loop).kind is ForKind.UNROLLED
+    )
+    assert unrolled < target.vector_registers
+    assert RewriteReductionBlock().apply(sch)
+    expected = random_arguments(func, 0)
+    actual = [a.copy() for a in expected]
+    interpret(before, *expected)
+    interpret(sch.mod, *actual)
+    np.testing.assert_array_equal(actual[2], expected[2])
+
+
+# ----------------------------------------------------------------------------------------- the choice
+
+
+def loops(*extents: int, reduction: int) -> tuple[Loop, ...]:
+    return (*(Loop(n, reduces=False) for n in extents), Loop(reduction, reduces=True))
+
+
+def matmul_nest(rows: int, vectors: int, depth: int) -> Nest:
+    """Return the nest of a matmul: rows share B, of which a vector is a register."""
+    return Nest(
+        loops(rows, vectors, reduction=depth), 1, ((frozenset({0}), 1), (frozenset({1}), 1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("registers", "sides"),
+    [(32, (5, 5, 1)), (16, (3, 4, 1))],
+)
+def test_a_matmul_without_limits(registers: int, sides: tuple[int, ...]) -> None:
+    """The tile is as square as the registers allow: 5 * 5 + 5 + 1 and 3 * 4 + 3 + 1."""
+    assert choose_tile(matmul_nest(60, 60, 64), registers) == Tile(sides, (2,))
+
+
+def test_no_tile_without_loops_to_tile() -> None:
+    assert choose_tile(matmul_nest(1, 1, 64), 32) is None
+
+
+def test_no_tile_fits_vectors_that_fill_all_registers() -> None:
+    assert choose_tile(Nest(loops(4, reduction=64), 32, ((frozenset(), 32),)), 32) is None
+
+
+EXTENTS = st.integers(1, 12)
+
+
+@given(EXTENTS, EXTENTS, EXTENTS, st.integers(1, 20), st.integers(1, 3), st.sampled_from([16, 32]))
+def test_no_other_tile_has_fewer_loads(
+    n: int, h: int, w: int, depth: int, pieces: int, registers: int
+) -> None:
+    """A convolution: all positions share the weights, the input moves with them."""
+    nest = Nest(
+        loops(n, h, w, reduction=depth), pieces, ((frozenset({0, 1, 2}), 1), (frozenset(), pieces))
+    )
+    sides = [
+        (*sides, 1)
+        for sides in product(*([d for d in range(1, e + 1) if e % d == 0] for e in (n, h, w)))
+        if nest.fits((*sides, 1), registers)
+    ]
+    best = min(sides, key=nest.cost)
+    tile = choose_tile(nest, registers)
+    if tile is None:
+        assert nest.accumulators(best) < MIN_ACCUMULATORS
+    else:
+        assert tile.sides in sides
+        assert nest.cost(tile.sides) == nest.cost(best)
+
+
+def test_with_few_accumulators_the_order_stays() -> None:
+    """Four of them wait for one another; a long run of updates would only make that worse."""
+    few = ((frozenset({1}), 1), (frozenset({1}), 1))
+    assert choose_tile(Nest((*loops(reduction=64), *loops(4, reduction=1)), 1, few), 32) == Tile(
+        (1, 4, 1), ()
+    )
+    assert choose_tile(Nest(loops(4, reduction=64), 1, few), 32) is None
+
+
+# --------------------------------------------------------------------------------------- the search
+
+
+def task(postprocs: list[Postproc], rules: list[ScheduleRule]) -> ms.TuneContext:
+    return ms.TuneContext(
+        Matmul,
+        target="llvm -num-cores=1",
+        space_generator=ms.space_generator.PostOrderApply(
+            sch_rules=rules, postprocs=postprocs, mutator_probs={}
+        ),
+        search_strategy="replay-trace",
+        rand_state=1,
+    )
+
+
+def after_enter_postproc(sch: Schedule) -> list[str]:
+    names = [inst.kind.name for inst in sch.trace.insts]
+    return names[names.index("EnterPostproc") :]
+
+
+def test_the_trace_of_a_candidate_shows_its_tile() -> None:
+    """Unless the postprocessor is left out."""
+    full = Postproc.create("llvm")
+    without = [p for p in full if not isinstance(p, RewriteRegisterTile)]
+    context = task(full, ScheduleRule.create("llvm"))
+    space = context.generate_design_space()[0].trace
+    sch = TraceApplication(context).apply(space)
+    assert sch is not None
+    assert "Unroll" in after_enter_postproc(sch)
+    bare = TraceApplication(task(without, [])).apply(space)
+    assert bare is not None
+    assert "Unroll" not in after_enter_postproc(bare)
+
+
+def test_the_size_of_the_tile_can_be_sampled_and_mutated() -> None:
+    rules = [*ScheduleRule.create("llvm"), SampleRegisterTile()]
+    context = task(Postproc.create("llvm"), rules)
+    trace = context.generate_design_space()[0].trace
+    application = TraceApplication(context)
+    (sample,) = [
+        i for i in trace.insts if i.kind.name == "SampleCategorical" and len(i.values[0]) == 5
+    ]
+    tiles = {}
+    for choice in range(5):
+        sch = application.apply(trace.with_decision(sample, choice, remove_postproc=True))
+        assert sch is not None
+        assert "meta_schedule.register_tile" not in sch.mod.script()
+        tiles[choice] = after_enter_postproc(sch).count("Unroll")
+    assert tiles[0] == 0
+    assert tiles[4] > 0
+
+    mutator: Mutator = MutateRegisterTile()
+    mutated = mutator.apply(trace, RandomState(3))
+    assert mutated is not None
+    assert mutated.decisions[sample] != trace.decisions[sample]
+    others = [i for i in trace.decisions if i is not sample]
+    assert all(mutated.decisions[i] == trace.decisions[i] for i in others)
+    assert mutator.apply(Schedule(Matmul).trace, RandomState(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("C2D", {"h": 8, "w": 8}),
+        ("DEP", {"h": 8, "w": 8}),
+        ("T2D", {}),
+        ("GMM", {"n": 32, "m": 48, "k": 20}),
+    ],
+)
+def test_operators_compute_the_same_on_the_machine(name: str, changes: dict[str, int]) -> None:
+    """Candidates of each workload, with its tails, against the unscheduled program."""
+    func = workloads.create(name, **changes)
+    context = ms.TuneContext(
+        func,
+        target="llvm -num-cores=1",
+        space_generator="post-order-apply",
+        search_strategy="replay-trace",
+        rand_state=4,
+    )
+    application = TraceApplication(context)
+    expected = random_arguments(func, 0)
+    codegen.build(IRModule({"main": func}), "llvm -num-cores=1")["main"](*expected)
+    for space in context.generate_design_space()[:2]:
+        drawn = (application.apply(space.trace, resample=True) for _ in range(16))
+        sch = next(sch for sch in drawn if sch is not None)
+        actual = random_arguments(func, 0)
+        codegen.build(sch.mod, "llvm -num-cores=1")["main"](*actual)
+        np.testing.assert_allclose(actual[-1], expected[-1], rtol=1e-4)
