@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.widen import CannotWiden, Widener
 from codegen.target import as_target
 from tensorir import expr as e
@@ -34,7 +37,7 @@ def vectorize(func: PrimFunc) -> PrimFunc:
 
 
 class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
-    """The loop has to run lane by lane."""
+    """The loop has to run lane by lane; the message says why."""
 
 
 class _Vectorize(Rewriter):
@@ -55,11 +58,13 @@ class _Vectorize(Rewriter):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)
         if type(node.extent) is not IntImm:
+            missed("vectorize", "its extent is not constant", node.loop_var)
             return serial
         lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits)
         try:
             return lanes.stmt(body, None)
-        except _Serial:
+        except _Serial as reason:
+            missed("vectorize", str(reason), node.loop_var)
             return serial
 
 
@@ -98,11 +103,11 @@ class _Lanes:
             return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))  # type: ignore[attr-defined]
         if s.is_no_op(node):
             return node
-        raise _Serial
+        raise _Serial(f"{_SPOKEN.get(kind, kind.__name__)} has no vector form")
 
     def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
         if self._varies(node.min) or self._varies(node.extent):
-            raise _Serial
+            raise _Serial(f"how often {node.loop_var.name} runs differs between lanes")
         return node.with_(body=self.stmt(node.body, mask))
 
     def _branch(self, node: s.IfThenElse, mask: PrimExpr | None) -> s.Stmt:
@@ -114,7 +119,7 @@ class _Lanes:
         if node.else_case is not None:
             # The condition is evaluated again after the first part, which must not change it.
             if any(type(part) is BufferLoad for part in walk(node.condition)):
-                raise _Serial
+                raise _Serial("the condition of an if with an else loads")
             fails = logical_not(node.condition)
             fails = fails if mask is None else logical_and(mask, fails)
             parts.append(self.stmt(node.else_case, fails))
@@ -128,7 +133,7 @@ class _Lanes:
             any(type(part) is BufferLoad for part in walk(node.value))
             and type(node.body) is not s.BufferStore
         ):
-            raise _Serial
+            raise _Serial(f"the value of {node.var.name} is loaded and differs between lanes")
         self._inlined[node.var] = node.value
         body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
         del self._inlined[node.var]
@@ -138,14 +143,15 @@ class _Lanes:
 
     def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         if node.value.dtype.lanes > 1 or node.predicate is not None:
-            raise _Serial
+            raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
         (index,) = node.indices
         if not self._varies(index):
             return self._shared(node, mask)
         native = max(1, self._vector_bits // _widest(node))
         try:
             return self._pieces(node, mask, native)
-        except CannotWiden:
+        except CannotWiden as reason:
+            missed("vectorize", str(reason), self._var, node.buffer.data)
             return self._one_by_one(node, mask)
 
     def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
@@ -154,13 +160,14 @@ class _Lanes:
             if part is self._var or (
                 type(part) is BufferLoad and part.buffer.data is node.buffer.data
             ):
-                raise _Serial
+                raise _Serial(f"its lanes store to one element of {node.buffer.name}")
         if mask is not None:
-            raise _Serial
+            raise _Serial(f"some lanes only store to one element of {node.buffer.name}")
         return node
 
     def _one_by_one(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         var = self._var.with_name(self._var.name + "_s")
+        stands_for(var, self._var)
         body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
         extent = const(self._lanes, var.dtype)
         body = substitute(body, {self._var: var})
@@ -168,7 +175,9 @@ class _Lanes:
 
     def _pieces(self, node: s.BufferStore, mask: PrimExpr | None, native: int) -> s.Stmt:
         if self._lanes <= native:
-            return self._piece(node, mask, self._low, self._lanes)
+            whole = self._piece(node, mask, self._low, self._lanes)
+            self._made(node, (self._lanes,))
+            return whole
         count, rest = divmod(self._lanes, native)
         parts: list[s.Stmt] = []
         if count == 1:
@@ -176,6 +185,7 @@ class _Lanes:
         else:
             dtype = self._var.dtype
             piece = Var(self._var.name + "_p", dtype)
+            stands_for(piece, self._var)
             start = add(self._low, mul(piece, const(native, dtype)))
             body = self._piece(node, mask, start, native)
             kind = s.ForKind.UNROLLED if count <= MAX_PIECES else s.ForKind.SERIAL
@@ -185,7 +195,11 @@ class _Lanes:
         if rest:
             start = add(self._low, const(count * native, self._var.dtype))
             parts.append(self._piece(node, mask, start, rest))
+        self._made(node, (native,) * count + ((rest,) if rest else ()))
         return s.sequence(parts)
+
+    def _made(self, node: s.BufferStore, lanes: tuple[int, ...]) -> None:
+        done("vectorize", "vectors", self._var, node.buffer.data, lanes)
 
     def _piece(
         self, node: s.BufferStore, mask: PrimExpr | None, start: PrimExpr, lanes: int
@@ -217,6 +231,14 @@ class _Lanes:
             return None
         last = add(start, const(lanes - 1, self._var.dtype))
         return substitute(mask, {self._var: start if slope.stride.value > 0 else last})
+
+
+_SPOKEN: Final[dict[type, str]] = {
+    s.Evaluate: "a call for its effect",
+    s.Allocate: "memory of an iteration's own",
+    s.While: "a while loop",
+    s.AssertStmt: "an assertion",
+}
 
 
 def _widest(node: s.BufferStore) -> int:
