@@ -141,7 +141,7 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
     counted_loop(
         f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), hints
     )
-    if loops + 1 == f.loops and vector_ops == f.vector_ops and not hints:
-        if extent is None or extent >= MIN_VECTOR_TRIP:
-            f.module.has_scalar_loop = True
-            done("emit", "LLVM may vectorise it", node.loop_var)
+    is_scalar = loops + 1 == f.loops and vector_ops == f.vector_ops and not hints
+    if is_scalar and (extent is None or extent >= MIN_VECTOR_TRIP):
+        f.module.has_scalar_loop = True
+        done("emit", "LLVM may vectorise it", node.loop_var)

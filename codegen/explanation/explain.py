@@ -1,0 +1,97 @@
+"""Why a kernel is slow: what lowering made of its loops, accumulators and accesses."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from codegen.compile import Program, emit_lowered, functions_of
+from codegen.explanation.accesses import MemoryReader
+from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
+from codegen.explanation.loops import loops_of
+from codegen.explanation.tables import tables
+from codegen.lower import stages
+from codegen.lower.register_file import vector_registers
+from codegen.lower.remarks import Remarks, collected
+from codegen.target import Target, as_target
+from tensorir.function import PrimFunc
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What became of a program, as lists of facts; printed, or shown in a notebook, as tables.
+
+    Facts of all functions of a module stand in one list each, in program order.
+    """
+
+    target: Target
+    functions: tuple[str, ...]
+    loops: list[Loop] = field(default_factory=list)
+    accumulators: list[Accumulator] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+    inner_loops: list[InnerLoop] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [
+            "\n\n".join([title, *(table.text() for table in tables(self, name))])
+            for name, title in self._titles()
+        ]
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for name, title in self._titles():
+            parts.append(f"<p><b>{html.escape(title)}</b></p>")
+            parts += [table.html() for table in tables(self, name)]
+        return "".join(parts)
+
+    def _titles(self) -> Iterator[tuple[str, str]]:
+        registers = vector_registers(self.target)
+        for name in self.functions:
+            yield name, f"{name}: {registers} vector registers of {self.target.vector_bits} bits"
+
+
+def explain(
+    program: Program, target: str | Mapping[str, Any] | Target | None = None
+) -> Explanation:
+    """Return what became of each loop, accumulator and access of a function or module.
+
+        print(codegen.explain(sch.mod, target="llvm"))
+
+    All of it is what the lowered program and the remarks of passes and emission say; the program is
+    not run, and LLVM is not asked. What LLVM decides later is named as such: it may write out short
+    loops, it moves out of a loop what does not change in it, it tries to make vectors of innermost
+    loops over scalars ("LLVM may vectorise it"), and if there are too few registers it spills.
+
+    Raises LoweringError or CodegenError for a program that `build` cannot compile.
+    """
+    chosen = as_target(target)
+    functions = functions_of(program)
+    explanation = Explanation(chosen, tuple(functions))
+    with collected() as remarks:
+        history = {name: list(stages(func, chosen)) for name, func in functions.items()}
+        emit_lowered({name: passes[-1][1] for name, passes in history.items()}, chosen)
+    for name, func in functions.items():
+        _add(explanation, name, func, history[name], remarks)
+    return explanation
+
+
+def _add(
+    explanation: Explanation,
+    name: str,
+    func: PrimFunc,
+    passes: list[tuple[str, PrimFunc]],
+    remarks: Remarks,
+) -> None:
+    names = [step for step, _ in passes]
+    reader = MemoryReader(name, remarks, explanation.target)
+    reader.read(passes[names.index("unroll") - 1][1])
+    explanation.loops += loops_of(name, func, passes, remarks, reader.ordered)
+    explanation.accumulators += reader.accumulators
+    explanation.accesses += reader.accesses
+    explanation.inner_loops += reader.inner_loops

@@ -1,0 +1,76 @@
+"""The facts of an explanation as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
+from codegen.explanation.loops import vectors_text
+from codegen.explanation.table import Table
+
+if TYPE_CHECKING:
+    from codegen.explanation.explain import Explanation
+
+
+def tables(explanation: Explanation, function: str) -> Iterator[Table]:
+    """Yield the tables about one function, those without rows left out."""
+    loops = [_loop(f) for f in explanation.loops if f.function == function]
+    yield Table(("loop", "extent", "block", "becomes"), loops, frozenset({"extent"}))
+    sums = [_accumulator(f) for f in explanation.accumulators if f.function == function]
+    if sums:
+        yield Table(("accumulator", "elements", "kept in", "over", "note"), sums)
+    inner = [_inner(f) for f in explanation.inner_loops if f.function == function]
+    if inner:
+        heads = ("inner loop", "updates", "loads", "stores", "loads per update")
+        yield Table(heads, inner, frozenset(heads[1:]))
+    memory = [
+        _access(f) for f in explanation.accesses if f.function == function and not f.in_register
+    ]
+    if memory:
+        columns = ("access", "for", "in", "times", "lanes", "places", "step")
+        yield Table(columns, memory, frozenset({"times", "lanes", "step"}))
+
+
+def _loop(f: Loop) -> tuple[str, ...]:
+    mark = "" if f.mark == "serial" else f" ({f.mark})"
+    extent = "?" if f.extent is None else str(f.extent)
+    text = {
+        "serial": "serial",
+        "parallel": "spread over threads",
+        "vectors": vectors_text(f.lanes),
+        "unrolled": "unrolled",
+        "once": "runs once, no loop",
+        "removed": "removed",
+    }[f.becomes]
+    by = f" by {f.by}" if f.by else ""
+    note = f"; {f.note}" if f.note else ""
+    return "  " * f.depth + f.name + mark, extent, ", ".join(f.blocks), text + by + note
+
+
+def _accumulator(f: Accumulator) -> tuple[str, ...]:
+    one = f.dtype if f.lanes == 1 else f"{f.dtype}x{f.lanes}"
+    return f.buffer, f"{f.count} {one}", f.home, f.loop, f.note
+
+
+def _inner(f: InnerLoop) -> tuple[str, ...]:
+    return f.loop, str(f.updates), str(f.loads), str(f.stores), f"{f.loads / f.updates:.2f}"
+
+
+def _access(f: Access) -> tuple[str, ...]:
+    step = "varies" if f.step is None else str(f.step)
+    places = _places(f)
+    if f.masked:
+        places += ", masked"
+    if f.guarded:
+        places += ", under an if"
+    return f"{f.kind} {f.buffer}", f.statement, f.loop, str(f.times), str(f.lanes), places, step
+
+
+def _places(f: Access) -> str:
+    if f.pattern in ("strided", "irregular"):
+        verb = "gather" if f.kind == "load" else "scatter"
+        return verb if f.stride is None else f"{verb}, {f.stride} apart"
+    if f.pattern == "broadcast":
+        return "one for all lanes"
+    return "one element" if f.pattern == "element" else f.pattern
