@@ -9,7 +9,7 @@ from codegen.emit.expr import bind
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop, loop_bounds
 from codegen.emit.parallel import emit_parallel_loop
-from codegen.lower.remarks import done, missed
+from codegen.lower.remarks import done, missed, name_in_llvm
 from tensorir import stmt as s
 from tensorir.expr import Call, IntImm, StringImm
 from tensorir.intrin import Op
@@ -138,10 +138,12 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
     elif _is_long(node.body):
         # LLVM's analysis before vectorising takes exponential time on long chains of min and max.
         hints = ("llvm.loop.disable_nonforced",)
+    name = name_in_llvm(node.loop_var)
+    named = hints if name is None else (*hints, name)
     counted_loop(
-        f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), hints
+        f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), named
     )
     is_scalar = loops + 1 == f.loops and vector_ops == f.vector_ops and not hints
     if is_scalar and (extent is None or extent >= MIN_VECTOR_TRIP):
         f.module.has_scalar_loop = True
-        done("emit", "LLVM may vectorise it", node.loop_var)
+        done("emit", "left to LLVM", node.loop_var)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from codegen.emit.index import lane_distance
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
@@ -13,17 +13,20 @@ from codegen.lower.register_file import vector_registers
 from codegen.lower.remarks import Remarks
 from codegen.target import Target
 from tensorir import stmt as s
-from tensorir.arith.coefficients import coefficients
+from tensorir.arith import Analyzer
 from tensorir.arith.linearize import expr_key
 from tensorir.buffer import Buffer
 from tensorir.equal import structural_equal
-from tensorir.expr import Broadcast, BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import Broadcast, BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
+from tensorir.intrin import Op
 from tensorir.node import Node
+from tensorir.ops import add, sub
 from tensorir.stmt import ForKind
-from tensorir.visit import children, uses_var, walk
+from tensorir.visit import children, substitute, uses_var, walk
 
 Loops: TypeAlias = tuple[s.For, ...]
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
 
 
 def remains(loop: s.For) -> bool:
@@ -157,13 +160,20 @@ class MemoryReader:
 
     def _loads(self, value: Node, label: str, place: _Place, lanes: int = 1) -> None:
         seen = set()
-        for part in walk(value):
-            if type(part) is BufferLoad:
-                key = part.buffer.data, expr_key(part.indices[0]), part.predicate is None
+        stack: list[tuple[Node, _Place]] = [(value, place)]
+        while stack:
+            part, where = stack.pop()
+            if isinstance(part, BufferLoad):
+                (index,) = part.indices
+                key = part.buffer.data, expr_key(index), part.predicate is None
                 if key not in seen:
                     seen.add(key)
-                    index = part.indices[0]
-                    self._access("load", part.buffer, index, part.predicate, label, place, lanes)
+                    self._access("load", part.buffer, index, part.predicate, label, where, lanes)
+            parts = [(inner, where) for inner in children(part)]
+            if isinstance(part, Call) and part.op is _IF_THEN_ELSE:
+                guarded = replace(where, is_guarded=True)
+                parts[1:] = [(inner, guarded) for inner, _ in parts[1:]]
+            stack.extend(reversed(parts))
 
     def _access(
         self,
@@ -241,21 +251,21 @@ class MemoryReader:
         if position is None:
             made = self._unkept(made, buffer, index, place, over)
         else:
-            made = replace(made, note="; ".join(self._watch(made, place, position, index)))
-        if over and over[-1] is place.loops[place.innermost() - 1] and made.lanes == 1:
-            if buffer.dtype.is_floating:
-                self.ordered.add(self.remarks.origin(over[-1].loop_var))
+            around = place.loops[self._allocated.get(buffer.data, 0) : position]
+            made = replace(made, note="; ".join(self._watch(made, around, index)))
+        is_scalar_float = made.lanes == 1 and buffer.dtype.is_floating
+        if is_scalar_float and over and over[-1] is place.loops[place.innermost() - 1]:
+            self.ordered.add(self.remarks.origin(over[-1].loop_var))
         if made not in self.accumulators:
             self.accumulators.append(made)
 
-    def _watch(self, made: Accumulator, place: _Place, position: int, index: PrimExpr) -> list[str]:
-        """Return what costs time though the accumulator is in registers."""
+    def _watch(self, made: Accumulator, around: Loops, index: PrimExpr) -> list[str]:
+        """Return what costs time though the accumulator is in registers inside these loops."""
         notes = []
         registers = vector_registers(self.target)
         if made.count > registers:
             notes.append(f"the target has {registers} vector registers: some go to memory")
-        around = [n for n in place.loops[:position] if remains(n)]
-        again = [n for n in around if not uses_var(index, n.loop_var)]
+        again = [n for n in around if remains(n) and not uses_var(index, n.loop_var)]
         if again:
             notes.append(f"loaded and stored in each iteration of {self._name(again[-1])}")
         return notes
@@ -289,17 +299,17 @@ def _pattern(index: PrimExpr, statement_lanes: int) -> tuple[Pattern, int | None
     return names.get(stride, "strided"), stride
 
 
-def _step(index: PrimExpr, var: Var) -> int | None:
-    """Return by how many elements an access moves with a variable; None if not by a constant."""
+def _step(index: PrimExpr, var: Var) -> int | str | None:
+    """Return by how many elements an access moves with a loop; None if that changes in it."""
     if not uses_var(index, var):
         return 0
     if isinstance(index, Ramp) and not uses_var(index.stride, var):
         index = index.base
     elif isinstance(index, Broadcast):
         index = index.value
-    if index.dtype.lanes > 1:
+    if index.dtype.lanes > 1 or any(type(part) is BufferLoad for part in walk(index)):
         return None
-    linear = coefficients(index)
-    if any(uses_var(part, var) for part, _ in linear.parts):
-        return None
-    return linear.of.get(var, 0)
+    step = Analyzer().simplify(sub(substitute(index, {var: add(var, 1)}), index))
+    if isinstance(step, IntImm):
+        return step.value
+    return None if uses_var(step, var) else str(step)

@@ -10,6 +10,7 @@ from typing import Any
 from codegen.compile import Program, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
+from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
 from codegen.explanation.tables import tables
 from codegen.lower import stages
@@ -63,10 +64,12 @@ def explain(
 
         print(codegen.explain(sch.mod, target="llvm"))
 
-    All of it is what the lowered program and the remarks of passes and emission say; the program is
-    not run, and LLVM is not asked. What LLVM decides later is named as such: it may write out short
-    loops, it moves out of a loop what does not change in it, it tries to make vectors of innermost
-    loops over scalars ("LLVM may vectorise it"), and if there are too few registers it spills.
+    This is what the lowered program and the remarks of passes and emission say. LLVM is asked about
+    one thing, whether it made vectors of the innermost loops over scalars, which are left to it.
+    Beside that it writes out short loops, moves out of a loop what does not change in it, and
+    spills where there are too few registers: none of it shows here. Columns of the table of
+    accesses: `times` different ones in one iteration of the loop they are `in`, of `lanes` elements
+    each, which move by `step` elements from one iteration to the next.
 
     Raises LoweringError or CodegenError for a program that `build` cannot compile.
     """
@@ -75,7 +78,8 @@ def explain(
     explanation = Explanation(chosen, tuple(functions))
     with collected() as remarks:
         history = {name: list(stages(func, chosen)) for name, func in functions.items()}
-        emit_lowered({name: passes[-1][1] for name, passes in history.items()}, chosen)
+        lowered = {name: passes[-1][1] for name, passes in history.items()}
+        remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():
         _add(explanation, name, func, history[name], remarks)
     return explanation

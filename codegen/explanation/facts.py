@@ -79,13 +79,13 @@ class Access:
     all lanes of a vector statement; "element": one for a scalar statement."""
     stride: int | None
     """Elements from lane to lane; None for elements and irregular vectors."""
-    step: int | None
-    """Elements from one iteration of `loop` to the next; 0 where the access does not depend on it,
-    None where the distance is not constant."""
+    step: int | str | None
+    """Elements from one iteration of `loop` to the next, as an expression where only the caller
+    knows; 0 where the access does not depend on it, None where the distance changes."""
     masked: bool
     """Whether some lanes may be switched off."""
     guarded: bool
-    """Whether it is under an `if` inside `loop`."""
+    """Whether it is under an `if` or `T.if_then_else` inside `loop`."""
     in_register: bool
     """Whether it is one of an accumulator in registers, and no access to memory."""
 

@@ -82,7 +82,8 @@ def _followed(
     if fate == "once":
         lanes, notes = (), []
     elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
-        fate, said = _emitted(fate, remarks.about(var, "emit"), var in ordered)
+        about = remarks.about(var, "llvm") or remarks.about(var, "emit")
+        fate, said = _emitted(fate, about, var in ordered)
         notes += said
     extent, mark = _constant(node.extent), node.kind.name.lower()
     note = "; ".join(notes)
@@ -118,8 +119,8 @@ def _emitted(fate: Fate, remarks: Sequence[Remark], is_ordered: bool) -> tuple[F
     if fate == "parallel":
         missed = [r.text for r in remarks if not r.is_done]
         return ("serial", missed) if missed else (fate, [])
-    if is_ordered:
-        return fate, ["one by one: a sum of floats keeps its order"]
+    if is_ordered and not any(r.source == "llvm" and r.is_done for r in remarks):
+        return fate, ["one by one: float updates keep their order"]
     return fate, [r.text for r in remarks]
 
 

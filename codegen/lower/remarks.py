@@ -1,8 +1,8 @@
 """What passes and emission say about their decisions: what became of a loop, and why not more.
 
 They call `done` and `missed`, and `stands_for` where a variable of theirs takes the place of one of
-the program's. Nothing is kept unless somebody collects, which is how `codegen.explain` learns what
-cannot be seen in the lowered program:
+the program's; loops get a `name_in_llvm`. Nothing is kept unless somebody collects, which is how
+`codegen.explain` learns what cannot be seen in the lowered program:
 
     with collected() as remarks:
         lowered = lower(func)
@@ -46,6 +46,8 @@ class Remarks:
     """The remarks of one or several lowerings, in the order in which they were made."""
 
     made: list[Remark] = field(default_factory=list)
+    names: dict[str, Var] = field(default_factory=dict)
+    """What loops that emission wrote are called in LLVM IR."""
     _origins: dict[Var, Var] = field(default_factory=dict)
 
     def origin(self, var: Var) -> Var:
@@ -94,6 +96,16 @@ def stands_for(new: Var, old: Var) -> None:
     remarks = _current.get()
     if remarks is not None:
         remarks._origins[new] = old
+
+
+def name_in_llvm(loop: Var) -> str | None:
+    """Return a name by which LLVM IR can tell a loop that is written; None if nobody collects."""
+    remarks = _current.get()
+    if remarks is None:
+        return None
+    name = f"tensorir.loop.{len(remarks.names)}"
+    remarks.names[name] = remarks.origin(loop)
+    return name
 
 
 def _say(
