@@ -17,7 +17,7 @@ from tensorir.arith import Analyzer
 from tensorir.arith.linearize import expr_key
 from tensorir.buffer import Buffer
 from tensorir.equal import structural_equal
-from tensorir.expr import Broadcast, BufferLoad, Call, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
@@ -310,6 +310,8 @@ def _step(index: PrimExpr, var: Var) -> int | str | None:
     if index.dtype.lanes > 1 or any(type(part) is BufferLoad for part in walk(index)):
         return None
     step = Analyzer().simplify(sub(substitute(index, {var: add(var, 1)}), index))
+    while isinstance(step, Cast):
+        step = step.value
     if isinstance(step, IntImm):
         return step.value
     return None if uses_var(step, var) else str(step)
