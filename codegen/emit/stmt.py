@@ -16,6 +16,8 @@ from tensorir.intrin import Op
 
 MIN_VECTOR_TRIP: Final = 8
 """Trips from which a loop over scalars is worth LLVM's own vectoriser."""
+LEFT_TO_LLVM: Final = "left to LLVM"
+"""The remark on a loop over scalars that LLVM's vectoriser is to look at."""
 _LONG_BODY: Final = 32
 """More statements than this in a loop are what unrolling made: there is nothing left to gain."""
 
@@ -146,4 +148,4 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
     is_scalar = loops + 1 == f.loops and vector_ops == f.vector_ops and not hints
     if is_scalar and (extent is None or extent >= MIN_VECTOR_TRIP):
         f.module.has_scalar_loop = True
-        done("emit", "left to LLVM", node.loop_var)
+        done("emit", LEFT_TO_LLVM, node.loop_var)

@@ -60,6 +60,7 @@ class _Count:
     """What an innermost loop does in one iteration."""
 
     name: str
+    buffers: dict[str, None] = field(default_factory=dict)
     updates: int = 0
     loads: int = 0
     stores: int = 0
@@ -98,7 +99,7 @@ class MemoryReader:
     def inner_loops(self) -> list[InnerLoop]:
         """The loops with updates and no other loop inside."""
         return [
-            InnerLoop(self.function, c.name, c.updates, c.loads, c.stores)
+            InnerLoop(self.function, c.name, tuple(c.buffers), c.updates, c.loads, c.stores)
             for c in self._counts.values()
             if c.updates and not c.has_loop
         ]
@@ -154,7 +155,9 @@ class MemoryReader:
             self._update(node.buffer, index, place)
             position = place.innermost()
             if position:
-                self._counts[place.loops[position - 1]].updates += _copies(place.loops[position:])
+                count = self._counts[place.loops[position - 1]]
+                count.updates += _copies(place.loops[position:])
+                count.buffers[node.buffer.name] = None
 
     # ------------------------------------------------------------------------------------ accesses
 

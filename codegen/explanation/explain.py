@@ -68,8 +68,8 @@ def explain(
     one thing, whether it made vectors of the innermost loops over scalars, which are left to it.
     Beside that it writes out short loops, moves out of a loop what does not change in it, and
     spills where there are too few registers: none of it shows here. Columns of the table of
-    accesses: `times` different ones in one iteration of the loop they are `in`, of `lanes` elements
-    each, which move by `step` elements from one iteration to the next.
+    accesses: so many `times` different ones `per` iteration of a loop, of `lanes` elements each,
+    which move by `step` elements from one iteration to the next.
 
     Raises LoweringError or CodegenError for a program that `build` cannot compile.
     """

@@ -96,6 +96,8 @@ class InnerLoop:
 
     function: str
     loop: str
+    buffers: tuple[str, ...]
+    """What its updates sum into."""
     updates: int
     """Updates (multiply-adds in a matmul), scalar or vector, in one iteration."""
     loads: int

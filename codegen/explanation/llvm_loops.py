@@ -7,6 +7,7 @@ from typing import Final
 
 from codegen.compile import Source
 from codegen.emit.optimize import optimized
+from codegen.emit.stmt import LEFT_TO_LLVM
 from codegen.lower.remarks import Remarks, done, missed
 
 _LOOP: Final = re.compile(r"!llvm\.loop (!\d+)")
@@ -16,7 +17,7 @@ _REFERENCE: Final = re.compile(r"!\d+")
 
 
 def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
-    """Make a remark on each loop over scalars: whether LLVM makes vectors of it.
+    """Make a remark on each loop that emission left to LLVM: whether LLVM makes vectors of it.
 
     Emission has named the loops in their `!llvm.loop` metadata. LLVM keeps names it does not know
     as long as there is a loop, and adds `llvm.loop.isvectorized` where its vectoriser was at work;
@@ -26,7 +27,7 @@ def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
         return
     hints = _hints(str(optimized(source.text, source.target, source.has_scalar_loop)))
     for name, loop in remarks.names.items():
-        if not remarks.about(loop, "emit"):
+        if not any(r.text == LEFT_TO_LLVM for r in remarks.about(loop, "emit")):
             continue
         of_loop = [others for others in hints if name in others]
         if any("llvm.loop.isvectorized" in others for others in of_loop):

@@ -82,9 +82,10 @@ def _followed(
     if fate == "once":
         lanes, notes = (), []
     elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
-        about = remarks.about(var, "llvm") or remarks.about(var, "emit")
-        fate, said = _emitted(fate, about, var in ordered)
+        fate, said = _emitted(fate, var, remarks, var in ordered)
         notes += said
+    versions = remarks.about(var, "promote_accumulators")
+    notes += [r.text for r in versions if r.is_done and r.buffer is None]
     extent, mark = _constant(node.extent), node.kind.name.lower()
     note = "; ".join(notes)
     return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)
@@ -114,14 +115,18 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
     return ("parallel" if last.kind is s.ForKind.PARALLEL else "serial"), ""
 
 
-def _emitted(fate: Fate, remarks: Sequence[Remark], is_ordered: bool) -> tuple[Fate, list[str]]:
-    """Return what emission made of a loop that lowering left, and the notes on it."""
+def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
+    """Return what emission and LLVM made of a loop that lowering left, and the notes on it."""
+    emitted, in_llvm = remarks.about(var, "emit"), remarks.about(var, "llvm")
+    notes = []
     if fate == "parallel":
-        missed = [r.text for r in remarks if not r.is_done]
-        return ("serial", missed) if missed else (fate, [])
-    if is_ordered and not any(r.source == "llvm" and r.is_done for r in remarks):
-        return fate, ["one by one: float updates keep their order"]
-    return fate, [r.text for r in remarks]
+        notes = [r.text for r in emitted if not r.is_done]
+        if not notes:
+            return fate, []
+        fate = "serial"
+    if is_ordered and not any(r.is_done for r in in_llvm):
+        return fate, [*notes, "one by one: float updates keep their order"]
+    return fate, notes + [r.text for r in in_llvm or emitted if in_llvm or r.is_done]
 
 
 def _vectors(remarks: Sequence[Remark]) -> tuple[tuple[int, ...], list[str]]:

@@ -22,13 +22,13 @@ def tables(explanation: Explanation, function: str) -> Iterator[Table]:
         yield Table(("accumulator", "elements", "kept in", "over", "note"), sums)
     inner = [_inner(f) for f in explanation.inner_loops if f.function == function]
     if inner:
-        heads = ("inner loop", "updates", "loads", "stores", "loads per update")
-        yield Table(heads, inner, frozenset(heads[1:]))
+        heads = ("inner loop", "sums into", "updates", "loads", "stores", "loads per update")
+        yield Table(heads, inner, frozenset(heads[2:]))
     memory = [
         _access(f) for f in explanation.accesses if f.function == function and not f.in_register
     ]
     if memory:
-        columns = ("access", "for", "in", "times", "lanes", "places", "step")
+        columns = ("access", "for", "times", "per", "lanes", "places", "step")
         yield Table(columns, memory, frozenset({"times", "lanes", "step"}))
 
 
@@ -54,7 +54,8 @@ def _accumulator(f: Accumulator) -> tuple[str, ...]:
 
 
 def _inner(f: InnerLoop) -> tuple[str, ...]:
-    return f.loop, str(f.updates), str(f.loads), str(f.stores), f"{f.loads / f.updates:.2f}"
+    counts = str(f.updates), str(f.loads), str(f.stores)
+    return f.loop, ", ".join(f.buffers), *counts, f"{f.loads / f.updates:.2f}"
 
 
 def _access(f: Access) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ def _access(f: Access) -> tuple[str, ...]:
         places += ", masked"
     if f.guarded:
         places += ", under an if"
-    return f"{f.kind} {f.buffer}", f.statement, f.loop, str(f.times), str(f.lanes), places, step
+    return f"{f.kind} {f.buffer}", f.statement, str(f.times), f.loop, str(f.lanes), places, step
 
 
 def _places(f: Access) -> str:
