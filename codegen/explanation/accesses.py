@@ -62,9 +62,18 @@ class _Count:
     name: str
     buffers: dict[str, None] = field(default_factory=dict)
     updates: int = 0
-    loads: int = 0
-    stores: int = 0
     has_loop: bool = False
+    memory: list[tuple[Var, Access]] = field(default_factory=list)
+    """The accesses to memory with their pointers."""
+
+    def total(self, kind: str) -> int:
+        """Return how many loads or stores there are that depend on the loop."""
+        stored = {pointer for pointer, access in self.memory if access.kind == "store"}
+        return sum(
+            access.times
+            for pointer, access in self.memory
+            if access.kind == kind and (access.step != 0 or pointer in stored)
+        )
 
 
 @dataclass(slots=True)
@@ -99,7 +108,14 @@ class MemoryReader:
     def inner_loops(self) -> list[InnerLoop]:
         """The loops with updates and no other loop inside."""
         return [
-            InnerLoop(self.function, c.name, tuple(c.buffers), c.updates, c.loads, c.stores)
+            InnerLoop(
+                self.function,
+                c.name,
+                tuple(c.buffers),
+                c.updates,
+                c.total("load"),
+                c.total("store"),
+            )
             for c in self._counts.values()
             if c.updates and not c.has_loop
         ]
@@ -211,12 +227,8 @@ class MemoryReader:
         known = self._accesses.get(key)
         total = access.times + (0 if known is None else known.times)
         self._accesses[key] = replace(access, times=total)
-        if loop is not None and not access.in_register and access.step != 0:
-            count = self._counts[loop]
-            if kind == "load":
-                count.loads += access.times
-            else:
-                count.stores += access.times
+        if loop is not None and not access.in_register:
+            self._counts[loop].memory.append((buffer.data, access))
 
     # -------------------------------------------------------------------------------- accumulators
 

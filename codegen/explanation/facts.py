@@ -101,6 +101,6 @@ class InnerLoop:
     updates: int
     """Updates (multiply-adds in a matmul), scalar or vector, in one iteration."""
     loads: int
-    """Loads from memory in one iteration, those that do not depend on the loop left out."""
+    """Loads from memory in one iteration, without those that give the same in every one."""
     stores: int
-    """Stores to memory in one iteration, likewise."""
+    """Stores to memory in one iteration."""

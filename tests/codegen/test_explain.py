@@ -120,7 +120,7 @@ accumulator  elements       kept in  over  note
 C            24 float32x16  memory   k     an access moves with the loop, or is masked
 
 inner loop  sums into  updates  loads  stores  loads per update
-k           C               24     11       0              0.46
+k           C               24     35      24              1.46
 
 access   for          times  per  lanes  places                           step
 store C  C               24  j_0     16  contiguous, masked, under an if    48
@@ -305,7 +305,7 @@ accumulator  elements   kept in       over  note
 B            1 float32  left to LLVM  k     the loop may run less than twice
 
 inner loop  sums into  updates  loads  stores  loads per update
-k           B                1      1       0              1.00
+k           B                1      2       1              2.00
 
 access   for          times  per  lanes  places       step
 load B   update of B      1  k        1  one element     0
