@@ -246,7 +246,8 @@ class MemoryReader:
     def _update(self, buffer: Buffer, index: PrimExpr, place: _Place) -> None:
         """Enter the accumulator of an update."""
         position = self._keeping_loop(buffer, place)
-        inside = place.loops if position is None else place.loops[position:]
+        own = self._allocated.get(buffer.data, 0)
+        inside = place.loops[own if position is None else position :]
         indexing = [loop for loop in inside if uses_var(index, loop.loop_var)]
         over = [loop for loop in inside if remains(loop) and loop not in indexing]
         is_written_out = any(
@@ -266,8 +267,9 @@ class MemoryReader:
         if position is None:
             made = self._unkept(made, buffer, index, place, over)
         else:
-            around = place.loops[self._allocated.get(buffer.data, 0) : position]
-            made = replace(made, note="; ".join(self._watch(made, around, index)))
+            made = replace(
+                made, note="; ".join(self._watch(made, place.loops[own:position], index))
+            )
         is_scalar_float = made.lanes == 1 and buffer.dtype.is_floating
         if is_scalar_float and over and over[-1] is place.loops[place.innermost() - 1]:
             self.ordered.add(self.remarks.origin(over[-1].loop_var))

@@ -485,3 +485,19 @@ def test_remarks_are_kept_only_while_somebody_collects():
         done("some pass", "inside")
     done("some pass", "after")
     assert [(r.source, r.text) for r in remarks.made] == [("some pass", "inside")]
+
+
+def test_memory_of_an_iteration_sums_over_the_loops_inside_only():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((64, 4)), B: T.Buffer((64,))):
+    for i in range(64):
+        with T.block("row"):
+            total = T.alloc_buffer((1,))
+            total[0] = 0.0
+            for k in range(4):
+                total[0] = total[0] + A[i, k]
+            B[i] = total[0]
+""")
+    (accumulator,) = codegen.explain(func, AVX512).accumulators
+    assert (accumulator.buffer, accumulator.home, accumulator.loop) == ("total", "registers", "k")
