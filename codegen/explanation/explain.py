@@ -9,6 +9,7 @@ from typing import Any
 
 from codegen.compile import Program, emit_lowered, functions_of
 from codegen.explanation.accesses import MemoryReader
+from codegen.explanation.aligned_table import Table
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
@@ -35,10 +36,9 @@ class Explanation:
     inner_loops: list[InnerLoop] = field(default_factory=list)
 
     def __str__(self) -> str:
-        parts = [
-            "\n\n".join([title, *(table.text() for table in tables(self, name))])
-            for name, title in self._titles()
-        ]
+        parts = []
+        for name in self.functions:
+            parts += [self._title(name), *(table.text() for table in self._tables(name))]
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -46,15 +46,22 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         parts = []
-        for name, title in self._titles():
-            parts.append(f"<p><b>{html.escape(title)}</b></p>")
-            parts += [table.html() for table in tables(self, name)]
+        for name in self.functions:
+            parts.append(f"<p><b>{html.escape(self._title(name))}</b></p>")
+            parts += [table.html() for table in self._tables(name)]
         return "".join(parts)
 
-    def _titles(self) -> Iterator[tuple[str, str]]:
-        registers = vector_registers(self.target)
-        for name in self.functions:
-            yield name, f"{name}: {registers} vector registers of {self.target.vector_bits} bits"
+    def _title(self, function: str) -> str:
+        registers, bits = vector_registers(self.target), self.target.vector_bits
+        return f"{function}: {registers} vector registers of {bits} bits"
+
+    def _tables(self, function: str) -> Iterator[Table]:
+        return tables(
+            (f for f in self.loops if f.function == function),
+            (f for f in self.accumulators if f.function == function),
+            (f for f in self.inner_loops if f.function == function),
+            (f for f in self.accesses if f.function == function),
+        )
 
 
 def explain(

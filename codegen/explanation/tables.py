@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from codegen.explanation.aligned_table import Table
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.loops import vectors_text
-from codegen.explanation.table import Table
-
-if TYPE_CHECKING:
-    from codegen.explanation.explain import Explanation
 
 
-def tables(explanation: Explanation, function: str) -> Iterator[Table]:
-    """Yield the tables about one function, those without rows left out."""
-    loops = [_loop(f) for f in explanation.loops if f.function == function]
-    yield Table(("loop", "extent", "block", "becomes"), loops, frozenset({"extent"}))
-    sums = [_accumulator(f) for f in explanation.accumulators if f.function == function]
-    if sums:
-        yield Table(("accumulator", "elements", "kept in", "over", "note"), sums)
-    inner = [_inner(f) for f in explanation.inner_loops if f.function == function]
-    if inner:
-        heads = ("inner loop", "sums into", "updates", "loads", "stores", "loads per update")
-        yield Table(heads, inner, frozenset(heads[2:]))
-    memory = [
-        _access(f) for f in explanation.accesses if f.function == function and not f.in_register
-    ]
-    if memory:
-        columns = ("access", "for", "times", "per", "lanes", "places", "step")
-        yield Table(columns, memory, frozenset({"times", "lanes", "step"}))
+def tables(
+    loops: Iterable[Loop],
+    accumulators: Iterable[Accumulator],
+    inner_loops: Iterable[InnerLoop],
+    accesses: Iterable[Access],
+) -> Iterator[Table]:
+    """Yield a table of each kind of fact of one function, those without rows left out.
+
+    Accesses to accumulators in registers are left out too.
+    """
+    nest = ("loop", "extent", "block", "becomes")
+    sums = ("accumulator", "elements", "kept in", "over", "note")
+    inner = ("inner loop", "sums into", "updates", "loads", "stores", "loads per update")
+    memory = ("access", "for", "times", "per", "lanes", "places", "step")
+    found = (
+        Table(nest, [_loop(f) for f in loops], frozenset({"extent"})),
+        Table(sums, [_accumulator(f) for f in accumulators]),
+        Table(inner, [_inner(f) for f in inner_loops], frozenset(inner[2:])),
+        Table(
+            memory,
+            [_access(f) for f in accesses if not f.in_register],
+            frozenset({"times", "lanes", "step"}),
+        ),
+    )
+    return (table for table in found if table.rows)
 
 
 def _loop(f: Loop) -> tuple[str, ...]:
