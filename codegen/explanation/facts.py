@@ -25,8 +25,8 @@ class Loop:
     blocks: tuple[str, ...]
     """The blocks directly inside it."""
     becomes: Fate
-    """"vectors": all iterations at once; "unrolled": a copy of the body for each; "once": no loop,
-    its extent is 1; "removed": nothing in it has to run."""
+    """What it is in machine code. "vectors": all iterations at once; "unrolled": a copy of the body
+    for each; "once": no loop, its extent is 1; "removed": nothing in it has to run."""
     lanes: tuple[int, ...] = ()
     """The lanes of each vector that its iterations were made into, for the statement of the loop
     with the most vectors."""
@@ -49,11 +49,12 @@ class Accumulator:
     count: int
     """How many vectors or scalars are updated in one iteration of `loop`."""
     home: Home
-    """"registers": values of their own, in registers as far as the target has enough; "memory":
-    loaded and stored by each update; "left to LLVM": no loop remains that they could be kept
-    across, and what forwards a value from update to update is LLVM."""
+    """Where they are. "registers": values of their own, in registers as far as the target has
+    enough; "memory": loaded and stored by each update; "left to LLVM": lowering did not look or
+    has no loop to keep them across, and whether they stay in registers is up to LLVM."""
     loop: str
-    """The outermost loop across which they are kept, or over which they are summed."""
+    """The outermost loop across which they are kept; if they are not, the innermost over which
+    they are summed; "" where all such loops are written out."""
     note: str = ""
     """Why they are not in registers, or what is to be watched."""
 

@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 import codegen
+from codegen.compile import llvm_source
+from codegen.emit.optimize import optimized
 from codegen.explanation.facts import InnerLoop, Loop
 from codegen.lower import LoweringError
 from codegen.lower.remarks import collected, done
@@ -313,6 +315,16 @@ load A   update of B      1  k        1  one element     n
 store B  update of B      1  k        1  one element     0
 """,
     )
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 16), (8, 32), (4, 64)])
+def test_accumulators_in_registers_are_phi_nodes_in_llvm(rows, columns):
+    mod = tiled(rows, columns).mod
+    (accumulator,) = codegen.explain(mod, AVX512).accumulators
+    source = llvm_source(mod, AVX512)
+    text = str(optimized(source.text, source.target, source.has_scalar_loop))
+    assert accumulator.home == "registers"
+    assert text.count("phi <16 x float>") == accumulator.count == rows * columns // 16
 
 
 def test_facts_are_data():
