@@ -84,12 +84,11 @@ def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[str, int] | None:
 
     Returns None, having written nothing, for any other index.
     """
-    stride = lane_distance(node)
+    stride = _lane_distance(node)
     return None if stride is None else (_first_lane(f, node), stride)
 
 
-def lane_distance(node: PrimExpr) -> int | None:
-    """Return by how much an index moves from lane to lane; None if not by a constant."""
+def _lane_distance(node: PrimExpr) -> int | None:
     kind = type(node)
     if kind is e.Ramp:
         stride = node.stride  # type: ignore[attr-defined]
@@ -97,9 +96,9 @@ def lane_distance(node: PrimExpr) -> int | None:
     if kind is e.Broadcast:
         return 0
     if kind is e.Cast and node.dtype.bits > node.value.dtype.bits and node.value.dtype.is_int:  # type: ignore[attr-defined]
-        return lane_distance(node.value)  # type: ignore[attr-defined]
+        return _lane_distance(node.value)  # type: ignore[attr-defined]
     if kind in _LINEAR:
-        a, b = lane_distance(node.a), lane_distance(node.b)  # type: ignore[attr-defined]
+        a, b = _lane_distance(node.a), _lane_distance(node.b)  # type: ignore[attr-defined]
         if a is None or b is None:
             return None
         if kind is e.Add:

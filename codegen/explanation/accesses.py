@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from codegen.emit.index import lane_distance
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
 from codegen.lower.register_file import vector_registers
 from codegen.lower.remarks import Remarks
@@ -17,16 +16,17 @@ from tensorir.arith import Analyzer
 from tensorir.arith.linearize import expr_key
 from tensorir.buffer import Buffer
 from tensorir.equal import structural_equal
-from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, PrimExpr, Ramp, Var
+from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, PrimExpr, Ramp, Shuffle, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
-from tensorir.ops import add, sub
+from tensorir.ops import add, cast, mul, sub
 from tensorir.stmt import ForKind
-from tensorir.visit import children, substitute, uses_var, walk
+from tensorir.visit import Rewriter, children, substitute, uses_var, walk
 
 Loops: TypeAlias = tuple[s.For, ...]
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
+_LANE: Final = Var("lane")
 
 
 def remains(loop: s.For) -> bool:
@@ -298,37 +298,47 @@ class MemoryReader:
         for loop in reversed(over):
             about = self.remarks.about(self.remarks.origin(loop.loop_var), "promote_accumulators")
             for r in about:
-                if r.buffer is pointer:
+                if not r.is_done and r.buffer is pointer:
                     return replace(made, home="memory", note=r.text)
-            if about:
-                return replace(made, home="left to LLVM", note=about[0].text)
+                if not r.is_done and r.buffer is None:
+                    return replace(made, home="left to LLVM", note=r.text)
         return replace(made, home="memory")
 
 
-def _pattern(index: PrimExpr, statement_lanes: int) -> tuple[Pattern, int | None]:
+def _pattern(index: PrimExpr, statement_lanes: int) -> tuple[Pattern, int | str | None]:
     """Return the places of the lanes of an access and the elements between them."""
     if index.dtype.lanes == 1:
         return ("element", None) if statement_lanes == 1 else ("broadcast", 0)
-    stride = lane_distance(index)
-    names: dict[int | None, Pattern] = {
+    stride = _step(index, _LANE)
+    names: dict[int | str | None, Pattern] = {
         None: "irregular", 0: "broadcast", 1: "contiguous", -1: "reversed",
     }  # fmt: skip
     return names.get(stride, "strided"), stride
 
 
 def _step(index: PrimExpr, var: Var) -> int | str | None:
-    """Return by how many elements an access moves with a loop; None if that changes in it."""
+    """Return by how much an index moves with a loop or from lane to lane; None if that changes."""
+    if any(type(part) in (BufferLoad, Call, Shuffle) for part in walk(index)):
+        return None if var is _LANE or uses_var(index, var) else 0
+    index = _Lane()(index)
     if not uses_var(index, var):
         return 0
-    if isinstance(index, Ramp) and not uses_var(index.stride, var):
-        index = index.base
-    elif isinstance(index, Broadcast):
-        index = index.value
-    if index.dtype.lanes > 1 or any(type(part) is BufferLoad for part in walk(index)):
-        return None
     step = Analyzer().simplify(sub(substitute(index, {var: add(var, 1)}), index))
     while isinstance(step, Cast):
         step = step.value
     if isinstance(step, IntImm):
         return step.value
     return None if uses_var(step, var) else str(step)
+
+
+class _Lane(Rewriter):
+    """Turns a vector index into the index of one lane, `_LANE`."""
+
+    def rewrite_Ramp(self, node: Ramp) -> PrimExpr:  # noqa: N802
+        return add(node.base, mul(node.stride, cast(node.stride.dtype, _LANE)))
+
+    def rewrite_Broadcast(self, node: Broadcast) -> PrimExpr:  # noqa: N802
+        return node.value
+
+    def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
+        return cast(node.dtype.element, self(node.value))

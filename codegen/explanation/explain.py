@@ -14,7 +14,7 @@ from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
 from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
 from codegen.explanation.tables import tables
-from codegen.lower import stages
+from codegen.lower import PASSES
 from codegen.lower.register_file import vector_registers
 from codegen.lower.remarks import Remarks, collected
 from codegen.target import Target, as_target
@@ -84,12 +84,22 @@ def explain(
     functions = functions_of(program)
     explanation = Explanation(chosen, tuple(functions))
     with collected() as remarks:
-        history = {name: list(stages(func, chosen)) for name, func in functions.items()}
+        history = {name: _stages(func, chosen) for name, func in functions.items()}
         lowered = {name: passes[-1][1] for name, passes in history.items()}
         remark_on_scalar_loops(emit_lowered(lowered, chosen), remarks)
     for name, func in functions.items():
         _add(explanation, name, func, history[name], remarks)
     return explanation
+
+
+def _stages(func: PrimFunc, target: Target) -> list[tuple[str, PrimFunc]]:
+    """Return the names of the passes and the function after each."""
+    made = []
+    with target:
+        for name, step in PASSES:
+            func = step(func)
+            made.append((name, func))
+    return made
 
 
 def _add(

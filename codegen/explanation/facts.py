@@ -78,8 +78,9 @@ class Access:
     """Of a vector access, the places of its lanes: "contiguous", "reversed", "strided" (a gather or
     scatter) or "irregular" (likewise, without a constant distance). "broadcast": one element for
     all lanes of a vector statement; "element": one for a scalar statement."""
-    stride: int | None
-    """Elements from lane to lane; None for elements and irregular vectors."""
+    stride: int | str | None
+    """Elements from lane to lane, as an expression where only the caller knows; None for elements
+    and irregular vectors."""
     step: int | str | None
     """Elements from one iteration of `loop` to the next, as an expression where only the caller
     knows; 0 where the access does not depend on it, None where the distance changes."""

@@ -6,7 +6,7 @@ is the order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from codegen.lower.block_accumulators import block_accumulators
@@ -32,7 +32,7 @@ from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
 
-__all__ = ["PASSES", "LoweringError", "lower", "stages"]
+__all__ = ["PASSES", "LoweringError", "lower"]
 
 Pass = Callable[[PrimFunc], PrimFunc]
 
@@ -72,17 +72,9 @@ def lower(
     names = [name for name, _ in PASSES]
     if until is not None and until not in names:
         raise IRValueError(f"there is no pass {until!r}; the passes are {', '.join(names)}")
-    for name, lowered in stages(func, target):
-        func = lowered
-        if name == until:
-            break
-    return func
-
-
-def stages(func: PrimFunc, target: str | Target | None = None) -> Iterator[tuple[str, PrimFunc]]:
-    """Yield the name of each pass and `func` after it."""
-    chosen = as_target(target)
-    for name, step in PASSES:
-        with chosen:
+    with as_target(target):
+        for name, step in PASSES:
             func = step(func)
-        yield name, func
+            if name == until:
+                break
+    return func

@@ -156,7 +156,7 @@ def main(A: T.Buffer((64, 64)), at: T.Buffer((64,), "int32"), B: T.Buffer((64, 6
     T.func_attr({"tir.noalias": True})
     for i in T.parallel(64):
         for j in T.vectorized(64):
-            B[i, j] = A[j, i] + A[i, 63 - j] + A[i, at[j]] + A[i, 0]
+            B[i, j] = A[j, i] + A[i, 63 - j] + A[i, at[j]] + A[i, 0] + A[i, j ^ 5]
 """)
     assert_explained(
         func,
@@ -170,7 +170,7 @@ i (parallel)          64         spread over threads
 access   for  times  per  lanes  places               step
 load A   B        4  i       16  gather, 64 apart        1
 load A   B        4  i       16  reversed               64
-load A   B        4  i       16  gather             varies
+load A   B        8  i       16  gather             varies
 load at  B        4  i       16  contiguous              0
 load A   B        1  i        1  one for all lanes      64
 store B  B        4  i       16  contiguous             64
@@ -513,3 +513,19 @@ def main(A: T.Buffer((64, 4)), B: T.Buffer((64,))):
 """)
     (accumulator,) = codegen.explain(func, AVX512).accumulators
     assert (accumulator.buffer, accumulator.home, accumulator.loop) == ("total", "registers", "k")
+
+
+def test_rows_of_symbolic_length():
+    func = parse("""\
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (16, n))
+    B = T.match_buffer(b, (n, 16))
+    for i in range(n):
+        for j in T.vectorized(16):
+            B[i, j] = A[j, i]
+""")
+    load, store = codegen.explain(func, AVX512).accesses
+    assert (load.pattern, load.stride, load.step) == ("strided", "n", 1)
+    assert (store.pattern, store.stride, store.step) == ("contiguous", 1, 16)
