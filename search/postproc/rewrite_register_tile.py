@@ -7,36 +7,41 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codegen.target import as_target
-from schedule import BlockRV, LoopRV, Schedule
+from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.auto_tensorize import AUTO_TENSORIZE
+from search.postproc.moves import moves
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Loop, Nest, Tile, choose_tile
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
-from tensorir.stmt import BufferStore, ForKind, SeqStmt
-from tensorir.visit import collect_vars, walk
+from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
+from tensorir.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.context import TuneContext
 
+_SHORTEST = 4
+"""A vector has at least one lane for so many lanes of a register."""
+
 
 class RewriteRegisterTile(Postproc):
     """Gives each reduction a register tile: the loops over it become the innermost, unrolled.
 
-    Before: for k, i, j_0 in T.grid(128, 32, 2): for j_1 in T.vectorized(32): C[..] += A[..] * B[..]
+    Before: for k, i, j_0 in T.grid(128, 32, 2): for j_1 in T.vectorized(16): C[..] += A[..] * B[..]
     After:  for i_0 in range(4): for k in range(128):
-                for i_1, j_0 in (T.unroll(8), T.unroll(2)): for j_1 in T.vectorized(32): ...
+                for i_1 in T.unroll(8): for j_0 in T.unroll(2): for j_1 in T.vectorized(16): ...
 
     `choose_tile` chooses the tile for the number and width of the target's vector registers. It
     runs after the loops to vectorise are marked and before reductions are decomposed, so that the
-    init is vectorised and unrolled in the same way. Every element gets its updates in the order it
-    had before.
+    init is vectorised and unrolled in the same way. Where no loop is vectorised, one is along which
+    the accumulators are neighbours and each operand stays or moves by one element. Every element
+    gets its updates in the order it had before.
 
-    Looked at are vectorised nests around a block with an `init` that stores one element, from the
-    outermost reduction loop on: perfect, with constant extents. Others stay as they are, and so do
-    blocks that are to become intrinsics. It never rejects.
+    Looked at is, around each block with an `init` that stores one element, the innermost perfect
+    nest with constant extents, from its outermost reduction loop on. Blocks that are to become
+    intrinsics stay as they are. It never rejects.
     """
 
     def __init__(self) -> None:
@@ -51,20 +56,26 @@ class RewriteRegisterTile(Postproc):
         for name in functions_with_blocks(sch):
             for sref in list(sch.state.blocks(name)):
                 update = _read_update(sch, sref, target)
-                tile = None if update is None else choose_tile(update.nest, target.vector_registers)
-                if update is not None and tile is not None:
-                    block = sch.get_block(sref.block.name_hint, name)
-                    _give_tile(sch, block, update, tile)
+                if update is not None:
+                    _rewrite(sch, name, update, target.vector_registers)
         return True
 
 
 @dataclass(frozen=True)
 class _Update:
-    """A vectorised reduction in a perfect nest."""
+    """A reduction in a perfect nest."""
 
+    block: StmtSRef
     first: int
     """The place of the outermost reduction loop among the loops around the block."""
-    nest: Nest
+    loops: tuple[For, ...]
+    """The loops from there on."""
+    reduces: tuple[bool, ...]
+    accumulator: dict[Var, int | None]
+    """How many elements the loops move the accumulator by."""
+    operands: tuple[dict[Var, int | None], ...]
+    register: int
+    """How many elements a vector register of the target holds."""
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
@@ -77,63 +88,107 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         return None
     around = loops_above(block)
     kinds = loop_iter_types(sch.state, around)
-    first = next((k for k, kind in enumerate(kinds) if kind == IterVar.COMM_REDUCE), len(kinds))
-    srefs, kinds = around[first:], kinds[first:]
-    if not srefs or srefs[-1].loop.kind is not ForKind.VECTORIZED:
+    start = len(around)
+    while start > 0 and _is_tileable(around, kinds, start - 1):
+        start -= 1
+    first = next((k for k in range(start, len(kinds)) if kinds[k] == IterVar.COMM_REDUCE), None)
+    if first is None:
         return None
-    for place, (sref, kind) in enumerate(zip(srefs, kinds, strict=True)):
-        loop = sref.loop
-        if kind not in (IterVar.DATA_PAR, IterVar.COMM_REDUCE) or not isinstance(
-            loop.extent, IntImm
-        ):
-            return None
-        if isinstance(loop.body, SeqStmt) or (place > 0 and loop.annotations):
-            return None
-        if sref is not srefs[-1] and loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-            return None
-    reduces = [kind == IterVar.COMM_REDUCE for kind in kinds]
-    return _Update(first, _nest(block, store, srefs, reduces, target))
-
-
-def _nest(
-    block: StmtSRef,
-    store: BufferStore,
-    srefs: Sequence[StmtSRef],
-    reduces: Sequence[bool],
-    target: Target,
-) -> Nest:
-    realize = block.block_realize
-    moves_with: dict[Var, list[Var]] = {
-        axis.var: collect_vars(value)
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    }
-    *loops, lanes = (sref.loop for sref in srefs)
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
-    widest = max(part.dtype.bits for part in loads)
-    pieces = -(-int(lanes.extent) // target.vector_lanes(widest))
-    operands = []
-    for load in loads:
-        if load.buffer is store.buffer:
-            continue
-        axes = (axis for index in load.indices for axis in collect_vars(index))
-        variables = {var for axis in axes for var in moves_with.get(axis, ())}
-        places = frozenset(k for k, loop in enumerate(loops) if loop.loop_var in variables)
-        operands.append((places, pieces if lanes.loop_var in variables else 1))
-    shape = tuple(
-        Loop(int(loop.extent), reducing) for loop, reducing in zip(loops, reduces, strict=False)
+    operands = [load for load in loads if load.buffer is not store.buffer]
+    return _Update(
+        block,
+        first,
+        tuple(sref.loop for sref in around[first:]),
+        tuple(kind == IterVar.COMM_REDUCE for kind in kinds[first:]),
+        moves(block, store.buffer, store.indices),
+        tuple(moves(block, load.buffer, load.indices) for load in operands),
+        target.vector_lanes(max(load.dtype.bits for load in loads)),
     )
-    return Nest(shape, pieces, tuple(operands))
 
 
-def _give_tile(sch: Schedule, block: BlockRV, update: _Update, tile: Tile) -> None:
-    """Bring the loops around an update into the order of its tile, and unroll those over it."""
-    *loops, lanes = sch.get_loops(block)[update.first :]
-    before = list(loops)
+def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -> bool:
+    """Say whether a loop may be one of a nest whose order changes."""
+    loop = around[place].loop
+    is_vector = loop.kind is ForKind.VECTORIZED and place == len(around) - 1
+    return (
+        (is_vector or loop.kind is ForKind.SERIAL or loop.kind is ForKind.UNROLLED)
+        and kinds[place] in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
+        and isinstance(loop.extent, IntImm)
+        and not isinstance(loop.body, SeqStmt)
+        and (place == 0 or not loop.annotations)
+    )
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """Which loop of a nest has the lanes of the vectors, and how many."""
+
+    place: int
+    lanes: int
+    is_marked: bool
+    """Whether it is vectorised already, with all its iterations."""
+
+
+def _vector(update: _Update) -> _Vector | None:
+    """Return the vector that a nest has, or that it can get; None if there is neither."""
+    last = update.loops[-1]
+    if last.kind is ForKind.VECTORIZED:
+        return _Vector(len(update.loops) - 1, int(last.extent), is_marked=True)
+    for place in reversed(range(len(update.loops))):
+        loop = update.loops[place]
+        var = loop.loop_var
+        steps = [operand.get(var, 0) for operand in update.operands]
+        if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
+            extent = int(loop.extent)
+            lanes = max(n for n in range(1, update.register + 1) if extent % n == 0)
+            if lanes > 1 and lanes * _SHORTEST >= update.register:
+                return _Vector(place, lanes, is_marked=False)
+    return None
+
+
+def _nest(update: _Update, vector: _Vector | None) -> Nest:
+    extents = [int(loop.extent) for loop in update.loops]
+    pieces = 1
+    lane_var = None
+    if vector is not None:
+        extents[vector.place] //= vector.lanes
+        pieces = -(-vector.lanes // update.register)
+        lane_var = update.loops[vector.place].loop_var
+    operands = []
+    for steps in update.operands:
+        places = frozenset(k for k, loop in enumerate(update.loops) if loop.loop_var in steps)
+        operands.append((places, pieces if lane_var in steps else 1))
+    loops = (Loop(extent, kind) for extent, kind in zip(extents, update.reduces, strict=True))
+    return Nest(tuple(loops), pieces, tuple(operands))
+
+
+def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
+    """Bring the loops into the order of the tile: those over it innermost, then the vector."""
+    vector = _vector(update)
+    nest = _nest(update, vector)
+    tile = choose_tile(nest, registers)
+    if tile is None:
+        if vector is None or vector.is_marked:
+            return
+        tile = Tile((1,) * len(nest.loops), ())
+    block = sch.get_block(update.block.block.name_hint, name)
+    order = _Order(sch, sch.get_loops(block)[update.first :])
+    handles: dict[int, LoopRV] = dict(enumerate(order.before))
+    lanes: list[LoopRV] = []
+    if vector is not None:
+        handle = handles.pop(vector.place)
+        extent = nest.loops[vector.place].extent
+        if vector.is_marked or extent == 1:
+            lanes = [handle]
+        else:
+            handles[vector.place], part = order.cut(handle, [extent, vector.lanes])
+            lanes = [part]
     outer: list[LoopRV] = []
     run: list[LoopRV] = []
     inner: list[LoopRV] = []
-    for place, (handle, side) in enumerate(zip(loops, tile.sides, strict=True)):
-        extent = update.nest.loops[place].extent
+    for place, handle in sorted(handles.items()):
+        side, extent = tile.sides[place], nest.loops[place].extent
         if place in tile.run:
             run.append(handle)
         elif side == 1:
@@ -141,12 +196,32 @@ def _give_tile(sch: Schedule, block: BlockRV, update: _Update, tile: Tile) -> No
         elif side == extent:
             inner.append(handle)
         else:
-            rest, part = sch.split(handle, [extent // side, side])
-            before[before.index(handle) : before.index(handle) + 1] = [rest, part]
+            rest, part = order.cut(handle, [extent // side, side])
             outer.append(rest)
             inner.append(part)
-    after = [*outer, *run, *inner]
-    if after != before:
-        sch.reorder(*after, lanes)
+    order.arrange([*outer, *run, *inner, *lanes])
     for handle in inner:
         sch.unroll(handle)
+    if vector is not None and not vector.is_marked:
+        sch.vectorize(lanes[0])
+
+
+class _Order:
+    """The loops of a nest while they are cut and brought into another order."""
+
+    def __init__(self, sch: Schedule, loops: Sequence[LoopRV]) -> None:
+        self._sch = sch
+        self.before = list(loops)
+
+    def cut(self, loop: LoopRV, factors: Sequence[int]) -> tuple[LoopRV, LoopRV]:
+        """Split a loop in two."""
+        outer, inner = self._sch.split(loop, factors)
+        place = self.before.index(loop)
+        self.before[place : place + 1] = [outer, inner]
+        return outer, inner
+
+    def arrange(self, loops: Sequence[LoopRV]) -> None:
+        """Bring all loops into an order."""
+        if list(loops) != self.before:
+            self._sch.reorder(*loops)
+            self.before = list(loops)
