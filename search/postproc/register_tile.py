@@ -16,10 +16,8 @@ from typing import Final
 
 MIN_ACCUMULATORS: Final = 8
 """Two multiply-add units with a latency of four cycles keep this many updates in flight."""
-MIN_RUN: Final = 4
-"""Iterations of the reduction below which loading and storing the accumulators dominates."""
-GOOD_RUN: Final = 16
-"""Iterations of the reduction after which that no longer shows."""
+MIN_RUN: Final = 16
+"""Iterations of the reduction after which loading and storing the accumulators no longer shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A perfect nest around one update, from the outermost reduction loop inwards.
+    """A perfect nest around one update.
 
     The loop over the lanes of a vector is not one of `loops`: `pieces` says how many registers a
     vector of accumulators fills. `operands` are the loads other than that of the accumulator: for
@@ -85,8 +83,8 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
     """Return the tile that a nest gets; None if there are no loops to tile, or no tile fits.
 
     A tile that the order of the loops has already stays: what the loops inside some reduction loop
-    span, if it fits the registers, has at least eight accumulators and keeps them for four
-    iterations or more; the outermost such reduction loop counts. Otherwise it is the tile with the
+    span, if it fits the registers, has at least eight accumulators and keeps them for sixteen
+    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with the
     fewest loads for each update, of all whose sides divide the loops; among equals the largest.
     """
     if not any(loop.extent > 1 for loop in nest.loops if not loop.reduces):
@@ -124,7 +122,7 @@ def _innermost_run(nest: Nest) -> tuple[int, ...]:
     """
     run: list[int] = []
     for place in reversed(nest.reduction()):
-        if nest.steps(run) >= GOOD_RUN and nest.loops[place].extent > 1:
+        if nest.steps(run) >= MIN_RUN and nest.loops[place].extent > 1:
             break
         run.insert(0, place)
     return tuple(run)

@@ -39,9 +39,8 @@ class RewriteRegisterTile(Postproc):
     the accumulators are neighbours and each operand stays or moves by one element. Every element
     gets its updates in the order it had before.
 
-    Looked at is, around each block with an `init` that stores one element, the innermost perfect
-    nest with constant extents, from its outermost reduction loop on. Blocks that are to become
-    intrinsics stay as they are. It never rejects.
+    Looked at is the perfect nest of constant extents around each block with an `init` that stores
+    one element. Blocks that are to become intrinsics stay as they are. It never rejects.
     """
 
     def __init__(self) -> None:
@@ -66,10 +65,9 @@ class _Update:
     """A reduction in a perfect nest."""
 
     block: StmtSRef
-    first: int
-    """The place of the outermost reduction loop among the loops around the block."""
+    start: int
+    """How many loops there are around the nest."""
     loops: tuple[For, ...]
-    """The loops from there on."""
     reduces: tuple[bool, ...]
     accumulator: dict[Var, int | None]
     """How many elements the loops move the accumulator by."""
@@ -91,16 +89,15 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
     start = len(around)
     while start > 0 and _is_tileable(around, kinds, start - 1):
         start -= 1
-    first = next((k for k in range(start, len(kinds)) if kinds[k] == IterVar.COMM_REDUCE), None)
-    if first is None:
+    if IterVar.COMM_REDUCE not in kinds[start:]:
         return None
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
     operands = [load for load in loads if load.buffer is not store.buffer]
     return _Update(
         block,
-        first,
-        tuple(sref.loop for sref in around[first:]),
-        tuple(kind == IterVar.COMM_REDUCE for kind in kinds[first:]),
+        start,
+        tuple(sref.loop for sref in around[start:]),
+        tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:]),
         moves(block, store.buffer, store.indices),
         tuple(moves(block, load.buffer, load.indices) for load in operands),
         target.vector_lanes(max(load.dtype.bits for load in loads)),
@@ -173,7 +170,7 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
             return
         tile = Tile((1,) * len(nest.loops), ())
     block = sch.get_block(update.block.block.name_hint, name)
-    order = _Order(sch, sch.get_loops(block)[update.first :])
+    order = _Order(sch, sch.get_loops(block)[update.start :])
     handles: dict[int, LoopRV] = dict(enumerate(order.before))
     lanes: list[LoopRV] = []
     if vector is not None:
