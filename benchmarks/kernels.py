@@ -19,8 +19,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 import codegen
 import search as ms
 from benchmarks.matmul import TARGET, MyModule
@@ -36,7 +34,9 @@ def program(name: str) -> IRModule:
     if name == "MM128":
         return MyModule
     func = workloads.create(name)
-    return IRModule({"main": func.with_attr("global_symbol", "main").with_attr("tir.noalias", True)})
+    return IRModule(
+        {"main": func.with_attr("global_symbol", "main").with_attr("tir.noalias", True)}
+    )
 
 
 def tune(names: Sequence[str], seeds: Sequence[int], trials: int, folder: Path) -> None:

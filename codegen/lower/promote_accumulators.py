@@ -170,7 +170,7 @@ class _Collector:
         self.visit(loop.body, certain=True)
 
     def visit(self, node: s.Stmt, certain: bool) -> None:
-        """Visit a statement; `certain` says that it runs in every iteration that its guard allows."""
+        """Visit a statement; `certain` says that it runs whenever its guard holds."""
         kind = type(node)
         if kind is s.BufferStore:
             self._store(node, certain)  # type: ignore[arg-type]
@@ -271,7 +271,7 @@ class _Collector:
         if predicate is None or place.predicate is None:
             return predicate is place.predicate
         key = self._key(predicate)
-        return key is not _MOVES and key == self._key(place.predicate)  # type: ignore[no-any-return]
+        return key is not _MOVES and bool(key == self._key(place.predicate))
 
     def _place(self, index: PrimExpr, predicate: PrimExpr | None) -> _Place | None:
         lanes, start = 1, index
@@ -328,7 +328,9 @@ class _Promote(Rewriter):
         )
         if fast is None:
             return general
-        return s.IfThenElse(fast.condition, self._promoted(fast.loop, self._promotable(fast.loop)), general)
+        return s.IfThenElse(
+            fast.condition, self._promoted(fast.loop, self._promotable(fast.loop)), general
+        )
 
     def _promoted(self, node: s.For, promoted: list[_Accesses]) -> s.Stmt:
         tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}

@@ -70,12 +70,12 @@ def _in_all_lanes(predicate: PrimExpr) -> list[PrimExpr] | None:
     if kind is not LT and kind is not LE:
         return None
     # What is linear in the lane holds in all of them if it holds in the first and in the last.
-    ends = []
+    ends: list[PrimExpr] = []
     for lane in (0, predicate.dtype.lanes - 1):
-        left, right = _lane(predicate.a, lane), _lane(predicate.b, lane)  # type: ignore[attr-defined]
-        if left is None or right is None:
+        a, b = _lane(predicate.a, lane), _lane(predicate.b, lane)  # type: ignore[attr-defined]
+        if a is None or b is None:
             return None
-        ends.append(LT(left, right) if kind is LT else LE(left, right))
+        ends.append(LT(a, b) if kind is LT else LE(a, b))
     return ends
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
-from tensorir.arith.coefficients import coefficients
+from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.visit import collect_vars
@@ -23,7 +23,6 @@ def moves(block: StmtSRef, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[
         axis.var: coefficients(value)
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
     }
-    ranges = {axis.var: axis.dom for axis in realize.block.iter_vars}
     analyzer: Analyzer | None = None
     found: dict[Var, int | None] = {}
     size: int | None = 1
@@ -33,23 +32,24 @@ def moves(block: StmtSRef, buffer: Buffer, indices: Sequence[PrimExpr]) -> dict[
             # A quotient of an axis may be a constant over the values that the axis has.
             if analyzer is None:
                 analyzer = Analyzer()
-                for var, domain in ranges.items():
-                    analyzer.bind(var, domain)
+                for axis in realize.block.iter_vars:
+                    if axis.dom is not None:
+                        analyzer.bind(axis.var, axis.dom)
             linear = coefficients(analyzer.simplify(index))
         linear = linear.substituted(values)
         for var, factor in linear.of.items():
             before = found.get(var, 0)
-            known = factor != 0 and size is not None and before is not None
-            if factor != 0:
-                found[var] = before + factor * size if known else None  # type: ignore[operator]
+            if size is None or before is None:
+                found[var] = None if factor != 0 else before
+            else:
+                found[var] = before + factor * size
         for part, _ in linear.parts:
-            for axis_var in collect_vars(part):
-                value = values.get(axis_var)
-                variables = [axis_var] if value is None else _variables(value.of, value.parts)
-                found.update(dict.fromkeys(variables))
+            for inner in collect_vars(part):
+                value = values.get(inner)
+                found.update(dict.fromkeys([inner] if value is None else _variables(value)))
         size = size * extent.value if size is not None and isinstance(extent, IntImm) else None
     return {var: step for var, step in found.items() if step != 0}
 
 
-def _variables(of: dict[Var, int], parts: Sequence[tuple[PrimExpr, int]]) -> list[Var]:
-    return [*of, *(var for part, _ in parts for var in collect_vars(part))]
+def _variables(value: Coefficients) -> list[Var]:
+    return [*value.of, *(var for part, _ in value.parts for var in collect_vars(part))]

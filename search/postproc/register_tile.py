@@ -84,8 +84,8 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
 
     A tile that the order of the loops has already stays: what the loops inside some reduction loop
     span, if it fits the registers, has at least eight accumulators and keeps them for sixteen
-    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with the
-    fewest loads for each update, of all whose sides divide the loops; among equals the largest.
+    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with
+    the fewest loads for each update, of all whose sides divide the loops; among equals the largest.
     """
     if not any(loop.extent > 1 for loop in nest.loops if not loop.reduces):
         return None

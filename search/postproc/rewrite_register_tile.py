@@ -131,21 +131,26 @@ def _vector(update: _Update) -> _Vector | None:
     """Return the vector that a nest has, or that it can get; None if there is neither."""
     last = update.loops[-1]
     if last.kind is ForKind.VECTORIZED:
-        return _Vector(len(update.loops) - 1, int(last.extent), is_marked=True)
+        return _Vector(len(update.loops) - 1, _extent(last), is_marked=True)
     for place in reversed(range(len(update.loops))):
         loop = update.loops[place]
         var = loop.loop_var
         steps = [operand.get(var, 0) for operand in update.operands]
         if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
-            extent = int(loop.extent)
+            extent = _extent(loop)
             lanes = max(n for n in range(1, update.register + 1) if extent % n == 0)
             if lanes > 1 and lanes * _SHORTEST >= update.register:
                 return _Vector(place, lanes, is_marked=False)
     return None
 
 
+def _extent(loop: For) -> int:
+    assert isinstance(loop.extent, IntImm)
+    return loop.extent.value
+
+
 def _nest(update: _Update, vector: _Vector | None) -> Nest:
-    extents = [int(loop.extent) for loop in update.loops]
+    extents = [_extent(loop) for loop in update.loops]
     pieces = 1
     lane_var = None
     if vector is not None:
