@@ -14,7 +14,9 @@ from search.auto_tensorize import AUTO_TENSORIZE
 from search.postproc.moves import moves
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Loop, Nest, Tile, choose_tile
+from search.schedule_rule.sample_register_tile import REGISTER_TILE
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.ops import is_const_int
 from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
 from tensorir.visit import walk
 
@@ -33,7 +35,8 @@ class RewriteRegisterTile(Postproc):
     After:  for i_0 in range(4): for k in range(128):
                 for i_1 in T.unroll(8): for j_0 in T.unroll(2): for j_1 in T.vectorized(16): ...
 
-    `choose_tile` chooses the tile for the number and width of the target's vector registers. It
+    `choose_tile` chooses the tile for the number and width of the target's vector registers, or for
+    as many as an annotation by `SampleRegisterTile` on the root block says, with 0 for no tile. It
     runs after the loops to vectorise are marked and before reductions are decomposed, so that the
     init is vectorised and unrolled in the same way. Where no loop is vectorised, one is along which
     the accumulators are neighbours and each operand stays or moves by one element. Every element
@@ -53,10 +56,15 @@ class RewriteRegisterTile(Postproc):
         """Tile the reductions of every function."""
         target = as_target(self._target)
         for name in functions_with_blocks(sch):
-            for sref in list(sch.state.blocks(name)):
+            root = sch.state.root(name).block
+            registers = target.vector_registers
+            if REGISTER_TILE in root.annotations:
+                registers = int(root.annotations[REGISTER_TILE])
+                sch.unannotate(sch.get_block(root.name_hint, name), REGISTER_TILE)
+            for sref in list(sch.state.blocks(name)) if registers > 0 else ():
                 update = _read_update(sch, sref, target)
                 if update is not None:
-                    _rewrite(sch, name, update, target.vector_registers)
+                    _rewrite(sch, name, update, registers)
         return True
 
 
@@ -93,12 +101,18 @@ def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | No
         return None
     loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
     operands = [load for load in loads if load.buffer is not store.buffer]
+    accumulator = moves(block, store.buffer, store.indices)
+    loops = tuple(sref.loop for sref in around[start:])
+    reduces = tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:])
+    for loop, reducing in zip(loops, reduces, strict=True):
+        if not reducing and loop.loop_var not in accumulator and _extent(loop) > 1:
+            return None  # it repeats the reduction
     return _Update(
         block,
         start,
-        tuple(sref.loop for sref in around[start:]),
-        tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:]),
-        moves(block, store.buffer, store.indices),
+        loops,
+        reduces,
+        accumulator,
         tuple(moves(block, load.buffer, load.indices) for load in operands),
         target.vector_lanes(max(load.dtype.bits for load in loads)),
     )
@@ -112,8 +126,9 @@ def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -
         (is_vector or loop.kind is ForKind.SERIAL or loop.kind is ForKind.UNROLLED)
         and kinds[place] in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
         and isinstance(loop.extent, IntImm)
+        and is_const_int(loop.min, 0)
         and not isinstance(loop.body, SeqStmt)
-        and (place == 0 or not loop.annotations)
+        and not loop.annotations
     )
 
 
