@@ -130,6 +130,11 @@ class Target:
         return 256 if "avx" in self.features else 128
 
     @cached_property
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+        return 32 if self.features & {"avx512f", "neon"} else 16
+
+    @cached_property
     def caches(self) -> CacheSizes:
         """Data cache sizes in bytes where the target is this machine, else zeros."""
         return host.cache_sizes() if self.is_host else CacheSizes()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from codegen.explanation.facts import Access, Accumulator, InnerLoop, Pattern
-from codegen.lower.register_file import vector_registers
 from codegen.lower.remarks import Remarks
 from codegen.target import Target
 from tensorir import stmt as s
@@ -279,7 +278,7 @@ class MemoryReader:
     def _watch(self, made: Accumulator, around: Loops, index: PrimExpr) -> list[str]:
         """Return what costs time though the accumulator is in registers inside these loops."""
         notes = []
-        registers = vector_registers(self.target)
+        registers = self.target.vector_registers
         if made.count > registers:
             notes.append(f"the target has {registers} vector registers: some go to memory")
         again = [n for n in around if remains(n) and not uses_var(index, n.loop_var)]

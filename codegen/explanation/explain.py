@@ -15,7 +15,6 @@ from codegen.explanation.llvm_loops import remark_on_scalar_loops
 from codegen.explanation.loops import loops_of
 from codegen.explanation.tables import tables
 from codegen.lower import PASSES
-from codegen.lower.register_file import vector_registers
 from codegen.lower.remarks import Remarks, collected
 from codegen.target import Target, as_target
 from tensorir.function import PrimFunc
@@ -52,7 +51,7 @@ class Explanation:
         return "".join(parts)
 
     def _title(self, function: str) -> str:
-        registers, bits = vector_registers(self.target), self.target.vector_bits
+        registers, bits = self.target.vector_registers, self.target.vector_bits
         return f"{function}: {registers} vector registers of {bits} bits"
 
     def _tables(self, function: str) -> Iterator[Table]:

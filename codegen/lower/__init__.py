@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from codegen.lower.block_accumulators import block_accumulators
 from codegen.lower.check_supported import check_supported
 from codegen.lower.compact_buffers import compact_buffers
 from codegen.lower.drop_partial_strides import drop_partial_strides
@@ -18,7 +17,6 @@ from codegen.lower.flatten_buffers import flatten_buffers
 from codegen.lower.hoist_conditions import hoist_conditions
 from codegen.lower.lower_init import lower_init
 from codegen.lower.lower_match_buffers import lower_match_buffers
-from codegen.lower.mark_register_tiles import mark_register_tiles
 from codegen.lower.mark_unrolled import mark_unrolled
 from codegen.lower.open_blocks import open_blocks
 from codegen.lower.place_allocations import place_allocations
@@ -52,9 +50,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
         hoist_conditions,
         vectorize_innermost,
         vectorize,
-        block_accumulators,
         mark_unrolled,
-        mark_register_tiles,
         unroll,
         promote_accumulators,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.remarks import done, missed
+from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
 from tensorir.arith.linearize import expr_key
 from tensorir.buffer import Buffer, decl_buffer
@@ -21,7 +22,7 @@ from tensorir.dtype import INT32, DataType
 from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
-from tensorir.ops import TRUE, const
+from tensorir.ops import TRUE, all_of, const
 from tensorir.stmt import ForKind
 from tensorir.visit import Rewriter, children, walk
 
@@ -42,6 +43,13 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     iteration; and nothing else can reach the memory. A parameter is reached by others of the
     function's buffers unless it is marked `tir.noalias`. Allocations that are accessed by constant
     indices only are left alone, because LLVM keeps them in registers as they are.
+
+    A place may be accessed under a condition or with a mask that the loop does not change, as at
+    the tail of a tile that does not divide its buffer: the same for all accesses to the place. It
+    is loaded and stored under the same. The loop then comes in two versions (loop unswitching):
+
+    Before: for k: if i < n: C[i] = C[i] + A[k]
+    After:  if i < n: (as above, for k: C[i] = C[i] + A[k]), else: (as above, with the condition)
     """
     private = _Private(func)
     for pointer in private.in_registers:
@@ -80,14 +88,41 @@ def _is_constant(index: PrimExpr) -> bool:
 # ------------------------------------------------------------------------------------------- places
 
 
+@dataclass(eq=False, frozen=True, slots=True)
+class _Guard:
+    """Conditions around an access that the loop does not change."""
+
+    conditions: tuple[PrimExpr, ...] = ()
+    keys: tuple[Any, ...] = ()
+    """Their structural keys."""
+
+    def and_(self, condition: PrimExpr, key: Any) -> _Guard:
+        """Return these conditions and another one."""
+        if key in self.keys:
+            return self
+        return _Guard((*self.conditions, condition), (*self.keys, key))
+
+    def around(self, stmt: s.Stmt) -> s.Stmt:
+        """Return a statement that runs where the conditions hold."""
+        return s.IfThenElse(all_of(self.conditions), stmt) if self.conditions else stmt
+
+
+_ALWAYS: Final = _Guard()
+
+
 @dataclass(eq=False, slots=True)
 class _Place:
-    """Elements `base + first`, ... of a buffer: `lanes` of them, and where they go meanwhile."""
+    """Elements `base + first`, ... of a buffer: `lanes` of them, and where they go meanwhile.
+
+    All accesses have the same predicate and stand under the same guard.
+    """
 
     base: Any
     first: int
     lanes: int
     index: PrimExpr
+    predicate: PrimExpr | None
+    guard: _Guard
     slot: int = 0
     is_always_stored: bool = False
 
@@ -130,17 +165,21 @@ class _Collector:
     def __init__(self, loop: s.For) -> None:
         self.accesses: dict[Var, _Accesses] = {}
         self.escaped: set[Var] = set()
-        self.calls_out = False
         self._inside: set[Var] = {loop.loop_var}
         self._keys: dict[PrimExpr, Any] = {}
+        self._guard = _ALWAYS
         self._seen: set[PrimExpr] = set()
+        """Expressions that were visited under the present guard."""
         self.visit(loop.body, certain=True)
 
     def visit(self, node: s.Stmt, certain: bool) -> None:
-        """Visit a statement; `certain` says that every iteration runs it."""
+        """Visit a statement; `certain` says that it runs whenever its guard holds."""
         kind = type(node)
         if kind is s.BufferStore:
             self._store(node, certain)  # type: ignore[arg-type]
+            return
+        if kind is s.IfThenElse:
+            self._branch(node, certain)  # type: ignore[arg-type]
             return
         if kind is s.For:
             self._inside.add(node.loop_var)  # type: ignore[attr-defined]
@@ -151,13 +190,26 @@ class _Collector:
         elif kind is s.Allocate:
             # Memory of an iteration's own is not there before the loop.
             self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
-        elif kind is s.IfThenElse or kind is s.While:
+        elif kind is s.While:
             certain = False
         for part in children(node):
             if isinstance(part, s.Stmt):
                 self.visit(part, certain)
             else:
                 self._expression(part)
+
+    def _branch(self, node: s.IfThenElse, certain: bool) -> None:
+        self._expression(node.condition)
+        key = self._key(node.condition) if node.else_case is None else _MOVES
+        if key is _MOVES:
+            self.visit(node.then_case, certain=False)
+            if node.else_case is not None:
+                self.visit(node.else_case, certain=False)
+            return
+        outer = self._guard, self._seen
+        self._guard, self._seen = self._guard.and_(node.condition, key), set()
+        self.visit(node.then_case, certain)
+        self._guard, self._seen = outer
 
     def _store(self, node: s.BufferStore, certain: bool) -> None:
         accesses = self._of(node.buffer)
@@ -170,12 +222,13 @@ class _Collector:
 
     def _expression(self, node: Node) -> None:
         # Copies of an unrolled body share expressions; what was seen need not be seen again.
+        seen = self._seen
         stack = [node]
         while stack:
             part = stack.pop()
-            if part in self._seen:
+            if part in seen:
                 continue
-            self._seen.add(part)  # type: ignore[arg-type]
+            seen.add(part)  # type: ignore[arg-type]
             kind = type(part)
             if kind is BufferLoad:
                 self._access(self._of(part.buffer), part.indices[0], part.predicate)  # type: ignore[attr-defined]
@@ -205,17 +258,25 @@ class _Collector:
             return None
         place = accesses.places.get(index)
         if place is None:
-            place = None if predicate is not None else self._place(index)
-            if place is None:
-                accesses.is_fixed = False
-                return None
-            key = (place.base, place.first, place.lanes)
-            place = accesses.places[index] = accesses.distinct.setdefault(key, place)
-        elif predicate is not None:
+            place = self._place(index, predicate)
+            if place is not None:
+                key = (place.base, place.first, place.lanes)
+                place = accesses.places[index] = accesses.distinct.setdefault(key, place)
+        if place is None or not self._is_alike(place, predicate):
             accesses.is_fixed = False
+            return None
         return place
 
-    def _place(self, index: PrimExpr) -> _Place | None:
+    def _is_alike(self, place: _Place, predicate: PrimExpr | None) -> bool:
+        """Say whether an access happens under the conditions of its place, which do not move."""
+        if place.guard.keys != self._guard.keys:
+            return False
+        if predicate is None or place.predicate is None:
+            return predicate is place.predicate
+        key = self._key(predicate)
+        return key is not _MOVES and bool(key == self._key(place.predicate))
+
+    def _place(self, index: PrimExpr, predicate: PrimExpr | None) -> _Place | None:
         lanes, start = 1, index
         if type(index) is Ramp:
             if type(index.stride) is not IntImm or index.stride.value != 1:
@@ -225,16 +286,17 @@ class _Collector:
             return None
         base, first = _split_constant(start)
         key = None if base is None else self._key(base)
-        return None if key is _MOVES else _Place(key, first, lanes, index)
+        return None if key is _MOVES else _Place(key, first, lanes, index, predicate, self._guard)
 
-    def _key(self, base: PrimExpr) -> Any:
-        known = self._keys.get(base)
+    def _key(self, expr: PrimExpr) -> Any:
+        """Return the structural key of an expression, `_MOVES` if the loop may change it."""
+        known = self._keys.get(expr)
         if known is None:
             moves = any(
                 part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-                for part in walk(base)
+                for part in walk(expr)
             )
-            known = self._keys[base] = _MOVES if moves else expr_key(base)
+            known = self._keys[expr] = _MOVES if moves else expr_key(expr)
         return known
 
 
@@ -263,6 +325,21 @@ class _Promote(Rewriter):
         promoted = self._promotable(node)
         if not promoted:
             return self.generic(node)
+        general = self._promoted(node, promoted)
+        places = [place for accesses in promoted for place in accesses.distinct.values()]
+        fast = unconditional(
+            node,
+            [condition for place in places for condition in place.guard.conditions],
+            [place.predicate for place in places if place.predicate is not None],
+        )
+        if fast is None:
+            return general
+        done("promote_accumulators", "a version without conditions for full tiles", node.loop_var)
+        return s.IfThenElse(
+            fast.condition, self._promoted(fast.loop, self._promotable(fast.loop)), general
+        )
+
+    def _promoted(self, node: s.For, promoted: list[_Accesses]) -> s.Stmt:
         tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}
         body = self(_Redirect(tiles)(node.body))
         result: s.Stmt = s.sequence(
@@ -295,7 +372,7 @@ class _Promote(Rewriter):
     def _obstacle(self, pointer: Var, accesses: _Accesses, collector: _Collector) -> str | None:
         """Return why the memory cannot be kept in registers across the loop; None if it can."""
         if not accesses.is_fixed:
-            return "an access moves with the loop, or is masked"
+            return "an access moves in the loop, or its conditions differ"
         if pointer in collector.escaped:
             return "its address is taken, or it is allocated inside"
         if len(accesses.distinct) > MAX_SLOTS:
@@ -344,8 +421,12 @@ class _Tile:
     def loads(self) -> list[s.Stmt]:
         """Return the statements that fill it."""
         return [
-            s.BufferStore(
-                self.local, BufferLoad(self.buffer, (place.index,)), (self._own[id(place)],)
+            place.guard.around(
+                s.BufferStore(
+                    self.local,
+                    BufferLoad(self.buffer, (place.index,), place.predicate),
+                    (self._own[id(place)],),
+                )
             )
             for place in self.places
         ]
@@ -353,8 +434,13 @@ class _Tile:
     def stores(self) -> list[s.Stmt]:
         """Return the statements that write it back."""
         return [
-            s.BufferStore(
-                self.buffer, BufferLoad(self.local, (self._own[id(place)],)), (place.index,)
+            place.guard.around(
+                s.BufferStore(
+                    self.buffer,
+                    BufferLoad(self.local, (self._own[id(place)],)),
+                    (place.index,),
+                    place.predicate,
+                )
             )
             for place in self.places
         ]

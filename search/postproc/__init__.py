@@ -6,6 +6,7 @@ from search.postproc.postproc import Postproc, PyPostproc
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
+from search.postproc.rewrite_register_tile import RewriteRegisterTile
 from search.postproc.rewrite_tensorize import RewriteTensorize
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "RewriteLayout",
     "RewriteParallelVectorizeUnroll",
     "RewriteReductionBlock",
+    "RewriteRegisterTile",
     "RewriteTensorize",
     "presets",
 ]

@@ -7,6 +7,7 @@ from search.postproc.postproc import Postproc
 from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_parallel_vectorize_unroll import RewriteParallelVectorizeUnroll
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
+from search.postproc.rewrite_register_tile import RewriteRegisterTile
 from search.postproc.rewrite_tensorize import RewriteTensorize
 
 
@@ -16,6 +17,7 @@ def cpu_postprocs() -> list[Postproc]:
     return [
         DisallowDynamicLoop(),
         RewriteParallelVectorizeUnroll(),
+        RewriteRegisterTile(),
         RewriteReductionBlock(),
         RewriteLayout(),
     ]

@@ -114,24 +114,42 @@ i_0 (parallel)                   16            spread over threads
   j_0                             3            serial
     i_1_init (unrolled)           8            unrolled
       j_1_init (vectorized)      48  C_init    3 vectors of 16
-    k                           128            serial
+    k                           128            serial; a version without conditions for full tiles
       i_1 (unrolled)              8            unrolled
         j_1 (vectorized)         48  C_update  3 vectors of 16
 
-accumulator  elements       kept in  over  note
-C            24 float32x16  memory   k     an access moves with the loop, or is masked
+accumulator  elements       kept in    over  note
+C            24 float32x16  registers  k
 
 inner loop  sums into  updates  loads  stores  loads per update
-k           C               24     35      24              1.46
+k           C               24     11       0              0.46
 
 access   for          times  per  lanes  places                           step
 store C  C               24  j_0     16  contiguous, masked, under an if    48
-load C   update of C     24  k       16  contiguous, masked, under an if     0
 load A   update of C      8  k        1  one for all lanes, under an if      1
 load B   update of C      3  k       16  contiguous, masked, under an if   128
-store C  update of C     24  k       16  contiguous, masked, under an if     0
 """,
     )
+
+
+def test_a_tile_of_more_vectors_than_the_target_has_registers():
+    (accumulator,) = codegen.explain(tiled(16, 64).mod, AVX512).accumulators
+    assert (accumulator.count, accumulator.lanes, accumulator.home) == (64, 16, "registers")
+    assert accumulator.note == "the target has 32 vector registers: some go to memory"
+
+
+def test_a_reduction_that_is_split_by_another_loop_loads_its_tile_again():
+    sch = Schedule(parse(MATMUL))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    k0, k1 = sch.split(k, [None, 16])
+    j0, j1 = sch.split(j, [None, 16])
+    sch.reorder(i, k0, j0, k1, j1)
+    sch.vectorize(j1)
+    sch.decompose_reduction(block, k0)
+    (accumulator,) = codegen.explain(sch.mod, AVX512).accumulators
+    assert (accumulator.home, accumulator.loop) == ("registers", "k_1")
+    assert accumulator.note == "loaded and stored in each iteration of k_0"
 
 
 def test_a_reduction_around_the_loop_that_it_sums_into_goes_through_memory():

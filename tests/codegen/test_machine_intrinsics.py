@@ -78,7 +78,8 @@ def assembly_of(program, target):
 )
 def test_tiles_are_multiplied_by_one_instruction(name, product, encoded):
     program = tensorized(name)
-    text = assembly_of(program, SAPPHIRE_RAPIDS)
+    # LLVM may copy the function into the one that unpacks its arguments.
+    text = assembly_of(program, SAPPHIRE_RAPIDS).split(".Lfunc_end0:")[0]
     assert text.count(f"{product}\t%tmm2, %tmm1, %tmm0") == 1
     for other in ("ldtilecfg", "tileloadd", "tilestored", "tilerelease"):
         assert other in text

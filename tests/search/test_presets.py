@@ -46,6 +46,7 @@ def test_order(kind: str) -> None:
     assert [str(postproc) for postproc in Postproc.create(kind)] == [
         "DisallowDynamicLoop()",
         "RewriteParallelVectorizeUnroll()",
+        "RewriteRegisterTile()",
         "RewriteReductionBlock()",
         *(["RewriteTensorize()"] if kind != "llvm" else []),
         "RewriteLayout()",

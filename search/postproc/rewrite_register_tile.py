@@ -1,0 +1,244 @@
+"""Giving each reduction a tile of accumulators that the registers can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from codegen.target import as_target
+from schedule import LoopRV, Schedule
+from schedule.analysis.bindings import is_affine_binding, loop_iter_types
+from schedule.sref import StmtSRef, loops_above
+from search.auto_tensorize import AUTO_TENSORIZE
+from search.postproc.moves import moves
+from search.postproc.postproc import Postproc, functions_with_blocks
+from search.postproc.register_tile import Loop, Nest, Tile, choose_tile
+from search.schedule_rule.sample_register_tile import REGISTER_TILE
+from tensorir.expr import BufferLoad, IntImm, IterVar, Var
+from tensorir.ops import is_const_int
+from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
+from tensorir.visit import walk
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
+
+_SHORTEST = 4
+"""A vector has at least one lane for so many lanes of a register."""
+
+
+class RewriteRegisterTile(Postproc):
+    """Gives each reduction a register tile: the loops over it become the innermost, unrolled.
+
+    Before: for k, i, j_0 in T.grid(128, 32, 2): for j_1 in T.vectorized(16): C[..] += A[..] * B[..]
+    After:  for i_0 in range(4): for k in range(128):
+                for i_1 in T.unroll(8): for j_0 in T.unroll(2): for j_1 in T.vectorized(16): ...
+
+    `choose_tile` chooses the tile for the number and width of the target's vector registers, or for
+    as many as an annotation by `SampleRegisterTile` on the root block says, with 0 for no tile. It
+    runs after the loops to vectorise are marked and before reductions are decomposed, so that the
+    init is vectorised and unrolled in the same way. Where no loop is vectorised, one is along which
+    the accumulators are neighbours and each operand stays or moves by one element. Every element
+    gets its updates in the order it had before.
+
+    Looked at is the perfect nest of constant extents around each block with an `init` that stores
+    one element. Blocks that are to become intrinsics stay as they are. It never rejects.
+    """
+
+    def __init__(self) -> None:
+        self._target: Target | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._target = context.target
+
+    def apply(self, sch: Schedule) -> bool:
+        """Tile the reductions of every function."""
+        target = as_target(self._target)
+        for name in functions_with_blocks(sch):
+            root = sch.state.root(name).block
+            registers = target.vector_registers
+            if REGISTER_TILE in root.annotations:
+                registers = int(root.annotations[REGISTER_TILE])
+                sch.unannotate(sch.get_block(root.name_hint, name), REGISTER_TILE)
+            for sref in list(sch.state.blocks(name)) if registers > 0 else ():
+                update = _read_update(sch, sref, target)
+                if update is not None:
+                    _rewrite(sch, name, update, registers)
+        return True
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A reduction in a perfect nest."""
+
+    block: StmtSRef
+    start: int
+    """How many loops there are around the nest."""
+    loops: tuple[For, ...]
+    reduces: tuple[bool, ...]
+    accumulator: dict[Var, int | None]
+    """How many elements the loops move the accumulator by."""
+    operands: tuple[dict[Var, int | None], ...]
+    register: int
+    """How many elements a vector register of the target holds."""
+
+
+def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
+    """Return a reduction that can be tiled, None for any other block."""
+    node = block.block
+    store = node.body
+    if node.init is None or AUTO_TENSORIZE in node.annotations:
+        return None
+    if not isinstance(store, BufferStore) or not is_affine_binding(sch.state, block):
+        return None
+    around = loops_above(block)
+    kinds = loop_iter_types(sch.state, around)
+    start = len(around)
+    while start > 0 and _is_tileable(around, kinds, start - 1):
+        start -= 1
+    if IterVar.COMM_REDUCE not in kinds[start:]:
+        return None
+    loads = [part for part in walk(store.value) if isinstance(part, BufferLoad)]
+    operands = [load for load in loads if load.buffer is not store.buffer]
+    accumulator = moves(block, store.buffer, store.indices)
+    loops = tuple(sref.loop for sref in around[start:])
+    reduces = tuple(kind == IterVar.COMM_REDUCE for kind in kinds[start:])
+    for loop, reducing in zip(loops, reduces, strict=True):
+        if not reducing and loop.loop_var not in accumulator and _extent(loop) > 1:
+            return None  # it repeats the reduction
+    return _Update(
+        block,
+        start,
+        loops,
+        reduces,
+        accumulator,
+        tuple(moves(block, load.buffer, load.indices) for load in operands),
+        target.vector_lanes(max(load.dtype.bits for load in loads)),
+    )
+
+
+def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -> bool:
+    """Say whether a loop may be one of a nest whose order changes."""
+    loop = around[place].loop
+    is_vector = loop.kind is ForKind.VECTORIZED and place == len(around) - 1
+    return (
+        (is_vector or loop.kind is ForKind.SERIAL or loop.kind is ForKind.UNROLLED)
+        and kinds[place] in (IterVar.DATA_PAR, IterVar.COMM_REDUCE)
+        and isinstance(loop.extent, IntImm)
+        and is_const_int(loop.min, 0)
+        and not isinstance(loop.body, SeqStmt)
+        and not loop.annotations
+    )
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """Which loop of a nest has the lanes of the vectors, and how many."""
+
+    place: int
+    lanes: int
+    is_marked: bool
+    """Whether it is vectorised already, with all its iterations."""
+
+
+def _vector(update: _Update) -> _Vector | None:
+    """Return the vector that a nest has, or that it can get; None if there is neither."""
+    last = update.loops[-1]
+    if last.kind is ForKind.VECTORIZED:
+        return _Vector(len(update.loops) - 1, _extent(last), is_marked=True)
+    for place in reversed(range(len(update.loops))):
+        loop = update.loops[place]
+        var = loop.loop_var
+        steps = [operand.get(var, 0) for operand in update.operands]
+        if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
+            extent = _extent(loop)
+            lanes = max(n for n in range(1, update.register + 1) if extent % n == 0)
+            if lanes > 1 and lanes * _SHORTEST >= update.register:
+                return _Vector(place, lanes, is_marked=False)
+    return None
+
+
+def _extent(loop: For) -> int:
+    assert isinstance(loop.extent, IntImm)
+    return loop.extent.value
+
+
+def _nest(update: _Update, vector: _Vector | None) -> Nest:
+    extents = [_extent(loop) for loop in update.loops]
+    pieces = 1
+    lane_var = None
+    if vector is not None:
+        extents[vector.place] //= vector.lanes
+        pieces = -(-vector.lanes // update.register)
+        lane_var = update.loops[vector.place].loop_var
+    operands = []
+    for steps in update.operands:
+        places = frozenset(k for k, loop in enumerate(update.loops) if loop.loop_var in steps)
+        operands.append((places, pieces if lane_var in steps else 1))
+    loops = (Loop(extent, kind) for extent, kind in zip(extents, update.reduces, strict=True))
+    return Nest(tuple(loops), pieces, tuple(operands))
+
+
+def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
+    """Bring the loops into the order of the tile: those over it innermost, then the vector."""
+    vector = _vector(update)
+    nest = _nest(update, vector)
+    tile = choose_tile(nest, registers)
+    if tile is None:
+        if vector is None or vector.is_marked:
+            return
+        tile = Tile((1,) * len(nest.loops), ())
+    block = sch.get_block(update.block.block.name_hint, name)
+    order = _Order(sch, sch.get_loops(block)[update.start :])
+    handles: dict[int, LoopRV] = dict(enumerate(order.before))
+    lanes: list[LoopRV] = []
+    if vector is not None:
+        handle = handles.pop(vector.place)
+        extent = nest.loops[vector.place].extent
+        if vector.is_marked or extent == 1:
+            lanes = [handle]
+        else:
+            handles[vector.place], part = order.cut(handle, [extent, vector.lanes])
+            lanes = [part]
+    outer: list[LoopRV] = []
+    run: list[LoopRV] = []
+    inner: list[LoopRV] = []
+    for place, handle in sorted(handles.items()):
+        side, extent = tile.sides[place], nest.loops[place].extent
+        if place in tile.run:
+            run.append(handle)
+        elif side == 1:
+            outer.append(handle)
+        elif side == extent:
+            inner.append(handle)
+        else:
+            rest, part = order.cut(handle, [extent // side, side])
+            outer.append(rest)
+            inner.append(part)
+    order.arrange([*outer, *run, *inner, *lanes])
+    for handle in inner:
+        sch.unroll(handle)
+    if vector is not None and not vector.is_marked:
+        sch.vectorize(lanes[0])
+
+
+class _Order:
+    """The loops of a nest while they are cut and brought into another order."""
+
+    def __init__(self, sch: Schedule, loops: Sequence[LoopRV]) -> None:
+        self._sch = sch
+        self.before = list(loops)
+
+    def cut(self, loop: LoopRV, factors: Sequence[int]) -> tuple[LoopRV, LoopRV]:
+        """Split a loop in two."""
+        outer, inner = self._sch.split(loop, factors)
+        place = self.before.index(loop)
+        self.before[place : place + 1] = [outer, inner]
+        return outer, inner
+
+    def arrange(self, loops: Sequence[LoopRV]) -> None:
+        """Bring all loops into an order."""
+        if list(loops) != self.before:
+            self._sch.reorder(*loops)
+            self.before = list(loops)
