@@ -15,6 +15,7 @@ from codegen.errors import (
     LinkError,
     TargetError,
 )
+from codegen.explanation.explain import Explanation, explain
 from codegen.lower import PASSES, lower
 from codegen.runtime.aligned import array, empty
 from codegen.runtime.device import Device, cpu
@@ -31,6 +32,7 @@ __all__ = [
     "CodegenError",
     "Device",
     "ExecutionError",
+    "Explanation",
     "Function",
     "LinkError",
     "Module",
@@ -43,6 +45,7 @@ __all__ = [
     "compile_object",
     "cpu",
     "empty",
+    "explain",
     "load_module",
     "lower",
     "register_extern",

@@ -33,7 +33,7 @@ class Source:
 def llvm_source(program: Program, target: str | Mapping[str, Any] | Target | None = None) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)
-    lowered = {name: lower(func, chosen) for name, func in _functions(program).items()}
+    lowered = {name: lower(func, chosen) for name, func in functions_of(program).items()}
     return emit_lowered(lowered, chosen)
 
 
@@ -54,7 +54,8 @@ def compile_object(
     return llvm_source(program, target).compile()
 
 
-def _functions(program: Program) -> dict[str, PrimFunc]:
+def functions_of(program: Program) -> dict[str, PrimFunc]:
+    """Return the functions of a program by name; CodegenError if there are none."""
     if isinstance(program, PrimFunc):
         return {str(program.attrs.get("global_symbol") or "main"): program}
     functions = program.functions if isinstance(program, IRModule) else program

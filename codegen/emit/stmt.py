@@ -9,12 +9,15 @@ from codegen.emit.expr import bind
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop, loop_bounds
 from codegen.emit.parallel import emit_parallel_loop
+from codegen.lower.remarks import done, missed, name_in_llvm
 from tensorir import stmt as s
 from tensorir.expr import Call, IntImm, StringImm
 from tensorir.intrin import Op
 
 MIN_VECTOR_TRIP: Final = 8
 """Trips from which a loop over scalars is worth LLVM's own vectoriser."""
+LEFT_TO_LLVM: Final = "left to LLVM"
+"""The remark on a loop over scalars that LLVM's vectoriser is to look at."""
 _LONG_BODY: Final = 32
 """More statements than this in a loop are what unrolling made: there is nothing left to gain."""
 
@@ -122,18 +125,27 @@ def _for(f: FunctionEmitter, node: s.For) -> None:
         f.stmt(node.body)
         return
     low, end, interval = loop_bounds(f, node.min, node.extent)
-    if node.kind is s.ForKind.PARALLEL and not f.in_parallel and f.module.target.num_cores != 1:
-        emit_parallel_loop(f, node, low, end, interval)
-        return
+    if node.kind is s.ForKind.PARALLEL:
+        if not f.in_parallel and f.module.target.num_cores != 1:
+            done("emit", "on threads", node.loop_var)
+            emit_parallel_loop(f, node, low, end, interval)
+            return
+        reason = "inside another parallel loop" if f.in_parallel else "the target has one core"
+        missed("emit", reason, node.loop_var)
     loops, vector_ops = f.loops, f.vector_ops
     hints: tuple[str, ...] = ()
     if node.kind is s.ForKind.UNROLLED:
         hints = ("llvm.loop.unroll.full",)
+        done("emit", "LLVM writes it out", node.loop_var)
     elif _is_long(node.body):
         # LLVM's analysis before vectorising takes exponential time on long chains of min and max.
         hints = ("llvm.loop.disable_nonforced",)
+    name = name_in_llvm(node.loop_var)
+    named = hints if name is None else (*hints, name)
     counted_loop(
-        f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), hints
+        f, node.loop_var, low, end, interval, extent is None, lambda: f.stmt(node.body), named
     )
-    if loops + 1 == f.loops and vector_ops == f.vector_ops and not hints:
-        f.module.has_scalar_loop |= extent is None or extent >= MIN_VECTOR_TRIP
+    is_scalar = loops + 1 == f.loops and vector_ops == f.vector_ops and not hints
+    if is_scalar and (extent is None or extent >= MIN_VECTOR_TRIP):
+        f.module.has_scalar_loop = True
+        done("emit", LEFT_TO_LLVM, node.loop_var)

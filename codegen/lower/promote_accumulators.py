@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from codegen.lower.remarks import done, missed
 from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
 from tensorir.arith.linearize import expr_key
@@ -52,6 +53,8 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     After:  if i < n: (as above, for k: C[i] = C[i] + A[k]), else: (as above, with the condition)
     """
     private = _Private(func)
+    for pointer in private.in_registers:
+        done("promote_accumulators", "all its indices are constant", buffer=pointer)
     return func.with_body(_Promote(private)(func.body))
 
 
@@ -315,7 +318,10 @@ class _Promote(Rewriter):
         return node
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
-        if node.kind is not ForKind.SERIAL or not _runs(node):
+        if node.kind is not ForKind.SERIAL:
+            return self.generic(node)
+        if not _runs(node):
+            missed("promote_accumulators", "the loop may run less than twice", node.loop_var)
             return self.generic(node)
         promoted = self._promotable(node)
         if not promoted:
@@ -329,6 +335,7 @@ class _Promote(Rewriter):
         )
         if fast is None:
             return general
+        done("promote_accumulators", "a version without conditions for full tiles", node.loop_var)
         return s.IfThenElse(
             fast.condition, self._promoted(fast.loop, self._promotable(fast.loop)), general
         )
@@ -353,18 +360,31 @@ class _Promote(Rewriter):
         collector = _Collector(loop)
         found = []
         for pointer, accesses in collector.accesses.items():
-            if (
-                accesses.is_fixed
-                and accesses.is_stored
-                and pointer not in self._private.in_registers
-                and pointer not in collector.escaped
-                and len(accesses.distinct) <= MAX_SLOTS
-                and all(place.is_always_stored for place in accesses.distinct.values())
-                and accesses.are_separate()
-                and self._is_unaliased(pointer, collector)
-            ):
+            if not accesses.is_stored or pointer in self._private.in_registers:
+                continue
+            obstacle = self._obstacle(pointer, accesses, collector)
+            if obstacle is None:
                 found.append(accesses)
+                done("promote_accumulators", "kept", loop.loop_var, pointer)
+            else:
+                missed("promote_accumulators", obstacle, loop.loop_var, pointer)
         return found
+
+    def _obstacle(self, pointer: Var, accesses: _Accesses, collector: _Collector) -> str | None:
+        """Return why the memory cannot be kept in registers across the loop; None if it can."""
+        if not accesses.is_fixed:
+            return "an access moves in the loop, or its conditions differ"
+        if pointer in collector.escaped:
+            return "its address is taken, or it is allocated inside"
+        if len(accesses.distinct) > MAX_SLOTS:
+            return f"{len(accesses.distinct)} places are more than {MAX_SLOTS}"
+        if not all(place.is_always_stored for place in accesses.distinct.values()):
+            return "it is not stored to in every iteration"
+        if not accesses.are_separate():
+            return "its places may overlap"
+        if not self._is_unaliased(pointer, collector):
+            return "another buffer may share its memory (tir.noalias is not set)"
+        return None
 
     def _is_unaliased(self, pointer: Var, collector: _Collector) -> bool:
         private = self._private

@@ -7,6 +7,7 @@ from typing import Any, Final
 from codegen.lower.annotations import LEFT_TO_BACKEND
 from codegen.lower.folding import rebuild_binary
 from codegen.lower.purity import is_pure
+from codegen.lower.remarks import stands_for
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
@@ -101,6 +102,7 @@ class _Copies(Rewriter):
             return s.sequence(parts)
         low, extent = self(node.min), self(node.extent)
         var = self._values[node.loop_var] = node.loop_var.with_name(node.loop_var.name)
+        stands_for(var, node.loop_var)
         return s.For(var, low, extent, node.kind, self(node.body))
 
     def rewrite_LetStmt(self, node: s.LetStmt) -> s.Stmt:  # noqa: N802
@@ -111,6 +113,7 @@ class _Copies(Rewriter):
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
         extents = self.each(node.extents)
         pointer = self._values[node.buffer_var] = node.buffer_var.with_name(node.buffer_var.name)
+        stands_for(pointer, node.buffer_var)
         return s.Allocate(
             pointer, node.dtype, extents, self(node.condition), self(node.body), node.annotations
         )

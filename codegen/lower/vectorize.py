@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_pure
+from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.widen import CannotWiden, Widener
 from codegen.target import as_target
 from tensorir import expr as e
@@ -37,7 +39,7 @@ def vectorize(func: PrimFunc) -> PrimFunc:
 
 
 class _Serial(Exception):  # noqa: N818 - not an error: the loop takes another form
-    """The loop has to run lane by lane."""
+    """The loop has to run lane by lane; the message says why."""
 
 
 class _Vectorize(Rewriter):
@@ -63,11 +65,13 @@ class _Vectorize(Rewriter):
             return substitute(body, {node.loop_var: node.min})
         serial = s.For(node.loop_var, node.min, node.extent, s.ForKind.SERIAL, body)
         if type(node.extent) is not IntImm:
+            missed("vectorize", "its extent is not constant", node.loop_var)
             return serial
         lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits, self._values)
         try:
             return lanes.stmt(body, None)
-        except _Serial:
+        except _Serial as reason:
+            missed("vectorize", str(reason), node.loop_var)
             return serial
 
 
@@ -109,16 +113,17 @@ class _Lanes:
             return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))  # type: ignore[attr-defined]
         if s.is_no_op(node):
             return node
-        raise _Serial
+        raise _Serial(f"{_SPOKEN.get(kind, kind.__name__)} has no vector form")
 
     def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
-        self._must_be_shared(node.min, mask)
-        self._must_be_shared(node.extent, mask)
+        what = f"how often {node.loop_var.name} runs"
+        self._must_be_shared(node.min, mask, what)
+        self._must_be_shared(node.extent, mask, what)
         return node.with_(body=self.stmt(node.body, mask))
 
     def _branch(self, node: s.IfThenElse, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.condition):
-            self._must_be_shared(node.condition, mask)
+            self._must_be_shared(node.condition, mask, "a condition")
             else_case = None if node.else_case is None else self.stmt(node.else_case, mask)
             return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
         holds = node.condition if mask is None else logical_and(mask, node.condition)
@@ -126,7 +131,7 @@ class _Lanes:
         if node.else_case is not None:
             # The condition is evaluated again after the first part, which must not change it.
             if any(type(part) is BufferLoad for part in walk(node.condition)):
-                raise _Serial
+                raise _Serial("the condition of an if with an else loads")
             fails = logical_not(node.condition)
             fails = fails if mask is None else logical_and(mask, fails)
             parts.append(self.stmt(node.else_case, fails))
@@ -134,35 +139,38 @@ class _Lanes:
 
     def _let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.value):
-            self._must_be_shared(node.value, mask)
+            self._must_be_shared(node.value, mask, f"the value of {node.var.name}")
             return s.LetStmt(node.var, node.value, self.stmt(node.body, mask))
         # Written out where it is used, which is right as long as nothing stores in between.
         if not is_pure(node.value) and (
             type(node.body) is not s.BufferStore or has_effects(node.value)
         ):
-            raise _Serial
+            raise _Serial(f"the value of {node.var.name} is loaded and differs between lanes")
         self._inlined[node.var] = node.value
         body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
         del self._inlined[node.var]
         return body
 
-    def _must_be_shared(self, node: PrimExpr, mask: PrimExpr | None) -> None:
+    def _must_be_shared(self, node: PrimExpr, mask: PrimExpr | None, what: str) -> None:
         """Make sure that one evaluation does for all lanes, even if the mask excludes all."""
-        if self._varies(node) or (mask is not None and not is_pure(node)):
-            raise _Serial
+        if self._varies(node):
+            raise _Serial(f"{what} differs between lanes")
+        if mask is not None and not is_pure(node):
+            raise _Serial(f"{what} is loaded, and no lane may be on")
 
     # --------------------------------------------------------------------------------------- stores
 
     def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         if node.value.dtype.lanes > 1 or node.predicate is not None:
-            raise _Serial
+            raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
         (index,) = node.indices
         if not self._varies(index):
             return self._shared(node, mask)
         native = max(1, self._vector_bits // _widest(node))
         try:
             return self._pieces(node, mask, native)
-        except CannotWiden:
+        except CannotWiden as reason:
+            missed("vectorize", str(reason), self._var, node.buffer.data)
             return self._one_by_one(node, mask)
 
     def _shared(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
@@ -171,13 +179,14 @@ class _Lanes:
             if part is self._var or (
                 type(part) is BufferLoad and part.buffer.data is node.buffer.data
             ):
-                raise _Serial
+                raise _Serial(f"its lanes store to one element of {node.buffer.name}")
         if mask is not None or has_effects(node.value):
-            raise _Serial
+            raise _Serial(f"some lanes only store to one element of {node.buffer.name}")
         return node
 
     def _one_by_one(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         var = self._var.with_name(self._var.name + "_s")
+        stands_for(var, self._var)
         body: s.Stmt = node if mask is None else s.IfThenElse(mask, node)
         extent = const(self._lanes, var.dtype)
         body = substitute(body, {self._var: var})
@@ -185,7 +194,9 @@ class _Lanes:
 
     def _pieces(self, node: s.BufferStore, mask: PrimExpr | None, native: int) -> s.Stmt:
         if self._lanes <= native:
-            return self._piece(node, mask, self._low, self._lanes)
+            whole = self._piece(node, mask, self._low, self._lanes)
+            self._made(node, (self._lanes,))
+            return whole
         count, rest = divmod(self._lanes, native)
         parts: list[s.Stmt] = []
         if count == 1:
@@ -193,6 +204,7 @@ class _Lanes:
         else:
             dtype = self._var.dtype
             piece = Var(self._var.name + "_p", dtype)
+            stands_for(piece, self._var)
             start = add(self._low, mul(piece, const(native, dtype)))
             body = self._piece(node, mask, start, native)
             kind = s.ForKind.UNROLLED if count <= MAX_PIECES else s.ForKind.SERIAL
@@ -202,7 +214,11 @@ class _Lanes:
         if rest:
             start = add(self._low, const(count * native, self._var.dtype))
             parts.append(self._piece(node, mask, start, rest))
+        self._made(node, (native,) * count + ((rest,) if rest else ()))
         return s.sequence(parts)
+
+    def _made(self, node: s.BufferStore, lanes: tuple[int, ...]) -> None:
+        done("vectorize", "vectors", self._var, node.buffer.data, lanes)
 
     def _piece(
         self, node: s.BufferStore, mask: PrimExpr | None, start: PrimExpr, lanes: int
@@ -239,6 +255,14 @@ class _Lanes:
 
     def _may_wrap(self, side: PrimExpr) -> bool:
         return self._varies(side) and not is_index_arithmetic(side, self._values)
+
+
+_SPOKEN: Final[dict[type, str]] = {
+    s.Evaluate: "a call for its effect",
+    s.Allocate: "memory of an iteration's own",
+    s.While: "a while loop",
+    s.AssertStmt: "an assertion",
+}
 
 
 def _widest(node: s.BufferStore) -> int:

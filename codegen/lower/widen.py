@@ -20,7 +20,7 @@ _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret"
 
 
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
-    """An expression has no vector form."""
+    """An expression has no vector form; the message says which."""
 
 
 class Widener:
@@ -48,7 +48,7 @@ class Widener:
         if known is None:
             rule = _RULES.get(type(node))
             if rule is None:
-                raise CannotWiden
+                raise CannotWiden(f"{type(node).__name__} has no vector form")
             known = self._memo[node] = rule(self, node)
         return known
 
@@ -133,7 +133,7 @@ class Widener:
         """Keep a let whose value is the same in all lanes."""
         value = self(node.value)
         if value is not node.value:
-            raise CannotWiden
+            raise CannotWiden(f"the value of {node.var.name} differs between lanes")
         body = self(node.body)
         return node if body is node.body else e.Let(node.var, value, body)
 
@@ -143,7 +143,7 @@ class Widener:
         wide = self(index)
         if node.predicate is not None or node.buffer.dtype.lanes > 1:
             if wide is not index or self._mask is not None:
-                raise CannotWiden
+                raise CannotWiden(f"a load of {node.buffer.name} is a vector or masked already")
             return node
         if self._mask is None:
             return node if wide is index else BufferLoad(node.buffer, (wide,))
@@ -159,14 +159,14 @@ class Widener:
         if node.op is _IF_THEN_ELSE:
             return self._choice(node)
         if not isinstance(node.op, Op) or node.op.effect not in (Effect.PURE, Effect.ANNOTATION):
-            raise CannotWiden
+            raise CannotWiden(f"{_called(node)} may have effects")
         args = [self(arg) for arg in node.args]
         if all(a is b for a, b in zip(args, node.args, strict=True)):
             return node
         if node.op is _LIKELY:
             return args[0]
         if not (node.op.vectorizable or node.op in _ELEMENTWISE):
-            raise CannotWiden
+            raise CannotWiden(f"{_called(node)} has no vector form")
         if node.op.short_name.startswith("call_"):
             # The first arguments name the function and say on what it is overloaded.
             fixed = 1 + (len(args) > 1 and args[1].dtype == "uint32" and type(args[1]) is IntImm)
@@ -191,7 +191,15 @@ class Widener:
 
     def vector(self, node: PrimExpr) -> PrimExpr:
         """Refuse vectors of vectors."""
-        raise CannotWiden
+        raise CannotWiden("it works on vectors already")
+
+
+def _called(node: Call) -> str:
+    """Return what a reader knows a call by: the C function, or the intrinsic."""
+    first = node.args[0] if node.args else None
+    if isinstance(first, StringImm):
+        return first.value
+    return node.op.short_name if isinstance(node.op, Op) else node.op.name
 
 
 def may_load(node: PrimExpr) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codegen.lower import PASSES, lower
+from codegen.lower import lower
 from schedule import Schedule
 from tensorir import stmt as s
 from tensorir.function import PrimFunc
@@ -98,14 +98,6 @@ MATMULS = {
 }
 
 
-def expect_register_tiles(request: pytest.FixtureRequest, name: str) -> None:
-    """Expect failure where lowering chooses a register tile of its own, as long as it does."""
-    chooses = any(step == "mark_register_tiles" for step, _ in PASSES)
-    if chooses and name in ("k between", "cached", "channels last"):
-        reason = "mark_register_tiles unrolls loops that nobody marked"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
-
-
 def convolution(order: str) -> Change:
     def change(sch: Schedule) -> None:
         block = sch.get_block("conv2d_nhwc")
@@ -126,16 +118,14 @@ CONVOLUTIONS = {
 
 
 @pytest.mark.parametrize("name", MATMULS)
-def test_a_matmul(name: str, request: pytest.FixtureRequest) -> None:
-    expect_register_tiles(request, name)
+def test_a_matmul(name: str) -> None:
     change = MATMULS[name]
     func = scheduled("GMM", change, **MATMUL)
     assert loops(lower(func, "llvm").body) == loops(func.body)
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution(name: str, request: pytest.FixtureRequest) -> None:
-    expect_register_tiles(request, name)
+def test_a_convolution(name: str) -> None:
     change = CONVOLUTIONS[name]
     func = scheduled("C2D", change, **CONVOLUTION)
     assert loops(lower(func, "llvm").body) == loops(func.body)

@@ -1,0 +1,1 @@
+"""What became of a program: its loops, accumulators and memory accesses after lowering."""

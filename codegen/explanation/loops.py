@@ -1,0 +1,163 @@
+"""Following each loop of a program through the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TypeAlias
+
+from codegen.explanation.facts import Fate, Loop
+from codegen.lower.remarks import Remark, Remarks
+from tensorir import stmt as s
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.visit import children
+
+Stages: TypeAlias = Sequence[tuple[str, PrimFunc]]
+"""The passes' names and the program after each."""
+History: TypeAlias = Sequence[tuple[str, dict[Var, s.For]]]
+"""The passes' names and the loops after each."""
+
+
+def loops_of(
+    name: str, func: PrimFunc, stages: Stages, remarks: Remarks, ordered: Container[Var]
+) -> list[Loop]:
+    """Return what became of each loop of `func`, in program order.
+
+    A loop is known by its variable. What it was before the pass after which it is gone says what
+    it became; the remarks of passes and emission say more. `ordered` are the variables of loops
+    that sum scalar floats one after the other.
+    """
+    history = [(step, _present(stage, remarks)) for step, stage in stages]
+    return [
+        _followed(name, node, depth, blocks, history, remarks, ordered)
+        for node, depth, blocks in _nest(func.body)
+    ]
+
+
+def _nest(body: s.Stmt) -> list[tuple[s.For, int, tuple[str, ...]]]:
+    """Return the loops in program order, with depth and the blocks directly inside."""
+    found: list[tuple[s.For, int, list[str]]] = []
+
+    def visit(node: Node, depth: int, blocks: list[str]) -> None:
+        if isinstance(node, s.For):
+            inside: list[str] = []
+            found.append((node, depth, inside))
+            visit(node.body, depth + 1, inside)
+            return
+        if isinstance(node, s.Block) and node.iter_vars:
+            blocks.append(node.name_hint)
+        for part in children(node):
+            if isinstance(part, s.Stmt):
+                visit(part, depth, blocks)
+
+    visit(body, 0, [])
+    return [(node, depth, tuple(blocks)) for node, depth, blocks in found]
+
+
+def _present(func: PrimFunc, remarks: Remarks) -> dict[Var, s.For]:
+    """Return the loops that are there, by the variables of the program before lowering."""
+    found: dict[Var, s.For] = {}
+    stack: list[Node] = [func.body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, s.For):
+            found.setdefault(remarks.origin(node.loop_var), node)
+        stack.extend(part for part in children(node) if isinstance(part, s.Stmt))
+    return found
+
+
+def _followed(
+    function: str,
+    node: s.For,
+    depth: int,
+    blocks: tuple[str, ...],
+    history: History,
+    remarks: Remarks,
+    ordered: Container[Var],
+) -> Loop:
+    var = node.loop_var
+    lanes, notes = _vectors(remarks.about(var, "vectorize"))
+    fate, by = _fate(node, history, lanes)
+    if fate == "once":
+        lanes, notes = (), []
+    elif fate in ("serial", "parallel") or (fate == "unrolled" and var in history[-1][1]):
+        fate, said = _emitted(fate, var, remarks, var in ordered)
+        notes += said
+    versions = remarks.about(var, "promote_accumulators")
+    notes += [r.text for r in versions if r.is_done and r.buffer is None]
+    extent, mark = _constant(node.extent), node.kind.name.lower()
+    note = "; ".join(notes)
+    return Loop(function, var.name, depth, extent, mark, blocks, fate, lanes, by, note)
+
+
+def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, str]:
+    """Return what a loop became, and the pass behind it where the schedule did not ask."""
+    var, last, changed, remover = node.loop_var, node, "", ""
+    for step, present in history:
+        now = present.get(var)
+        if now is None:
+            remover = step
+            break
+        if now.kind is not last.kind:
+            changed = step
+        last = now
+        if lanes and now.kind is s.ForKind.VECTORIZED:
+            break
+    if _constant(node.extent) == 1 or _constant(last.extent) == 1:
+        return "once", ""
+    if lanes:
+        return "vectors", changed
+    if last.kind is s.ForKind.UNROLLED:
+        return "unrolled", changed
+    if remover:
+        return "removed", remover
+    return ("parallel" if last.kind is s.ForKind.PARALLEL else "serial"), ""
+
+
+def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
+    """Return what emission and LLVM made of a loop that lowering left, and the notes on it."""
+    emitted, in_llvm = remarks.about(var, "emit"), remarks.about(var, "llvm")
+    notes = []
+    if fate == "parallel":
+        notes = [r.text for r in emitted if not r.is_done]
+        if not notes:
+            return fate, []
+        fate = "serial"
+    if is_ordered and not any(r.is_done for r in in_llvm):
+        return fate, [*notes, "one by one: float updates keep their order"]
+    return fate, notes + [r.text for r in in_llvm or emitted if in_llvm or r.is_done]
+
+
+def _vectors(remarks: Sequence[Remark]) -> tuple[tuple[int, ...], list[str]]:
+    """Return the vectors a loop was made into, and what could not be made into vectors."""
+    whole = [r for r in remarks if not r.is_done and r.buffer is None]
+    if whole:
+        return (), [f"lane by lane: {r.text}" for r in whole]
+    made = [r for r in remarks if r.is_done]
+    scalar = [r for r in remarks if not r.is_done]
+    notes = []
+    if len({r.lanes for r in made}) > 1:
+        notes += [f"{_name(r)} in {vectors_text(r.lanes)}" for r in made]
+    for r in scalar:
+        of = f"{_name(r)} " if made else ""
+        notes.append(f"{of}lane by lane: {r.text}")
+    return max((r.lanes for r in made), key=len, default=()), notes
+
+
+def _name(remark: Remark) -> str:
+    return "" if remark.buffer is None else remark.buffer.name
+
+
+def vectors_text(lanes: tuple[int, ...]) -> str:
+    """Return `(16, 16, 8)` as "2 vectors of 16, 1 of 8"."""
+    parts: list[str] = []
+    for width in sorted(set(lanes), reverse=True):
+        count = lanes.count(width)
+        noun = "" if parts else " vector" if count == 1 else " vectors"
+        parts.append(f"{count}{noun} of {width}")
+    return ", ".join(parts)
+
+
+def _constant(extent: PrimExpr) -> int | None:
+    return extent.value if isinstance(extent, IntImm) else None

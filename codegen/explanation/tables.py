@@ -1,0 +1,81 @@
+"""The facts of an explanation as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from codegen.explanation.aligned_table import Table
+from codegen.explanation.facts import Access, Accumulator, InnerLoop, Loop
+from codegen.explanation.loops import vectors_text
+
+
+def tables(
+    loops: Iterable[Loop],
+    accumulators: Iterable[Accumulator],
+    inner_loops: Iterable[InnerLoop],
+    accesses: Iterable[Access],
+) -> Iterator[Table]:
+    """Yield a table of each kind of fact of one function, those without rows left out.
+
+    Accesses to accumulators in registers are left out too.
+    """
+    nest = ("loop", "extent", "block", "becomes")
+    sums = ("accumulator", "elements", "kept in", "over", "note")
+    inner = ("inner loop", "sums into", "updates", "loads", "stores", "loads per update")
+    memory = ("access", "for", "times", "per", "lanes", "places", "step")
+    found = (
+        Table(nest, [_loop(f) for f in loops], frozenset({"extent"})),
+        Table(sums, [_accumulator(f) for f in accumulators]),
+        Table(inner, [_inner(f) for f in inner_loops], frozenset(inner[2:])),
+        Table(
+            memory,
+            [_access(f) for f in accesses if not f.in_register],
+            frozenset({"times", "lanes", "step"}),
+        ),
+    )
+    return (table for table in found if table.rows)
+
+
+def _loop(f: Loop) -> tuple[str, ...]:
+    mark = "" if f.mark == "serial" else f" ({f.mark})"
+    extent = "?" if f.extent is None else str(f.extent)
+    text = {
+        "serial": "serial",
+        "parallel": "spread over threads",
+        "vectors": vectors_text(f.lanes),
+        "unrolled": "unrolled",
+        "once": "runs once, no loop",
+        "removed": "removed",
+    }[f.becomes]
+    by = f" by {f.by}" if f.by else ""
+    note = f"; {f.note}" if f.note else ""
+    return "  " * f.depth + f.name + mark, extent, ", ".join(f.blocks), text + by + note
+
+
+def _accumulator(f: Accumulator) -> tuple[str, ...]:
+    one = f.dtype if f.lanes == 1 else f"{f.dtype}x{f.lanes}"
+    return f.buffer, f"{f.count} {one}", f.home, f.loop, f.note
+
+
+def _inner(f: InnerLoop) -> tuple[str, ...]:
+    counts = str(f.updates), str(f.loads), str(f.stores)
+    return f.loop, ", ".join(f.buffers), *counts, f"{f.loads / f.updates:.2f}"
+
+
+def _access(f: Access) -> tuple[str, ...]:
+    step = "varies" if f.step is None else str(f.step)
+    places = _places(f)
+    if f.masked:
+        places += ", masked"
+    if f.guarded:
+        places += ", under an if"
+    return f"{f.kind} {f.buffer}", f.statement, str(f.times), f.loop, str(f.lanes), places, step
+
+
+def _places(f: Access) -> str:
+    if f.pattern in ("strided", "irregular"):
+        verb = "gather" if f.kind == "load" else "scatter"
+        return verb if f.stride is None else f"{verb}, {f.stride} apart"
+    if f.pattern == "broadcast":
+        return "one for all lanes"
+    return "one element" if f.pattern == "element" else f.pattern

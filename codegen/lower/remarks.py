@@ -1,0 +1,126 @@
+"""What passes and emission say about their decisions: what became of a loop, and why not more.
+
+They call `done` and `missed`, and `stands_for` where a variable of theirs takes the place of one of
+the program's; loops get a `name_in_llvm`. Nothing is kept unless somebody collects, which is how
+`codegen.explain` learns what cannot be seen in the lowered program:
+
+    with collected() as remarks:
+        lowered = lower(func)
+    remarks.about(loop_var)
+
+Who says what: `vectorize` into which vectors it makes the statements of a loop, or why they run
+lane by lane; `promote_accumulators` across which loop it keeps a buffer in registers, or why not;
+emission which loops run on threads and which it leaves to LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from tensorir.expr import Var
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One decision about a loop, about a buffer in it, or about a buffer as a whole."""
+
+    source: str
+    """The pass, or "emit"."""
+    is_done: bool
+    """Whether it did what it is there for, or missed it."""
+    text: str
+    """What it did, or why it did not."""
+    loop: Var | None = None
+    """The loop's variable in the program before lowering."""
+    buffer: Var | None = None
+    """The buffer's data pointer in the program before lowering; None for all of the loop."""
+    lanes: tuple[int, ...] = ()
+    """The lanes of each vector that one iteration of the loop became part of."""
+
+
+@dataclass(slots=True)
+class Remarks:
+    """The remarks of one or several lowerings, in the order in which they were made."""
+
+    made: list[Remark] = field(default_factory=list)
+    names: dict[str, Var] = field(default_factory=dict)
+    """What loops that emission wrote are called in LLVM IR."""
+    _origins: dict[Var, Var] = field(default_factory=dict)
+
+    def origin(self, var: Var) -> Var:
+        """Return the variable of the program that `var` stands for, itself if for none."""
+        while var in self._origins:
+            var = self._origins[var]
+        return var
+
+    def about(self, loop: Var, source: str | None = None) -> list[Remark]:
+        """Return what was said about a loop, by one pass or by all."""
+        return [r for r in self.made if r.loop is loop and source in (None, r.source)]
+
+
+_current: ContextVar[Remarks | None] = ContextVar("remarks", default=None)
+
+
+@contextmanager
+def collected() -> Iterator[Remarks]:
+    """Collect what is said inside a `with` statement."""
+    remarks = Remarks()
+    token = _current.set(remarks)
+    try:
+        yield remarks
+    finally:
+        _current.reset(token)
+
+
+def done(
+    source: str,
+    text: str,
+    loop: Var | None = None,
+    buffer: Var | None = None,
+    lanes: tuple[int, ...] = (),
+) -> None:
+    """Say what was done."""
+    _say(source, True, text, loop, buffer, lanes)
+
+
+def missed(source: str, text: str, loop: Var | None = None, buffer: Var | None = None) -> None:
+    """Say what was not done, and why."""
+    _say(source, False, text, loop, buffer, ())
+
+
+def stands_for(new: Var, old: Var) -> None:
+    """Say that a loop variable or data pointer takes the place of an older one."""
+    remarks = _current.get()
+    if remarks is not None:
+        remarks._origins[new] = old
+
+
+def name_in_llvm(loop: Var) -> str | None:
+    """Return a name by which LLVM IR can tell a loop that is written; None if nobody collects."""
+    remarks = _current.get()
+    if remarks is None:
+        return None
+    name = f"tensorir.loop.{len(remarks.names)}"
+    remarks.names[name] = remarks.origin(loop)
+    return name
+
+
+def _say(
+    source: str,
+    is_done: bool,
+    text: str,
+    loop: Var | None,
+    buffer: Var | None,
+    lanes: tuple[int, ...],
+) -> None:
+    remarks = _current.get()
+    if remarks is None:
+        return
+    loop = None if loop is None else remarks.origin(loop)
+    buffer = None if buffer is None else remarks.origin(buffer)
+    remark = Remark(source, is_done, text, loop, buffer, lanes)
+    if remark not in remarks.made:
+        remarks.made.append(remark)

@@ -1,0 +1,549 @@
+"""`codegen.explain` says of a program what became of its loops, accumulators and accesses."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+import codegen
+from codegen.compile import llvm_source
+from codegen.emit.optimize import optimized
+from codegen.explanation.facts import InnerLoop, Loop
+from codegen.lower import LoweringError
+from codegen.lower.remarks import collected, done
+from schedule import Schedule
+from tensorir import parse, workloads
+
+AVX512 = "llvm -mcpu=skylake-avx512 -num-cores=4"
+
+MATMUL = """\
+@T.prim_func
+def main(A: T.Buffer((128, 128)), B: T.Buffer((128, 128)), C: T.Buffer((128, 128))):
+    T.func_attr({"tir.noalias": True})
+    for i, j, k in T.grid(128, 128, 128):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0.0
+            C[vi, vj] += A[vi, vk] * B[vk, vj]
+"""
+
+
+def tiled(rows: int, columns: int) -> Schedule:
+    """Return the matmul with a register tile."""
+    sch = Schedule(parse(MATMUL))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, columns])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.parallel(i0)
+    sch.unroll(i1)
+    sch.vectorize(j1)
+    sch.decompose_reduction(block, k)
+    return sch
+
+
+def assert_explained(program, expected):
+    assert str(codegen.explain(program, AVX512)) + "\n" == expected
+
+
+def test_a_matmul_as_written_sums_one_by_one():
+    assert_explained(
+        parse(MATMUL),
+        """\
+main: 32 vector registers of 512 bits
+
+loop   extent  block  becomes
+i         128         serial
+  j       128         serial
+    k     128  C      serial; one by one: float updates keep their order
+
+accumulator  elements   kept in    over  note
+C            1 float32  registers  k
+
+inner loop  sums into  updates  loads  stores  loads per update
+k           C                1      2       0              2.00
+
+access   for          times  per  lanes  places       step
+store C  C                1  j        1  one element     1
+load A   update of C      1  k        1  one element     1
+load B   update of C      1  k        1  one element   128
+""",
+    )
+
+
+def test_a_register_tile_is_kept_over_the_whole_reduction():
+    assert_explained(
+        tiled(8, 32).mod,
+        """\
+main: 32 vector registers of 512 bits
+
+loop                         extent  block     becomes
+i_0 (parallel)                   16            spread over threads
+  j_0                             4            serial
+    i_1_init (unrolled)           8            unrolled
+      j_1_init (vectorized)      32  C_init    2 vectors of 16
+    k                           128            serial
+      i_1 (unrolled)              8            unrolled
+        j_1 (vectorized)         32  C_update  2 vectors of 16
+
+accumulator  elements       kept in    over  note
+C            16 float32x16  registers  k
+
+inner loop  sums into  updates  loads  stores  loads per update
+k           C               16     10       0              0.62
+
+access   for          times  per  lanes  places             step
+store C  C               16  j_0     16  contiguous           32
+load A   update of C      8  k        1  one for all lanes     1
+load B   update of C      2  k       16  contiguous          128
+""",
+    )
+
+
+def test_a_tile_that_does_not_divide_the_buffer_has_masks():
+    assert_explained(
+        tiled(8, 48).mod,
+        """\
+main: 32 vector registers of 512 bits
+
+loop                         extent  block     becomes
+i_0 (parallel)                   16            spread over threads
+  j_0                             3            serial
+    i_1_init (unrolled)           8            unrolled
+      j_1_init (vectorized)      48  C_init    3 vectors of 16
+    k                           128            serial; a version without conditions for full tiles
+      i_1 (unrolled)              8            unrolled
+        j_1 (vectorized)         48  C_update  3 vectors of 16
+
+accumulator  elements       kept in    over  note
+C            24 float32x16  registers  k
+
+inner loop  sums into  updates  loads  stores  loads per update
+k           C               24     11       0              0.46
+
+access   for          times  per  lanes  places                           step
+store C  C               24  j_0     16  contiguous, masked, under an if    48
+load A   update of C      8  k        1  one for all lanes, under an if      1
+load B   update of C      3  k       16  contiguous, masked, under an if   128
+""",
+    )
+
+
+def test_a_tile_of_more_vectors_than_the_target_has_registers():
+    (accumulator,) = codegen.explain(tiled(16, 64).mod, AVX512).accumulators
+    assert (accumulator.count, accumulator.lanes, accumulator.home) == (64, 16, "registers")
+    assert accumulator.note == "the target has 32 vector registers: some go to memory"
+
+
+def test_a_reduction_that_is_split_by_another_loop_loads_its_tile_again():
+    sch = Schedule(parse(MATMUL))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    k0, k1 = sch.split(k, [None, 16])
+    j0, j1 = sch.split(j, [None, 16])
+    sch.reorder(i, k0, j0, k1, j1)
+    sch.vectorize(j1)
+    sch.decompose_reduction(block, k0)
+    (accumulator,) = codegen.explain(sch.mod, AVX512).accumulators
+    assert (accumulator.home, accumulator.loop) == ("registers", "k_1")
+    assert accumulator.note == "loaded and stored in each iteration of k_0"
+
+
+def test_a_reduction_around_the_loop_that_it_sums_into_goes_through_memory():
+    sch = Schedule(parse(MATMUL))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.reorder(i, k, j)
+    (accumulator,) = codegen.explain(sch.mod, AVX512).accumulators
+    assert (accumulator.home, accumulator.loop) == ("memory", "k")
+
+
+def test_parameters_that_may_overlap_stay_in_memory():
+    func = parse(MATMUL).with_attr("tir.noalias", False)
+    (accumulator,) = codegen.explain(func, AVX512).accumulators
+    assert accumulator.home == "memory"
+    assert accumulator.note == "another buffer may share its memory (tir.noalias is not set)"
+
+
+def test_vectors_of_a_transposed_buffer_are_gathered():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((64, 64)), at: T.Buffer((64,), "int32"), B: T.Buffer((64, 64))):
+    T.func_attr({"tir.noalias": True})
+    for i in T.parallel(64):
+        for j in T.vectorized(64):
+            B[i, j] = A[j, i] + A[i, 63 - j] + A[i, at[j]] + A[i, 0] + A[i, j ^ 5]
+""")
+    assert_explained(
+        func,
+        """\
+main: 32 vector registers of 512 bits
+
+loop              extent  block  becomes
+i (parallel)          64         spread over threads
+  j (vectorized)      64         4 vectors of 16
+
+access   for  times  per  lanes  places               step
+load A   B        4  i       16  gather, 64 apart        1
+load A   B        4  i       16  reversed               64
+load A   B        8  i       16  gather             varies
+load at  B        4  i       16  contiguous              0
+load A   B        1  i        1  one for all lanes      64
+store B  B        4  i       16  contiguous             64
+""",
+    )
+
+
+def test_a_call_without_a_vector_form_runs_lane_by_lane():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((64, 64)), B: T.Buffer((64, 64)), C: T.Buffer((64, 64))):
+    T.func_attr({"tir.noalias": True})
+    for i in range(64):
+        for j in T.vectorized(64):
+            B[i, j] = A[i, j] * 2.0
+            C[i, j] = T.call_extern("float32", "cbrtf", A[i, j])
+""")
+    assert_explained(
+        func,
+        """\
+main: 32 vector registers of 512 bits
+
+loop              extent  block  becomes
+i                     64         serial
+  j (vectorized)      64         4 vectors of 16; C lane by lane: cbrtf may have effects
+
+access   for  times  per  lanes  places       step
+load A   B        4  i       16  contiguous     64
+store B  B        4  i       16  contiguous     64
+load A   C        1  j        1  one element     1
+store C  C        1  j        1  one element     1
+""",
+    )
+
+
+def test_softmax_leaves_elementwise_loops_to_llvm():
+    assert_explained(
+        workloads.create("SFM", m=64, n=1000),
+        """\
+main: 32 vector registers of 512 bits
+
+loop  extent  block              becomes
+i0        64                     serial
+  k     1000  T_softmax_maxelem  serial; one by one: float updates keep their order
+i0        64                     serial
+  i1    1000  T_softmax_exp      serial; LLVM makes vectors of it
+i0        64                     serial
+  k     1000  T_softmax_expsum   serial; one by one: float updates keep their order
+i0        64                     serial
+  i1    1000  T_softmax_norm     serial; LLVM makes vectors of it
+
+accumulator        elements   kept in    over  note
+T_softmax_maxelem  1 float32  registers  k
+T_softmax_expsum   1 float32  registers  k
+
+inner loop  sums into          updates  loads  stores  loads per update
+k           T_softmax_maxelem        1      1       0              1.00
+k           T_softmax_expsum         1      1       0              1.00
+
+access                   for                          times  per  lanes  places       step
+store T_softmax_maxelem  T_softmax_maxelem                1  i0       1  one element     1
+load A                   update of T_softmax_maxelem      1  k        1  one element     1
+load A                   T_softmax_exp                    1  i1       1  one element     1
+load T_softmax_maxelem   T_softmax_exp                    1  i1       1  one element     0
+store T_softmax_exp      T_softmax_exp                    1  i1       1  one element     1
+store T_softmax_expsum   T_softmax_expsum                 1  i0       1  one element     1
+load T_softmax_exp       update of T_softmax_expsum       1  k        1  one element     1
+load T_softmax_exp       T_softmax_norm                   1  i1       1  one element     1
+load T_softmax_expsum    T_softmax_norm                   1  i1       1  one element     0
+store T_softmax_norm     T_softmax_norm                   1  i1       1  one element     1
+""",
+    )
+
+
+def test_a_convolution_with_its_padding_inlined():
+    sch = Schedule(workloads.create("C2D", h=14, w=14, ci=32, co=32))
+    block = sch.get_block("conv2d_nhwc")
+    n, h, w, co, rh, rw, rc = sch.get_loops(block)
+    sch.reorder(n, h, rh, rw, rc, w, co)
+    sch.unroll(w)
+    sch.vectorize(co)
+    sch.decompose_reduction(block, rh)
+    sch.compute_inline("PadInput")
+    assert_explained(
+        sch.mod,
+        """\
+main: 32 vector registers of 512 bits
+
+loop                         extent  block               becomes
+n                                 1                      runs once, no loop
+  h                               7                      serial
+    w_init (unrolled)             7                      unrolled
+      co_init (vectorized)       32  conv2d_nhwc_init    2 vectors of 16
+    rh                            7                      serial
+      rw                          7                      serial
+        rc                       32                      serial
+          w (unrolled)            7                      unrolled
+            co (vectorized)      32  conv2d_nhwc_update  2 vectors of 16
+
+accumulator  elements       kept in    over  note
+conv2d_nhwc  14 float32x16  registers  rh
+
+inner loop  sums into    updates  loads  stores  loads per update
+rc          conv2d_nhwc       14      9       0              0.64
+
+access             for                    times  per  lanes  places                          step
+store conv2d_nhwc  conv2d_nhwc               14  h       16  contiguous                       224
+load inputs        update of conv2d_nhwc      7  rc       1  one for all lanes, under an if     1
+load weight        update of conv2d_nhwc      2  rc      16  contiguous                        32
+""",
+    )
+
+
+def test_symbolic_extents():
+    func = parse("""\
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n, n))
+    B = T.match_buffer(b, (n,))
+    for i, k in T.grid(n, n):
+        B[i] = B[i] + A[k, i]
+""")
+    assert_explained(
+        func,
+        """\
+main: 32 vector registers of 512 bits
+
+loop  extent  block  becomes
+i          ?         serial
+  k        ?         serial; one by one: float updates keep their order
+
+accumulator  elements   kept in       over  note
+B            1 float32  left to LLVM  k     the loop may run less than twice
+
+inner loop  sums into  updates  loads  stores  loads per update
+k           B                1      2       1              2.00
+
+access   for          times  per  lanes  places       step
+load B   update of B      1  k        1  one element     0
+load A   update of B      1  k        1  one element     n
+store B  update of B      1  k        1  one element     0
+""",
+    )
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 16), (8, 32), (4, 64)])
+def test_accumulators_in_registers_are_phi_nodes_in_llvm(rows, columns):
+    mod = tiled(rows, columns).mod
+    (accumulator,) = codegen.explain(mod, AVX512).accumulators
+    source = llvm_source(mod, AVX512)
+    text = str(optimized(source.text, source.target, source.has_scalar_loop))
+    assert accumulator.home == "registers"
+    assert text.count("phi <16 x float>") == accumulator.count == rows * columns // 16
+
+
+def test_facts_are_data():
+    explanation = codegen.explain(tiled(8, 32).mod, AVX512)
+    lanes = [loop for loop in explanation.loops if loop.becomes == "vectors"]
+    assert lanes[1] == Loop(
+        function="main",
+        name="j_1",
+        depth=4,
+        extent=32,
+        mark="vectorized",
+        blocks=("C_update",),
+        becomes="vectors",
+        lanes=(16, 16),
+    )
+    assert explanation.inner_loops == [
+        InnerLoop("main", "k", ("C",), updates=16, loads=10, stores=0)
+    ]
+    broadcast = [a.buffer for a in explanation.accesses if a.pattern == "broadcast"]
+    assert broadcast == ["A"]
+
+
+def test_vectors_that_do_not_fill_the_last_register():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((8, 40)), B: T.Buffer((8, 40))):
+    T.func_attr({"tir.noalias": True})
+    for i in range(8):
+        for j in T.vectorized(40):
+            B[i, j] = A[i, j]
+""")
+    explanation = codegen.explain(func, AVX512)
+    assert explanation.loops[1].lanes == (16, 16, 8)
+    assert "2 vectors of 16, 1 of 8" in str(explanation)
+    assert [(a.times, a.lanes) for a in explanation.accesses if a.kind == "load"] == [
+        (2, 16),
+        (1, 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("B[i, 0] = B[i, 0] + A[i, j]", "its lanes store to one element of B"),
+        ("T.evaluate(T.call_extern('int32', 'rand'))", "a call for its effect has no vector form"),
+        ("for k in range(j): B[i, k] = A[i, k]", "how often k runs differs between lanes"),
+    ],
+)
+def test_why_a_loop_runs_lane_by_lane(statement, reason):
+    func = parse(f"""\
+@T.prim_func
+def main(A: T.Buffer((8, 16)), B: T.Buffer((8, 16))):
+    for i in range(8):
+        for j in T.vectorized(16):
+            {statement}
+""")
+    loop = codegen.explain(func, AVX512).loops[1]
+    assert loop.becomes == "serial"
+    assert f"lane by lane: {reason}" in loop.note
+
+
+def test_loops_without_a_mark_that_lowering_changes():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((8, 16)), B: T.Buffer((8, 16)), n: T.int32):
+    T.func_attr({"tir.noalias": True})
+    for one in range(1):
+        for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 64, "pragma_unroll_explicit": 1}):
+            for u in range(2):
+                for j in range(8):
+                    B[i, u * 8 + j] = A[i, u * 8 + j]
+        for never in range(4):
+            if n < n:
+                B[0, 0] = 0.0
+""")
+    loops = codegen.explain(func, AVX512).loops
+    assert [(loop.name, loop.becomes, loop.by) for loop in loops] == [
+        ("one", "once", ""),
+        ("i", "unrolled", "mark_unrolled"),
+        ("u", "unrolled", "mark_unrolled"),
+        ("j", "vectors", "vectorize_innermost"),
+        ("never", "removed", "simplify_control"),
+    ]
+
+
+def test_parallel_loops_that_run_on_one_thread():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((8, 100)), B: T.Buffer((8, 100))):
+    for i in T.parallel(8):
+        for j in T.parallel(100):
+            B[i, j] = A[i, j] * 2.0
+""")
+    outer, inner = codegen.explain(func, AVX512).loops
+    assert outer.becomes == "parallel"
+    assert (inner.becomes, inner.note.split("; ")[0]) == ("serial", "inside another parallel loop")
+    outer, inner = codegen.explain(func, "llvm -mcpu=skylake-avx512 -num-cores=1").loops
+    assert (outer.becomes, outer.note) == ("serial", "the target has one core")
+
+
+def test_functions_of_a_module_are_explained_one_by_one():
+    module = parse("""\
+@I.ir_module
+class Module:
+    @T.prim_func
+    def double(A: T.Buffer((64,)), B: T.Buffer((64,))):
+        T.func_attr({"global_symbol": "double"})
+        for i in T.vectorized(64):
+            B[i] = A[i] * 2.0
+
+    @T.prim_func
+    def reverse(A: T.Buffer((64,)), B: T.Buffer((64,))):
+        T.func_attr({"global_symbol": "reverse"})
+        for i in T.vectorized(64):
+            B[i] = A[63 - i]
+""")
+    explanation = codegen.explain(module, AVX512)
+    patterns = [(a.function, a.pattern) for a in explanation.accesses if a.kind == "load"]
+    assert patterns == [("double", "contiguous"), ("reverse", "reversed")]
+    assert str(explanation).count("becomes") == 2
+    assert "double: 32 vector registers" in str(explanation)
+
+
+def test_what_cannot_be_compiled_cannot_be_explained():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((8,))):
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        A[i] = 0.0
+""")
+    with pytest.raises(LoweringError) as lowering:
+        codegen.build(func, AVX512)
+    with pytest.raises(LoweringError) as explaining:
+        codegen.explain(func, AVX512)
+    assert str(explaining.value) == str(lowering.value)
+
+
+def test_notebooks_show_tables_in_a_fixed_width_font():
+    page = codegen.explain(tiled(8, 32).mod, AVX512)._repr_html_()
+
+    class Cells(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open: list[str] = []
+            self.cells: list[str] = []
+
+        def handle_starttag(self, tag, attrs):
+            self.open.append(tag)
+            if tag == "table":
+                assert "monospace" in dict(attrs)["style"]
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+        def handle_data(self, data):
+            if self.open[-1] == "td":
+                self.cells.append(data)
+
+    parser = Cells()
+    parser.feed(page)
+    assert parser.open == []
+    assert "  j_0" in parser.cells
+    assert "2 vectors of 16" in parser.cells
+
+
+def test_remarks_are_kept_only_while_somebody_collects():
+    done("some pass", "before")
+    with collected() as remarks:
+        done("some pass", "inside")
+        done("some pass", "inside")
+    done("some pass", "after")
+    assert [(r.source, r.text) for r in remarks.made] == [("some pass", "inside")]
+
+
+def test_memory_of_an_iteration_sums_over_the_loops_inside_only():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((64, 4)), B: T.Buffer((64,))):
+    for i in range(64):
+        with T.block("row"):
+            total = T.alloc_buffer((1,))
+            total[0] = 0.0
+            for k in range(4):
+                total[0] = total[0] + A[i, k]
+            B[i] = total[0]
+""")
+    (accumulator,) = codegen.explain(func, AVX512).accumulators
+    assert (accumulator.buffer, accumulator.home, accumulator.loop) == ("total", "registers", "k")
+
+
+def test_rows_of_symbolic_length():
+    func = parse("""\
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (16, n))
+    B = T.match_buffer(b, (n, 16))
+    for i in range(n):
+        for j in T.vectorized(16):
+            B[i, j] = A[j, i]
+""")
+    load, store = codegen.explain(func, AVX512).accesses
+    assert (load.pattern, load.stride, load.step) == ("strided", "n", 1)
+    assert (store.pattern, store.stride, store.step) == ("contiguous", 1, 16)
