@@ -35,7 +35,7 @@ from tensorir.errors import DiagnosticError
 
 TIME_LIMIT = 30.0
 """Seconds after which a case counts as hanging."""
-MOST_INSTANCES = 4000
+MOST_INSTANCES = 1500
 """Programs that run blocks more often than this take too long to interpret after each pass."""
 ILL_DEFINED = "ill-defined"
 TARGETS = (

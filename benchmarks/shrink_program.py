@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -20,14 +21,18 @@ Fails = Callable[[Case], bool]
 """Says whether a case fails in the way that is looked for."""
 
 
-def shrunk(case: Case, fails: Fails, attempts: int = 400) -> Case:
-    """Return the smallest case found that still fails; tries at most `attempts` cases."""
+def shrunk(case: Case, fails: Fails, attempts: int = 600, seconds: float = 60.0) -> Case:
+    """Return the smallest case found that still fails.
+
+    At most `attempts` cases are tried, and none after so many `seconds`.
+    """
     left, progress = attempts, True
+    end = time.monotonic() + seconds
     while progress and left > 0:
         progress = False
         for variants in (_other_sizes, _other_programs):
             candidates, place = list(variants(case)), 0
-            while place < len(candidates) and left > 0:
+            while place < len(candidates) and left > 0 and time.monotonic() < end:
                 candidate = _read_again(case, candidates[place])
                 left -= candidate is not None
                 if candidate is None or not fails(candidate):
