@@ -20,6 +20,7 @@ FEATURES = (
     "half",
     "float",
     "nan",
+    "extremes",
     "cast",
     "division",
     "shift",

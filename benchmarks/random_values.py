@@ -177,15 +177,16 @@ class Values:
                 return f'T.{dtype}("{special}")'
             return f"T.{dtype}({self.rng.choice(_FLOAT_CONSTANTS)})"
         if dtype in SIGNED:
-            extreme = 1 << (bits(dtype) - 1)
-            edges = (-extreme, extreme - 1, -extreme + 1)
+            limit = 1 << (bits(dtype) - 1)
+            edges = (-limit, limit - 1, -limit + 1)
             small = _EDGES["int"]
         else:
             edges = ((1 << bits(dtype)) - 1, 1 << (bits(dtype) - 1))
             small = _EDGES["uint"]
         if dtype == "uint64":
             edges = (1 << 62, (1 << 63) - 1)
-        value = self.rng.choice(edges) if self.chance(0.15) else self.rng.choice(small)
+        extreme = self.has("extremes") and self.chance(0.15)
+        value = self.rng.choice(edges if extreme else small)
         return f"T.{dtype}({value})"
 
     def leaf(self, dtype: str, scope: Scope) -> str:

@@ -69,16 +69,15 @@ def float_text(dtype: DataType, value: float) -> str:
     return float32_text(value) if dtype.bits == 32 else float64_text(value)
 
 
-@cache
 def float32_text(value: float) -> str:
     """Return `value` rounded to float32; LLVM wants it spelled as the double of equal value."""
     with np.errstate(over="ignore"):
         return float64_text(float(np.float32(value)))
 
 
-@cache
 def float64_text(value: float) -> str:
     """Return the bits of `value` as LLVM spells a double."""
+    # Not cached: 0.0 and -0.0 are equal keys.
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
