@@ -9,92 +9,17 @@ failing sequence is made as short as possible and printed as a test.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import os
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.connection import wait
 
+from benchmarks.forked_runs import Outcome, Report, Run
 from benchmarks.fuzz_programs import program_names
 from benchmarks.random_schedules import Failure, prepare, run_lines, run_random
-
-FORK = multiprocessing.get_context("fork")
-TIME_LIMIT = 120.0
-"""Seconds after which a sequence counts as hanging."""
-
-Report = Callable[..., None]
-"""Sends a message, given as keywords, to the parent process."""
-
-
-@dataclass
-class Outcome:
-    """What became of a sequence in its process."""
-
-    what: str = ""
-    """The failure; empty where all held."""
-    detail: str = ""
-    accepted: int = 0
-    refused: int = 0
-    """How many lines had an effect, and how many did not."""
-
-
-class Run:
-    """A function running in a process of its own."""
-
-    def __init__(self, task: Callable[[Report], None], key: Any = None) -> None:
-        self.key = key
-        self.lines: list[str] = []
-        """The lines that were tried so far."""
-        self.outcome: Outcome | None = None
-        self.connection, child = FORK.Pipe(duplex=False)
-        self._deadline = time.monotonic() + TIME_LIMIT
-        self._process = FORK.Process(target=_in_child, args=(task, child))
-        self._process.start()
-        child.close()
-
-    def poll(self) -> bool:
-        """Take the messages that are there; return whether the run has ended."""
-        try:
-            while self.connection.poll():
-                message = json.loads(self.connection.recv_bytes())
-                if "line" in message:
-                    self.lines.append(message["line"])
-                else:
-                    self.outcome = Outcome(**message)
-        except EOFError:
-            self._process.join()
-            code = self._process.exitcode
-            if self.outcome is None:
-                self.outcome = Outcome("the process dies", f"exit code {code}")
-        if self.outcome is None and time.monotonic() > self._deadline:
-            self._process.kill()
-            self.outcome = Outcome("hangs", f"longer than {TIME_LIMIT:.0f} s")
-        if self.outcome is None:
-            return False
-        self._process.join()
-        self.connection.close()
-        return True
-
-    def finish(self) -> Outcome:
-        """Wait for the end and return the outcome."""
-        while not self.poll():
-            wait([self.connection], timeout=1)
-        assert self.outcome is not None
-        return self.outcome
-
-
-def _in_child(task: Callable[[Report], None], connection: Connection) -> None:
-    # What libraries print about a crash is no part of the report.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    task(lambda **message: connection.send_bytes(json.dumps(message).encode()))
-    connection.close()
-    os._exit(0)
 
 
 def random_sequence(name: str, seed: int, length: int) -> Callable[[Report], None]:
@@ -107,7 +32,7 @@ def random_sequence(name: str, seed: int, length: int) -> Callable[[Report], Non
             report(what=failure.what, detail=failure.detail)
             return
         good = sum(case.accepted)
-        report(accepted=good, refused=len(case.lines) - good)
+        report(counts={"accepted": good, "refused": len(case.lines) - good})
 
     return task
 
@@ -194,8 +119,7 @@ class Fuzzer:
         outcome = run.outcome
         assert outcome is not None
         self.counts["sequences"] += 1
-        self.counts["accepted"] += outcome.accepted
-        self.counts["refused"] += outcome.refused
+        self.counts.update(outcome.counts)
         if outcome.what:
             self.counts["failures"] += 1
             name, seed = run.key

@@ -70,9 +70,9 @@ def float32_text(value: float) -> str:
     return float64_text(rounding(FLOAT32)(value))
 
 
-@cache
 def float64_text(value: float) -> str:
     """Return the bits of `value` as LLVM spells a double."""
+    # Not cached: 0.0 and -0.0 are equal keys.
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 

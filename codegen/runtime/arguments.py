@@ -205,7 +205,8 @@ class ArgumentChecker:
         for axis, (dim, stride) in enumerate(zip(parameter.strides, strides, strict=True)):
             if stride % itemsize:
                 self._fail_value(parameter, f"stride {axis} is no multiple of the element size")
-            if shape[axis] != 1 or isinstance(dim, str):
+            is_used = shape[axis] != 1 and 0 not in shape
+            if is_used or (isinstance(dim, str) and dim not in values):
                 self._match(parameter, f"stride {axis}", dim, stride // itemsize, values, shape)
 
     def _check_overlap(self, views: list[ArrayView | None]) -> None:

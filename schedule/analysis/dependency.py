@@ -107,7 +107,7 @@ def dependencies(
 
 def is_table(buffer: Buffer) -> bool:
     """Say whether a buffer has the mark of the tables that `cache_index` makes."""
-    return len(buffer.strides) == 1 and is_const_int(buffer.strides[0], 1)
+    return bool(buffer.strides) and is_const_int(buffer.strides[-1], 1)
 
 
 def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:

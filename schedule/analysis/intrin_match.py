@@ -245,8 +245,8 @@ def check_layout(region: BufferRegion, parameter: Buffer) -> None:
 
     A parameter without strides is compact; strides that are variables take any value.
     """
-    expected = _strides(parameter)
-    found = _strides(region.buffer)[-len(expected) :] if expected else []
+    expected = strides_of(parameter)
+    found = strides_of(region.buffer)[-len(expected) :] if expected else []
     analyzer = Analyzer()
     for has, needs, extent in zip(found, expected, parameter.shape, strict=True):
         single = isinstance(extent, IntImm) and extent.value == 1
@@ -260,7 +260,7 @@ def check_layout(region: BufferRegion, parameter: Buffer) -> None:
             )
 
 
-def _strides(buffer: Buffer) -> list[PrimExpr]:
+def strides_of(buffer: Buffer) -> list[PrimExpr]:
     """Return how many elements lie between neighbours in each dimension."""
     if buffer.strides:
         return list(buffer.strides)

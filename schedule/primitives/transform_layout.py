@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
+from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -114,8 +115,9 @@ def transform_layout(
 
     # Rewrite.
     # The mark by which a table of `cache_index` is known stays.
-    strides = old.strides if is_table(old) else ()
-    new = old.with_(shape=shape, strides=strides, axis_separators=())
+    new = old.with_(shape=shape, strides=(), axis_separators=())
+    if is_table(old):
+        new = new.with_(strides=tuple(strides_of(new)))
     before = site.block
     replaced: dict[Block, Block] = {}
     if layout is not None and pads:

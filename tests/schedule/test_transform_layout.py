@@ -140,6 +140,22 @@ def main(A: T.Buffer((6, 16)), C: T.Buffer((16, 6))):
     np.testing.assert_allclose(c, a * 2 + 1)
 
 
+def test_stated_strides_follow_the_shape():
+    before = """
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((8,), "int8")):
+    A = T.match_buffer(a, {}, "int8", strides={})
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[{}] + T.int8(1)
+"""
+    sch = Schedule(parse(before.format("(8,)", "(1,)", "vi")))
+    sch.transform_layout("B", ("read", 0), lambda i: (i // 4, i % 4))
+    after = before.format("(2, 4)", "(4, 1)", "vi // 4, vi % 4")
+    assert_structural_equal(sch.mod["main"], parse(after))
+
+
 def test_symbolic_shapes_can_be_permuted():
     before = """\
 @T.prim_func

@@ -194,6 +194,24 @@ def f(a: T.handle):
     refuses(f, (np.zeros(4, np.int32),), ValueError, "do not determine the symbolic extent n")
 
 
+def test_an_empty_array_may_have_any_stride() -> None:
+    f = codegen.build(
+        tensorir.parse("""
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    T.func_attr({"global_symbol": "f"})
+    n, s = T.int32(), T.int32()
+    A = T.match_buffer(a, (n, 4), "float32", strides=(s, 2))
+    B = T.match_buffer(b, (n, 4), "float32", strides=(9, 1))
+    for i, j in T.grid(n, 4):
+        B[i, j] = A[i, j]
+""")
+    )["f"]
+    empty = np.empty((0, 4), np.float32)
+    f(empty, empty.copy())
+    refuses(f, (np.ones((2, 4), np.float32),) * 2, ValueError, r"'A'\): stride 1 is 1, expected 2")
+
+
 def test_declared_strides_and_offsets() -> None:
     f = codegen.build(
         tensorir.parse(
