@@ -21,7 +21,7 @@ class PrimFunc(Node):
 
     `params` are variables in call order, `buffer_map` says which of them are buffers. Standard
     attributes: `global_symbol` (absent for a private function), `tir.noalias`, `target`,
-    `layout_free_buffers`.
+    `layout_free_buffers`, `tir.no_contraction` (every product and sum of floats is rounded).
     """
 
     __slots__ = ("attrs", "body", "buffer_map", "params", "ret_type")
