@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.linear import Extremum, Linear, Product, Quotient, Term
 
 Monomial: TypeAlias = tuple[Term, ...]
@@ -24,10 +25,11 @@ def degree(value: Linear) -> int:
     return max((len(factors(term)) for term in value.terms), default=0)
 
 
-def least_values(value: Linear) -> Iterator[tuple[Term, int]]:
+def least_values(value: Linear, bound: Callable[[Term], Interval]) -> Iterator[tuple[Term, int]]:
     """Yield symbols in a positive value and what they are at least.
 
-    Where the value is a product, each of its factors is taken to be positive: sizes are.
+    Where the value is a product, each of its factors is taken to be positive: sizes are. What
+    `bound` gives a negative bound is no size, and nothing follows.
     """
     if len(value.terms) != 1:
         return
@@ -36,15 +38,20 @@ def least_values(value: Linear) -> Iterator[tuple[Term, int]]:
         return
     least = -((value.const - 1) // coefficient)
     if type(term) is Product:
-        for factor in term.factors if least >= 1 else ():
-            yield from least_values(Linear({factor: 1}, 0))
+        if least >= 1 and all(_may_be_size(bound(factor)) for factor in term.factors):
+            for factor in term.factors:
+                yield from least_values(Linear({factor: 1}, 0), bound)
         return
     yield term, least
     if type(term) is Quotient:
-        yield from least_values(term.index.plus_const(1 - least * term.divisor))
+        yield from least_values(term.index.plus_const(1 - least * term.divisor), bound)
     elif type(term) is Extremum and not term.largest:
         for arg in term.args:
-            yield from least_values(arg.plus_const(1 - least))
+            yield from least_values(arg.plus_const(1 - least), bound)
+
+
+def _may_be_size(bound: Interval) -> bool:
+    return bound[0] >= 0 or bound[0] <= -HALF_INFINITE
 
 
 def exact_quotient(

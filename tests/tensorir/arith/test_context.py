@@ -103,6 +103,15 @@ def test_simplify_leaves_loops():
     assert "if 1 <= n:" in simplify(parse(GUARDED)).script()
 
 
+def test_factors_of_an_extent_are_positive_only_if_they_may_be_sizes():
+    analyzer = Analyzer()
+    analyzer.bind(j, Range(-4, 4))
+    with analyzer.loop_scope(i, 0, n * m):
+        assert analyzer.can_prove(n >= 1)
+    with analyzer.loop_scope(i, 0, j * j):
+        assert not analyzer.can_prove(j >= 1)
+
+
 def test_a_proof_tries_few_facts_however_many_loops_there_are(monkeypatch):
     sizes, loops = [Var(f"n{k}") for k in range(200)], [Var(f"i{k}") for k in range(200)]
     analyzer = Analyzer()
