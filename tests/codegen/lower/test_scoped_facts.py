@@ -116,6 +116,23 @@ def test_compiled_is_as_interpreted(text: str, n: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_an_extent_that_is_the_variable_of_the_loop_around() -> None:
+    func = program(
+        """
+@T.prim_func
+def main(B: T.Buffer((2,), "int32"), C: T.Buffer((2,), "int32")):
+    for i in range(2):
+        B[i] = 1
+        for k in range(i):
+            C[i] = k + 5
+"""
+    )
+    b, c = np.zeros(2, "int32"), np.zeros(2, "int32")
+    codegen.build(func, "llvm")["main"](b, c)
+    np.testing.assert_array_equal(b, [1, 1])
+    np.testing.assert_array_equal(c, [0, 5])
+
+
 def test_a_guard_that_a_loop_would_imply_stays_behind_the_loop() -> None:
     text = codegen.lower(program(READ_OF_THE_LAST), "llvm").script()
     assert "if 1 <= n:" in text
