@@ -16,6 +16,8 @@ from typing import Final
 
 MIN_ACCUMULATORS: Final = 8
 """Two multiply-add units with a latency of four cycles keep this many updates in flight."""
+SHORT_RUN: Final = 4
+"""Iterations of the reduction below which loading and storing the accumulators dominates."""
 MIN_RUN: Final = 16
 """Iterations of the reduction after which loading and storing the accumulators no longer shows."""
 
@@ -87,9 +89,9 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
     iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with
     the fewest loads for each update, of all whose sides divide the loops; among equals the largest.
 
-    Where no tile has eight accumulators the order stays, and the tile is what the loops inside the
-    last reduction loop span: updates wait for one another then, and a processor finds others to do
-    meanwhile only if the reduction is soon over.
+    With fewer than eight accumulators updates wait for one another, and a processor finds others to
+    do meanwhile only if the reduction is soon over. So an order that keeps accumulators for four
+    iterations stays, and the tile is what the loops inside the last reduction loop span.
     """
     own = _own_tile(nest, registers)
     if own is not None:
@@ -99,18 +101,28 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
         key=lambda sides: (nest.cost(sides), -math.prod(sides)),
         default=None,
     )
-    if best is not None and nest.accumulators(best) >= MIN_ACCUMULATORS:
-        return Tile(best, _innermost_run(nest))
-    return _inner_tile(nest, registers)
+    if best is None:
+        return None
+    if nest.accumulators(best) < MIN_ACCUMULATORS:
+        sides, run = _innermost(nest)
+        if run >= SHORT_RUN and nest.fits(sides, registers):
+            return Tile(sides, ()) if math.prod(sides) > 1 else None
+    return Tile(best, _innermost_run(nest))
 
 
-def _inner_tile(nest: Nest, registers: int) -> Tile | None:
-    """Return the tile inside the innermost reduction loop that runs more than once."""
+def _innermost(nest: Nest) -> tuple[tuple[int, ...], int]:
+    """Return what the loops inside the last reduction loop span, and for how many iterations."""
     last = max((k for k in nest.reduction() if nest.loops[k].extent > 1), default=-1)
     sides = tuple(
         1 if loop.reduces or k < last else loop.extent for k, loop in enumerate(nest.loops)
     )
-    return Tile(sides, ()) if math.prod(sides) > 1 and nest.fits(sides, registers) else None
+    run = 1
+    for loop in reversed(nest.loops[: last + 1]):
+        if loop.reduces:
+            run *= loop.extent
+        elif loop.extent > 1:
+            break
+    return sides, run
 
 
 def _own_tile(nest: Nest, registers: int) -> Tile | None:
