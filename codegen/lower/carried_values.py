@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from codegen.lower.purity import is_pure
-from codegen.lower.scoped_facts import given, inside_let, inside_loop
+from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, estimate_region_strict_bound
 from tensorir.buffer import Buffer, Range
@@ -26,6 +26,7 @@ from tensorir.expr import (
     Ramp,
     Var,
 )
+from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
 from tensorir.ops import add, all_of, conjuncts, const, logical_not, sub
@@ -34,7 +35,7 @@ from tensorir.visit import children, collect_vars, substitute, uses_var
 _IF_THEN_ELSE = Op.get("if_then_else")
 
 
-def carrying_loops(body: s.Stmt, buffers: Collection[Buffer]) -> dict[Buffer, set[s.For]]:
+def carrying_loops(func: PrimFunc, buffers: Collection[Buffer]) -> dict[Buffer, set[s.For]]:
     """Return the loops over whose iterations values of allocated `buffers` may live.
 
     Those loops are around uses of the buffer and inside the block that allocates it. Blocks have no
@@ -43,8 +44,8 @@ def carrying_loops(body: s.Stmt, buffers: Collection[Buffer]) -> dict[Buffer, se
     read. A store under conditions on loops that its indices do not depend on, such as an
     initialisation, counts if it runs in the first iteration of those loops; they carry its values.
     """
-    walker = _Walker(buffers)
-    walker.stmt(body, _Step(None, body, 0))
+    walker = _Walker(func, buffers)
+    walker.stmt(func.body, _Step(None, func.body, 0))
     return walker.carrying
 
 
@@ -98,9 +99,9 @@ class _Life:
 class _Walker:
     """Walks a program in the order in which it runs."""
 
-    def __init__(self, buffers: Collection[Buffer]) -> None:
+    def __init__(self, func: PrimFunc, buffers: Collection[Buffer]) -> None:
         self.carrying: dict[Buffer, set[s.For]] = {buffer: set() for buffer in buffers}
-        self._analyzer = Analyzer()
+        self._analyzer = analyzer_for(func)
         self._lives: dict[Var, _Life] = {}
         self._views: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
         """What a view is a view of, and where it begins there."""

@@ -27,7 +27,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
     they declare instead of what they access; `buffer_dim_align` becomes strides.
     """
-    live = LiveRegions()
+    live = LiveRegions(func)
     live.visit(func.body)
     alignments = _alignments(func.body)
     regions = {}
@@ -38,7 +38,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
             regions[region.buffer] = region
     if not regions:
         return func
-    return func.with_body(_Compact(regions)(func.body))
+    return func.with_body(_Compact(func, regions)(func.body))
 
 
 Alignment = dict[int, tuple[int, int]]
@@ -77,8 +77,8 @@ def _compacted(region: LiveRegion, alignment: Alignment) -> Buffer:
 
 
 class _Compact(ScopedRewriter):
-    def __init__(self, regions: dict[Buffer, LiveRegion]) -> None:
-        super().__init__()
+    def __init__(self, func: PrimFunc, regions: dict[Buffer, LiveRegion]) -> None:
+        super().__init__(func)
         self._regions = regions
 
     def buffer(self, buffer: Buffer) -> Buffer:

@@ -34,15 +34,15 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     index into 2**31 elements or more, or an unknown number, is int64. Parameters keep their shape
     in `buffer_map`, where the runtime checks arguments by it.
     """
-    return func.with_body(_Flatten(func.body)(func.body))
+    return func.with_body(_Flatten(func)(func.body))
 
 
 class _Flatten(ScopedRewriter):
-    def __init__(self, body: s.Stmt) -> None:
-        super().__init__()
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
         self._flat: dict[Buffer, Buffer] = {}
         self._strides: dict[Buffer, tuple[PrimExpr, ...]] = {}
-        self._depth = _loop_depths(body)
+        self._depth = _loop_depths(func.body)
         self._written: dict[tuple[object, DataType], PrimExpr] = {}
         """Indices written in `_scope`: the same index in a statement is written once."""
         self._scope: object = None

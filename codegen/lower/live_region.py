@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.lower.annotations import EXPLICIT_REGIONS
-from codegen.lower.scoped_facts import given, inside_let, inside_loop
+from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
 from tensorir import stmt as s
-from tensorir.arith import Analyzer, IntervalSet, eval_set
+from tensorir.arith import IntervalSet, eval_set
 from tensorir.arith.const_interval import HALF_INFINITE
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import reads_memory, variables_of
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
+from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, logical_not
 from tensorir.visit import children
@@ -61,8 +62,8 @@ class _Uses:
 class LiveRegions:
     """Collects the accesses to every buffer that a block of the program allocates."""
 
-    def __init__(self) -> None:
-        self._analyzer = Analyzer()
+    def __init__(self, func: PrimFunc) -> None:
+        self._analyzer = analyzer_for(func)
         self._regions: list[LiveRegion] = []
         self._uses: dict[Var, _Uses] = {}
         self._defined: list[s.For | s.LetStmt] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegen.lower.errors import LoweringError
+from codegen.lower.scoped_facts import analyzer_for
 from tensorir import stmt as s
-from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.expr import BufferLoad, PrimExpr, Var
 from tensorir.function import PrimFunc
@@ -23,14 +23,14 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     Variables that the view's shape, strides and offset are made of get the values they have for
     the source. Raises LoweringError where the view demands a layout that the source has not.
     """
-    return func.with_body(_LowerViews()(func.body))
+    return func.with_body(_LowerViews(func)(func.body))
 
 
 class _LowerViews(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, func: PrimFunc) -> None:
         self._sources: dict[Buffer, BufferRegion] = {}
         self._values: dict[Var, PrimExpr] = {}
-        self._analyzer = Analyzer()
+        self._analyzer = analyzer_for(func)
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         return self._values.get(node, node)

@@ -30,7 +30,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
     """
     finder = _Finder()
     finder.visit(func.body, _Scope(None, func.body, 0))
-    return func.with_body(_Place(finder.places(func.body))(func.body))
+    return func.with_body(_Place(finder.places(func))(func.body))
 
 
 @dataclass(eq=False, slots=True)
@@ -142,7 +142,7 @@ class _Finder:
         known = self._uses.get(pointer)
         self._uses[pointer] = scope if known is None else known.common(scope)
 
-    def places(self, body: s.Stmt) -> dict[Node, list[Buffer]]:
+    def places(self, func: PrimFunc) -> dict[Node, list[Buffer]]:
         """Return the buffers to allocate in each loop or block."""
         paths = {
             buffer: (home, self._uses[pointer].inside(home))
@@ -154,7 +154,7 @@ class _Finder:
             for buffer, (_, path) in paths.items()
             if any(type(scope.node) is s.For for scope in path)
         ]
-        carrying = carrying_loops(body, moving) if moving else {}
+        carrying = carrying_loops(func, moving) if moving else {}
         found: dict[Node, list[Buffer]] = {}
         for buffer, (place, path) in paths.items():
             carry = carrying.get(buffer, ())

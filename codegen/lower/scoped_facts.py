@@ -15,11 +15,18 @@ from codegen.lower.purity import is_pure
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.expr import IntImm, PrimExpr
+from tensorir.function import PrimFunc
+from tensorir.index_arithmetic import value_variables
 from tensorir.ops import const, logical_not
 from tensorir.visit import Rewriter
 
 Scope = AbstractContextManager[object]
 _NOTHING_KNOWN: Final[Scope] = nullcontext()
+
+
+def analyzer_for(func: PrimFunc) -> Analyzer:
+    """Return an analyzer that knows which variables of a function hold values that may wrap."""
+    return Analyzer(values=value_variables(func))
 
 
 def inside_loop(analyzer: Analyzer, loop: s.For) -> Scope:
@@ -55,8 +62,8 @@ class ScopedRewriter(Rewriter):
     or `given`.
     """
 
-    def __init__(self) -> None:
-        self.analyzer = Analyzer()
+    def __init__(self, func: PrimFunc) -> None:
+        self.analyzer = analyzer_for(func)
 
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         """Rewrite bounds outside and body inside the loop."""

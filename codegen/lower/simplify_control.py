@@ -24,12 +24,12 @@ def simplify_control(func: PrimFunc) -> PrimFunc:
     which are meant for the loops inside it. Indices of loads and stores are left as they are:
     flattening has simplified them.
     """
-    return func.with_body(_SimplifyControl()(func.body))
+    return func.with_body(_SimplifyControl(func)(func.body))
 
 
 class _SimplifyControl(ScopedRewriter):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
         self._units: dict[Var, PrimExpr] = {}
 
     # ---------------------------------------------------------------------------------- statements

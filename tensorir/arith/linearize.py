@@ -210,14 +210,21 @@ class Linearizer:
             return Linear({}, simple.value)
         if type(simple) is not type(expr) and type(simple) in _READERS:
             return self(simple)
-        key = expr_key(simple)
+        return Linear({self._opaque(simple): 1}, 0)
+
+    def as_written(self, expr: PrimExpr) -> Linear:
+        """Read an expression whose parts must not be simplified as one term."""
+        return Linear({self._opaque(expr): 1}, 0)
+
+    def _opaque(self, expr: PrimExpr) -> Atom:
+        key = expr_key(expr)
         atom = self._atoms.get(key)
         if atom is None:
-            wraps = not is_index_arithmetic(simple, self._values)
-            atom = self._atoms[key] = Opaque(simple, key, _interval(simple, wraps))
+            wraps = not is_index_arithmetic(expr, self._values)
+            atom = self._atoms[key] = Opaque(expr, key, _interval(expr, wraps))
             if wraps:
                 self._value_terms.add(atom)
-        return Linear({atom: 1}, 0)
+        return atom
 
     def intern(self, atom: Atom) -> Atom:
         """Return the one atom of this structure."""
@@ -233,6 +240,17 @@ class Linearizer:
     def may_wrap(self, linear: Linear) -> bool:
         """Say whether `linear` is made of values, whose arithmetic may wrap around."""
         return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
+
+    def may_be_read(self, exact: Linear, expr: PrimExpr) -> bool:
+        """Say whether `expr` may be read as `exact`, which has no values among its terms.
+
+        Values that turned out to be constants do not make index arithmetic of what wraps.
+        """
+        return (
+            not self._value_terms
+            or self.fits(exact, expr.dtype)
+            or is_index_arithmetic(expr, self._values)
+        )
 
     def fits(self, linear: Linear, dtype: DataType) -> bool:
         """Say whether arithmetic of `dtype` surely gives `linear`: nothing wraps."""
@@ -363,7 +381,7 @@ def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer
         if dtype.lanes == 1 and holds_indices(dtype):
             exact = read(reader, expr)
             if exact.terms and not reader.may_wrap(exact):
-                return exact
+                return exact if reader.may_be_read(exact, expr) else reader.as_written(expr)
             return reader.wrapped(exact, expr)
         if _is_number(dtype):
             return reader.wrapped(read(reader, expr), expr)

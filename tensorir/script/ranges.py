@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorir import expr as e
 from tensorir import ops
 from tensorir.buffer import Range
+from tensorir.equal import structural_equal
 from tensorir.expr import IntImm, PrimExpr
 
 
@@ -16,8 +17,11 @@ def range_of(low: PrimExpr, high: PrimExpr) -> Range:
 
 
 def difference(high: PrimExpr, low: PrimExpr) -> PrimExpr:
-    """Return `high - low` with what cancels taken out."""
-    if isinstance(high, e.Add) and isinstance(high.b, IntImm) and high.a is low:
+    """Return `high - low` with what cancels taken out.
+
+    What is printed as `low:low + extent` gives `extent` as it stands, so that it reads back.
+    """
+    if isinstance(high, e.Add) and (high.a is low or structural_equal(high.a, low)):
         return high.b
     from tensorir.arith import Analyzer  # noqa: PLC0415
 

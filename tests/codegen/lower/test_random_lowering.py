@@ -15,10 +15,8 @@ from benchmarks.shrink_program import shrunk
 from tensorir import parse, structural_equal
 from tensorir.errors import DiagnosticError
 
-OPTIONS = Options(
-    without=frozenset({"symbols", "across", "let", "bounds", "narrow", "extremes", "shift"}),
-    tolerated=frozenset({"place_allocations: not well-formed", "unroll: not well-formed"}),
-)
+OPTIONS = Options(without=frozenset({"extremes"}))
+"""A value that simplifies to a constant near the end of its type may make an index overflow."""
 
 
 @pytest.mark.parametrize("first", range(0, 160, 10))
@@ -203,26 +201,8 @@ ONCE_FAILED = {
 }
 
 
-WAITING = {
-    "a store behind a condition on an extent",
-    "a value that lives across iterations",
-    "memory that is written and never read",
-    "an allocation as large as an axis says",
-    "variables of T.Let in copies of a loop's body",
-    "the smallest value of a type is subtracted",
-    "a product of constants that wraps",
-    "constants of narrow types in copies of a loop's body",
-    "the smaller one of an index and a negative number",
-    "a loop that is as long as the number of the one around it",
-    "a comparison with a constant near the end of a type",
-}
-"""Those that lowering and the analysis of integers still get wrong."""
-
-
 @pytest.mark.parametrize("name", ONCE_FAILED)
-def test_a_program_that_once_failed(name: str, request: pytest.FixtureRequest) -> None:
-    if name in WAITING:
-        request.applymarker(pytest.mark.xfail(reason="not mended yet", strict=False))
+def test_a_program_that_once_failed(name: str) -> None:
     ONCE_FAILED[name].check()
 
 

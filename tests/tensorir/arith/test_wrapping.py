@@ -60,6 +60,12 @@ def test_a_narrowing_cast_stays_outside_what_does_not_fit_inside():
     assert analyzer.const_int_bound(e.Cast("int8", i // 1000)).max_value == 127
 
 
+def test_a_value_that_is_a_constant_makes_no_index_of_what_wraps():
+    s = Var("s", "int32")
+    expr = min_(s, const(-(1 << 31), "int32")) + (i - 2)
+    assert Analyzer(values=[s]).simplify(expr) is expr
+
+
 def test_unsigned_integers_are_read_where_nothing_wraps():
     U = decl_buffer((2,), "uint8", "U")
     wide = e.Cast("int32", U[0])
