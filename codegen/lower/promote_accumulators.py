@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from codegen.lower.aliasing import Aliasing
 from codegen.lower.remarks import done, missed
 from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
@@ -59,7 +60,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
 
 class _Private:
-    """Which pointers no other pointer aliases."""
+    """Which memory is in registers already, and which no other pointer leads to."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.in_registers: set[Var] = set()
@@ -73,11 +74,8 @@ class _Private:
                     moving.add(node.buffer.data)
             elif isinstance(node, Var) and node.dtype.is_handle:
                 moving.add(node)
-        self.allocated = frozenset(self.in_registers)
         self.in_registers -= moving
-        noalias = func.attrs.get("tir.noalias")
-        self.parameters_are_distinct = noalias is not None and bool(int(noalias))
-        self.parameters = frozenset(buffer.data for buffer in func.buffer_map.values())
+        self.aliasing = Aliasing(func)
 
 
 def _is_constant(index: PrimExpr) -> bool:
@@ -382,18 +380,10 @@ class _Promote(Rewriter):
             return "it is not stored to in every iteration"
         if not accesses.are_separate():
             return "its places may overlap"
-        if not self._is_unaliased(pointer, collector):
+        others = collector.accesses.keys() - {pointer}
+        if self._private.aliasing.may_overlap({pointer}, others):
             return "another buffer may share its memory (tir.noalias is not set)"
         return None
-
-    def _is_unaliased(self, pointer: Var, collector: _Collector) -> bool:
-        private = self._private
-        if pointer in private.allocated:
-            return True
-        if pointer not in private.parameters:
-            return False
-        others = set(collector.accesses) - private.allocated - {pointer}
-        return not others or (private.parameters_are_distinct and others <= private.parameters)
 
 
 def _runs(loop: s.For) -> bool:

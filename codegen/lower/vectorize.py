@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
+from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_pure
 from codegen.lower.remarks import done, missed, stands_for
@@ -46,6 +47,7 @@ class _Vectorize(Rewriter):
     def __init__(self, vector_bits: int, func: PrimFunc) -> None:
         self._vector_bits = vector_bits
         self._func = func
+        self._aliasing = Aliasing(func)
 
     @cached_property
     def _values(self) -> frozenset[Var]:
@@ -67,7 +69,14 @@ class _Vectorize(Rewriter):
         if type(node.extent) is not IntImm:
             missed("vectorize", "its extent is not constant", node.loop_var)
             return serial
-        lanes = _Lanes(node.loop_var, node.min, node.extent.value, self._vector_bits, self._values)
+        lanes = _Lanes(
+            node.loop_var,
+            node.min,
+            node.extent.value,
+            self._vector_bits,
+            self._values,
+            self._aliasing,
+        )
         try:
             return lanes.stmt(body, None)
         except _Serial as reason:
@@ -79,13 +88,20 @@ class _Lanes:
     """The statements of one vectorized loop."""
 
     def __init__(
-        self, var: Var, low: PrimExpr, lanes: int, vector_bits: int, values: frozenset[Var]
+        self,
+        var: Var,
+        low: PrimExpr,
+        lanes: int,
+        vector_bits: int,
+        values: frozenset[Var],
+        aliasing: Aliasing,
     ) -> None:
         self._var = var
         self._low = low
         self._lanes = lanes
         self._vector_bits = vector_bits
         self._values = values
+        self._aliasing = aliasing
         self._inlined: dict[Var, PrimExpr] = {}
 
     def _varies(self, node: Node) -> bool:
@@ -126,16 +142,27 @@ class _Lanes:
             self._must_be_shared(node.condition, mask, "a condition")
             else_case = None if node.else_case is None else self.stmt(node.else_case, mask)
             return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
+        if not self._stays_true(node):
+            raise _Serial("what is stored under a condition may change the condition")
         holds = node.condition if mask is None else logical_and(mask, node.condition)
         parts = [self.stmt(node.then_case, holds)]
         if node.else_case is not None:
-            # The condition is evaluated again after the first part, which must not change it.
-            if any(type(part) is BufferLoad for part in walk(node.condition)):
-                raise _Serial("the condition of an if with an else loads")
             fails = logical_not(node.condition)
             fails = fails if mask is None else logical_and(mask, fails)
             parts.append(self.stmt(node.else_case, fails))
         return s.sequence(parts)
+
+    def _stays_true(self, node: s.IfThenElse) -> bool:
+        """Say whether a condition may be evaluated anew for each statement under it."""
+        if is_pure(node.condition):
+            return True
+        if node.else_case is None and type(node.then_case) is s.BufferStore:
+            return True  # It is evaluated once.
+        if has_effects(node.condition):
+            return False
+        loaded = {part.buffer.data for part in walk(node.condition) if type(part) is BufferLoad}
+        stored = {part.buffer.data for part in walk(node) if type(part) is s.BufferStore}
+        return not self._aliasing.may_overlap(loaded, stored)
 
     def _let(self, node: s.LetStmt, mask: PrimExpr | None) -> s.Stmt:
         if not self._varies(node.value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.lower.aliasing import Aliasing
 from tensorir import stmt as s
 from tensorir.arith.coefficients import coefficients
 from tensorir.buffer import Buffer
@@ -30,15 +31,12 @@ def vectorize_innermost(func: PrimFunc) -> PrimFunc:
     moves by one element or not at all, each store moves, and what is loaded from a stored buffer is
     the very element that is stored. Parameters that may overlap disqualify.
     """
-    noalias = func.attrs.get("tir.noalias")
-    may_overlap = not (isinstance(noalias, IntImm) and noalias.value)
-    parameters = {buffer.data for buffer in func.buffer_map.values()} if may_overlap else set()
-    return func.with_body(_Mark(parameters)(func.body))
+    return func.with_body(_Mark(Aliasing(func))(func.body))
 
 
 class _Mark(Rewriter):
-    def __init__(self, parameters: set[Var]) -> None:
-        self._parameters = parameters
+    def __init__(self, aliasing: Aliasing) -> None:
+        self._aliasing = aliasing
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return node
@@ -74,13 +72,16 @@ class _Mark(Rewriter):
                     return False
             elif not structural_equal(part.indices[0], stored):
                 return False
-        return not self._parameters or self._cannot_overlap(stores)
-
-    def _cannot_overlap(self, stores: list[s.BufferStore]) -> bool:
-        buffers = {store.buffer.data for store in stores}
-        for store in stores:
-            buffers |= {p.buffer.data for p in walk(store.value) if isinstance(p, BufferLoad)}
-        return len(buffers & self._parameters) <= 1
+        loaded = {
+            p.buffer.data
+            for store in stores
+            for p in walk(store.value)
+            if isinstance(p, BufferLoad)
+        }
+        return not any(
+            self._aliasing.may_overlap({pointer}, (loaded | memory) - {pointer})
+            for pointer in memory
+        )
 
 
 def _has_shape(loop: s.For) -> bool:

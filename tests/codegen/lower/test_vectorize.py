@@ -127,3 +127,29 @@ def main(A: T.Buffer((8, 16), "int32"), B: T.Buffer((8, 16), "int32")):
     a, b = np.arange(128, dtype="int32").reshape(8, 16), np.zeros((8, 16), "int32")
     codegen.build(func, "llvm -num-cores=2")["main"](a, b)
     np.testing.assert_array_equal(b, np.where(a < 100, a + 1, 0))
+
+
+@pytest.mark.parametrize("noalias", [True, False])
+@pytest.mark.parametrize("otherwise", ["", "        else:\n            B[j] = 6\n"])
+def test_a_condition_that_its_branch_changes_is_evaluated_once_a_lane(
+    noalias: bool, otherwise: str
+) -> None:
+    func = parse(
+        f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    T.func_attr({{"tir.noalias": {noalias}}})
+    for j in T.vectorized(8):
+        if A[j] > 0:
+            A[j] = -1
+            B[j] = 5
+{otherwise}"""
+    )
+    assert isinstance(func, PrimFunc)
+    a = np.array([1, 0, 2, -3, 4, 0, 0, 1], "int32")
+    b = np.zeros(8, "int32")
+    expected = a.copy(), b.copy()
+    interpret(func, *expected)
+    codegen.build(func)["main"](a, b)
+    np.testing.assert_array_equal(a, expected[0])
+    np.testing.assert_array_equal(b, expected[1])
