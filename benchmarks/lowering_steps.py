@@ -184,10 +184,12 @@ def _script(functions: dict[str, PrimFunc]) -> str:
     return IRModule(functions).script()
 
 
-def interpreted(program: IRModule, arguments: Arguments, name: str) -> Arguments:
+def interpreted(
+    program: IRModule, arguments: Arguments, name: str, refuse_undefined: bool = False
+) -> Arguments:
     """Return copies of the arguments as the interpreter leaves them."""
     result = copied(arguments)
-    interpret(program, *result, func_name=name)
+    interpret(program, *result, func_name=name, refuse_undefined=refuse_undefined)
     return result
 
 

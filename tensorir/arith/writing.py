@@ -18,7 +18,7 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import PrimExpr, Var, integer_limits
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
 
 
@@ -78,6 +78,8 @@ class Writer:
             return const(rest, dtype)
         if rest > 0:
             return add(result, const(rest, dtype))
+        if rest == integer_limits(dtype)[0]:
+            return e.Add(result, const(rest, dtype))  # Its negative is beyond the type.
         return sub(result, const(-rest, dtype)) if rest < 0 else result
 
     def _piece(self, piece: Any) -> PrimExpr:

@@ -25,17 +25,20 @@ __all__ = ["InterpreterError", "interpret", "random_arguments"]
 
 
 def interpret(
-    program: PrimFunc | IRModule, *args: NDArray[Any] | float, func_name: str | None = None
+    program: PrimFunc | IRModule,
+    *args: NDArray[Any] | float,
+    func_name: str | None = None,
+    refuse_undefined: bool = False,
 ) -> Any:
     """Run a function on arrays and scalars; outputs are written in place.
 
     `func_name` chooses the function of a module, by default `main` or the only one. Returns what
     `T.ret` gives, None without it. Raises TypeError or ValueError naming the parameter for
     arguments that do not fit, and InterpreterError naming buffer, index and bounds for an access
-    out of bounds.
+    out of bounds; with `refuse_undefined` also for a read of memory that nobody has written.
     """
     func = _chosen(program, func_name)
-    functions = Functions(program if isinstance(program, IRModule) else None)
+    functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)
     layout = FunctionCompiler(func, functions)
     env = bind_arguments(func, args, lambda node, env: layout.integer(node)(env))
     with np.errstate(all="ignore"):

@@ -36,7 +36,7 @@ class Memory:
 
     def of(self, kind: np.dtype[Any]) -> Memory:
         """Return the pointer to the same bytes as elements of another type."""
-        if self.cells.dtype == kind:
+        if self.cells.dtype == kind or self.cells.dtype == object:
             return self
         start = self.origin * self.cells.itemsize
         return Memory(self.cells.view(kind), start // kind.itemsize)
@@ -82,9 +82,16 @@ def fresh(count: int, dtype: DataType) -> Memory:
     return Memory(np.full(max(0, count) * dtype.lanes, pattern, kind))
 
 
+def unwritten(count: int, dtype: DataType) -> Memory:
+    """Return memory for `count` elements that must be written before they are read."""
+    return Memory(np.full(max(0, count) * dtype.lanes, None, object))
+
+
 def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
-    """Return the element of type `dtype` at a position."""
+    """Return the element of type `dtype` at a position; InterpreterError if it is `unwritten`."""
     value = cells.item(position)
+    if value is None:
+        raise InterpreterError("memory is read that nobody has written")
     return from_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
 
 

@@ -14,7 +14,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.index_arithmetic import value_variables
 from tensorir.interp.arguments import Env
 from tensorir.interp.expressions import Eval, ExpressionCompiler, store
-from tensorir.interp.memory import InterpreterError, Memory, fresh
+from tensorir.interp.memory import InterpreterError, Memory, fresh, unwritten
 from tensorir.intrin import Op
 from tensorir.ops import is_const_int
 from tensorir.visit import collect_vars
@@ -37,6 +37,8 @@ class FunctionCompiler(ExpressionCompiler):
     def __init__(self, func: PrimFunc, functions: Functions) -> None:
         super().__init__(set(value_variables(func)))
         self._functions = functions
+        self.fresh: Final = unwritten if functions.refuses_undefined else fresh
+        """Makes the memory that the function allocates."""
 
     def stmt(self, node: s.Stmt) -> Run:
         """Return a closure that runs a statement."""
@@ -66,8 +68,10 @@ class FunctionCompiler(ExpressionCompiler):
 class Functions:
     """The functions of a program, compiled when they are called first."""
 
-    def __init__(self, module: IRModule | None) -> None:
+    def __init__(self, module: IRModule | None, refuses_undefined: bool = False) -> None:
         self._module = module
+        self.refuses_undefined = refuses_undefined
+        """Whether it is an error to read memory before it is written."""
         self._bodies: dict[PrimFunc, Run] = {}
 
     def named(self, name: str) -> PrimFunc:
@@ -196,7 +200,7 @@ def _allocate(c: FunctionCompiler, node: s.Allocate) -> Run:
     extents = [c.integer(n) for n in node.extents]
 
     def run(env: Env) -> None:
-        env[var] = fresh(math.prod(n(env) for n in extents), dtype)
+        env[var] = c.fresh(math.prod(n(env) for n in extents), dtype)
         body(env)
 
     return run
@@ -217,7 +221,7 @@ def _allocated(c: FunctionCompiler, buffer: Buffer) -> Run:
     data, dtype, layout = buffer.data, buffer.dtype, c.layout(buffer)
 
     def allocate(env: Env) -> None:
-        env[data] = fresh(layout(env).span(), dtype)
+        env[data] = c.fresh(layout(env).span(), dtype)
 
     return allocate
 

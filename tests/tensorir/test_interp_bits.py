@@ -227,3 +227,20 @@ def test_a_ramp_that_is_no_longer_than_a_row_does_not_run_on():
 def test_rows_with_space_in_between_are_not_run_through():
     with pytest.raises(InterpreterError, match="of dimension 1 is not in"):
         rows('    B[0:16] = A.vload([0, 0], dtype="int32x16")', extra=", strides=[4, 1]")
+
+
+def test_a_read_of_memory_that_nobody_has_written_may_be_refused() -> None:
+    func = parse(
+        """
+@T.prim_func
+def main(B: T.Buffer((2,), "int32"), n: T.int32):
+    C = T.alloc_buffer((2,), "int32")
+    C[0] = 7
+    B[0] = C[n]
+"""
+    )
+    b = np.zeros(2, "int32")
+    interpret(func, b, 0, refuse_undefined=True)
+    assert b[0] == 7
+    with pytest.raises(InterpreterError, match="read that nobody has written"):
+        interpret(func, b, 1, refuse_undefined=True)

@@ -60,6 +60,10 @@ def test_a_narrowing_cast_stays_outside_what_does_not_fit_inside():
     assert analyzer.const_int_bound(e.Cast("int8", i // 1000)).max_value == 127
 
 
+def test_the_least_value_of_a_type_is_added():
+    assert str(Analyzer().simplify(i + const(-(1 << 31), "int32"))) == "i + -2147483648"
+
+
 def test_a_value_that_is_a_constant_makes_no_index_of_what_wraps():
     s = Var("s", "int32")
     expr = min_(s, const(-(1 << 31), "int32")) + (i - 2)
