@@ -24,7 +24,7 @@ from tensorir.arith.simplifier import is_integer, simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
+from tensorir.expr import ExprLike, IntImm, PrimExpr, Var, integer_limits
 from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
 
 
@@ -236,9 +236,12 @@ class Analyzer:
     def _sides(self, difference: Linear, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr] | None:
         """Return what `difference` adds and what it subtracts, as expressions.
 
-        None for values that may wrap around when what is compared is brought to the other side.
+        None for values that may wrap around when what is compared is brought to the other side,
+        and where the constant that comes out is beyond the type.
         """
         dtype = expr.a.dtype
+        if abs(difference.const) > integer_limits(dtype)[1]:
+            return None
         if self._linear.may_wrap(difference):
             added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
             taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)

@@ -38,6 +38,29 @@ def once_failed(text: str, **sizes: int) -> Case:
 
 
 ONCE_FAILED = {
+    "an index of a narrow type in a region": once_failed(
+        """A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32")):
+    with T.block("outer"):
+        v = T.axis.spatial(4, 0)
+        for j in range(4):
+            B[v, j] = A[j, T.Min(T.uint8(1), T.uint8(1))]
+"""
+    ),
+    "a comparison with the greatest value of a type": once_failed(
+        """b: T.handle):
+    m = T.int32()
+    B = T.match_buffer(b, (m,), "int64")
+    for i in range(m):
+        B[i] = T.Select(T.int64(9223372036854775807) < T.Cast("int64", i), T.int64(1), T.int64(2))
+""",
+        m=3,
+    ),
+    "the least value of a type is added": once_failed(
+        """B: T.Buffer((2,), "int32")):
+    for i in range(2):
+        B[i] = i + -2147483648
+"""
+    ),
     "a store behind a condition on an extent": once_failed(
         """b: T.handle):
     n = T.int32()

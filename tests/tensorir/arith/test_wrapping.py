@@ -64,6 +64,13 @@ def test_the_least_value_of_a_type_is_added():
     assert str(Analyzer().simplify(i + const(-(1 << 31), "int32"))) == "i + -2147483648"
 
 
+def test_a_comparison_with_the_greatest_value_of_a_type_stays():
+    wide = Var("wide", "int64")
+    assert str(Analyzer().simplify(e.LT(const((1 << 63) - 1, "int64"), wide))) == (
+        "T.int64(9223372036854775807) < wide"
+    )
+
+
 def test_a_value_that_is_a_constant_makes_no_index_of_what_wraps():
     s = Var("s", "int32")
     expr = min_(s, const(-(1 << 31), "int32")) + (i - 2)
