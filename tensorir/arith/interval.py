@@ -112,7 +112,9 @@ class IntervalSet:
         if type(last) is e.Add and last.a is self.min_value and type(last.b) is e.IntImm:
             # What a range of constant extent covers; no analysis is needed.
             return Range.from_min_extent(low, last.b + 1)
-        return Range.from_min_extent(low, analyzer.simplify(last + const(1, last.dtype) - self.min_value))
+        return Range.from_min_extent(
+            low, analyzer.simplify(last + const(1, last.dtype) - self.min_value)
+        )
 
     def __repr__(self) -> str:
         if self.empty:
