@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from tensorir import expr as e
-from tensorir import stmt as s
 from tensorir.dtype import DataType
 from tensorir.expr import Call, PrimExpr, Var
-from tensorir.function import PrimFunc
-from tensorir.visit import collect_vars, pre_order_visit
 
 _TRANSPARENT = frozenset({"likely", "if_then_else"})
 """Intrinsics that give one of their operands."""
@@ -18,8 +15,8 @@ _TRANSPARENT = frozenset({"likely", "if_then_else"})
 def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) -> bool:
     """Say whether an expression is computed from loop variables, axes, shapes and constants alone.
 
-    `values` are the variables that hold values: see `value_variables`. A condition over such
-    expressions is index arithmetic as well.
+    `values` are the variables that hold values: see `tensorir.value_variables`. A condition over
+    such expressions is index arithmetic as well.
     """
     kind = type(node)
     if kind in _BINARY:
@@ -64,38 +61,3 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
     # The variable stands for its value.
     e.Let: ("value", "body"),
 }
-
-
-def scalar_values(func: PrimFunc) -> set[Var]:
-    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
-    layouts = {
-        var
-        for buffer in func.buffer_map.values()
-        for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
-        for var in collect_vars(dim)
-    }
-    return {p for p in func.params if p not in func.buffer_map and p not in layouts}
-
-
-def value_variables(func: PrimFunc) -> frozenset[Var]:
-    """Return the variables of a function that hold values, on which arithmetic wraps.
-
-    They are the `scalar_values`, and the axes and bound variables
-    whose binding is not index arithmetic. Variables of loops never are.
-    """
-    values = scalar_values(func)
-
-    def note(var: Var, bound: PrimExpr) -> None:
-        if not is_index_arithmetic(bound, values):
-            values.add(var)
-
-    def visit(node: object) -> None:
-        # A binding is visited before what it is visible in.
-        if isinstance(node, (e.Let, s.LetStmt)):
-            note(node.var, node.value)
-        elif isinstance(node, s.BlockRealize):
-            for axis, bound in zip(node.block.iter_vars, node.iter_values, strict=True):
-                note(axis.var, bound)
-
-    pre_order_visit(func.body, visit)
-    return frozenset(values)

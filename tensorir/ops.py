@@ -16,6 +16,7 @@ from tensorir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import ExprLike, FloatImm, IntImm, PrimExpr, StringImm
 from tensorir.float_format import FORMATS
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Op
 from tensorir.semantics import (
     COMPARISONS,
@@ -205,11 +206,7 @@ def _keeps_sums(x: PrimExpr, target: DataType) -> bool:
     """Say whether casting a sum of integers is adding what its operands are cast to."""
     if not target.is_integral or target.is_bool:
         return False
-    if target.bits <= x.dtype.bits:
-        return True
-    from tensorir.index_arithmetic import is_index_arithmetic  # noqa: PLC0415 - it is built on this
-
-    return is_index_arithmetic(x)
+    return target.bits <= x.dtype.bits or is_index_arithmetic(x)
 
 
 # ------------------------------------------------------------------------------------- arithmetic

@@ -10,7 +10,7 @@ from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_arithmetic import value_variables
+from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)

@@ -32,7 +32,7 @@ from codegen.target import Target
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import scalar_values
+from tensorir.value_variables import scalar_values
 
 
 def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bool]:

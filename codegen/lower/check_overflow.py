@@ -24,9 +24,10 @@ from tensorir.buffer import BufferRegion
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, Call, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic, scalar_values
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Op
 from tensorir.ops import cast
+from tensorir.value_variables import scalar_values
 from tensorir.visit import Rewriter, post_order_visit, walk
 
 _RING: Final = frozenset({e.Add, e.Sub, e.Mul})

@@ -16,8 +16,8 @@ from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import value_variables
 from tensorir.ops import const, logical_not
+from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter
 
 Scope = AbstractContextManager[object]

@@ -16,9 +16,10 @@ from tensorir import stmt as s
 from tensorir.dtype import DataType
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic, value_variables
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.node import Node
 from tensorir.ops import add, const, logical_and, logical_not, mul
+from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter, children, substitute, walk
 
 MAX_PIECES = 32

@@ -7,17 +7,17 @@ arithmetic is computed in integers of any size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.dtype import BOOL
 from tensorir.errors import IRTypeError
 from tensorir.expr import Call, IntImm, PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic
+from tensorir.interp.accesses import AccessCompiler, Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.machine_instructions import machine_instruction
-from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides, read, write
+from tensorir.interp.memory import InterpreterError, Memory, read, write
 from tensorir.intrin import Op
 from tensorir.semantics import (
     DIVISIONS,
@@ -29,22 +29,17 @@ from tensorir.semantics import (
 )
 from tensorir.semantics import wrapping as wrapping_to
 
-Eval: TypeAlias = Callable[[Env], Any]
-Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
-"""From the indices of an element to the memory of its buffer and the position there."""
-
 _MASK: Final = Var("lanes_taken")
 """Holds the lanes that are evaluated at all, inside the right operand of `And` and `Or`."""
 
 
-class ExpressionCompiler:
-    """Turns expressions into closures; knows which variables hold values, and what views see."""
+class ExpressionCompiler(AccessCompiler):
+    """Turns expressions into closures; knows which variables hold values."""
 
     def __init__(self, values: set[Var]) -> None:
+        super().__init__()
         self.values = values
         """Variables on which arithmetic wraps."""
-        self._views: dict[Buffer, MatchBufferRegion] = {}
-        self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
         self._is_index: dict[PrimExpr, bool] = {}
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
@@ -57,13 +52,6 @@ class ExpressionCompiler:
         if handler is None:
             raise InterpreterError(f"the interpreter does not know {type(node).__name__}: `{node}`")
         return handler(self, node)
-
-    def integer(self, node: PrimExpr) -> Callable[[Env], int]:
-        """Return a closure for an expression that must be an integer, such as an extent."""
-        if isinstance(node, IntImm):
-            number = node.value
-            return lambda env: number
-        return self.expr(node)
 
     def is_index(self, node: PrimExpr) -> bool:
         """Say whether an expression is index arithmetic where it stands."""
@@ -111,168 +99,6 @@ class ExpressionCompiler:
             return tuple(fn(*row) if on else 0 for row, on in zip(rows, taken, strict=True))
 
         return masked
-
-    # ------------------------------------------------------------------------------------ accesses
-
-    def view(self, match: MatchBufferRegion) -> Callable[[Env], None]:
-        """Define a view; return a closure that binds the variables of its layout."""
-        view, source = match.buffer, match.source
-        self._views[view] = match
-        surplus = len(source.region) - len(view.shape)
-        extents = [self.integer(r.extent) for r in source.region[surplus:]]
-        starts = [self.integer(r.min) for r in source.region]
-        outer = self.layout(source.buffer)
-        shape = [(dim, k) for k, dim in enumerate(view.shape) if isinstance(dim, Var)]
-        strides = [(dim, k) for k, dim in enumerate(view.strides) if isinstance(dim, Var)]
-        offset = view.elem_offset if isinstance(view.elem_offset, Var) else None
-
-        def bind(env: Env) -> None:
-            layout = outer(env)
-            for var, k in shape:
-                env[var] = extents[k](env)
-            for var, k in strides:
-                env[var] = layout.strides[k + surplus]
-            if offset is not None:
-                steps = zip(starts, layout.strides, strict=True)
-                env[offset] = layout.offset + sum(start(env) * step for start, step in steps)
-            env[view.data] = env[source.buffer.data]
-
-        return bind
-
-    def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
-        """Return a closure that computes the layout of a buffer."""
-        known = self._layouts.get(buffer)
-        if known is None:
-            known = self._layouts[buffer] = self._compiled_layout(buffer)
-        return known
-
-    def _compiled_layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
-        rank = len(buffer.shape)
-        # Strides of some dimensions only say nothing.
-        given = buffer.strides if len(buffer.strides) == rank else ()
-        dims = (*buffer.shape, *given, buffer.elem_offset)
-        parts = [self.integer(dim) for dim in dims]
-
-        def compute(env: Env) -> Layout:
-            numbers = [part(env) for part in parts]
-            shape = tuple(numbers[:rank])
-            strides = tuple(numbers[rank:-1]) if given else compact_strides(shape)
-            return Layout(shape, strides, numbers[-1])
-
-        if all(isinstance(dim, IntImm) for dim in dims):
-            constant = compute({})
-            return lambda env: constant
-        return compute
-
-    def locate(self, buffer: Buffer, node: Any) -> Locate:
-        """Return a closure that finds an element, for the access `node`.
-
-        It raises InterpreterError for an index outside of the buffer, or of its memory.
-        """
-        match = self._views.get(buffer)
-        if match is not None:
-            return self._locate_in_view(match, node)
-        data, kind, width = buffer.data, buffer.dtype.element.to_numpy(), buffer.dtype.lanes
-
-        def in_memory(env: Env, position: int) -> tuple[Memory, int]:
-            memory = env.get(data)
-            if memory is None:
-                raise InterpreterError(f"the memory of {buffer.name} does not exist in `{node}`")
-            memory = memory.of(kind)
-            cell = memory.origin + position * width
-            if not 0 <= cell <= len(memory.cells) - width:
-                size = (len(memory.cells) - memory.origin) // width
-                raise _out_of_bounds(buffer, position, 0, size, node)
-            return memory, cell
-
-        if _is_flat(buffer):
-            return lambda env, indices: in_memory(env, indices[0])
-        layout = self.layout(buffer)
-
-        def locate(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
-            shape, strides, position = layout(env)
-            for k, index in enumerate(indices):
-                if not 0 <= index < shape[k]:
-                    raise _out_of_bounds(buffer, index, k, shape[k], node)
-                position += index * strides[k]
-            return in_memory(env, position)
-
-        return locate
-
-    def _locate_in_view(self, match: MatchBufferRegion, node: Any) -> Locate:
-        view, region = match.buffer, match.source.region
-        outer, layout = self.locate(match.source.buffer, node), self.layout(view)
-        starts = [self.integer(r.min) for r in region]
-        surplus = len(region) - len(view.shape)
-
-        def locate(env: Env, indices: Sequence[int]) -> tuple[Memory, int]:
-            shape = layout(env).shape
-            for k, index in enumerate(indices):
-                if not 0 <= index < shape[k]:
-                    raise _out_of_bounds(view, index, k, shape[k], node)
-            inner = [0] * surplus + list(indices)
-            return outer(env, [start(env) + i for start, i in zip(starts, inner, strict=True)])
-
-        return locate
-
-    def places(
-        self, buffer: Buffer, indices: Sequence[PrimExpr], node: Any
-    ) -> Callable[[Env, Sequence[bool] | None], list[tuple[Memory, int] | None]]:
-        """Return a closure that finds the elements of a vector access, None for lanes left out."""
-        parts = [self.expr(index) for index in indices]
-        locate = self.locate(buffer, node)
-        carries = _runs_on(buffer, indices)
-        sizes = self.layout(buffer)
-
-        def find(env: Env, taken: Sequence[bool] | None) -> list[tuple[Memory, int] | None]:
-            *first, lanes = [part(env) for part in parts]
-            found: list[tuple[Memory, int] | None] = []
-            for lane, index in enumerate(lanes):
-                if taken is not None and not taken[lane]:
-                    found.append(None)
-                    continue
-                position = [*first, index]
-                if carries:
-                    _carry(position, sizes(env).shape)
-                found.append(locate(env, position))
-            return found
-
-        return find
-
-
-def _out_of_bounds(buffer: Buffer, index: int, dim: int, size: int, node: Any) -> InterpreterError:
-    return InterpreterError(
-        f"access to {buffer.name} out of bounds: index {index} of dimension {dim} is not "
-        f"in [0, {size}), in `{node}`"
-    )
-
-
-def _is_flat(buffer: Buffer) -> bool:
-    """Say whether indices are offsets into memory, which then has the only bounds that count.
-
-    Lowering accesses memory through such buffers whatever layout it was declared with.
-    """
-    offset = buffer.elem_offset
-    is_compact = not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
-    return len(buffer.shape) == 1 and is_compact
-
-
-def _runs_on(buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
-    """Say whether a vector access goes through several rows of a compact buffer."""
-    ramp, last = indices[-1], buffer.shape[-1]
-    return (
-        isinstance(ramp, e.Ramp)
-        and not buffer.strides
-        and isinstance(ramp.stride, IntImm)
-        and isinstance(last, IntImm)
-        and ramp.stride.value * (ramp.dtype.lanes - 1) >= last.value
-    )
-
-
-def _carry(position: list[int], shape: Sequence[int]) -> None:
-    for k in range(len(position) - 1, 0, -1):
-        rows, position[k] = divmod(position[k], shape[k])
-        position[k - 1] += rows
 
 
 def _taken(env: Env, lanes: int) -> Sequence[bool] | None:

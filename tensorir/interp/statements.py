@@ -11,12 +11,13 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm, IterVar, PrimExpr
 from tensorir.function import IRModule, PrimFunc
-from tensorir.index_arithmetic import value_variables
+from tensorir.interp.accesses import Eval
 from tensorir.interp.arguments import Env
-from tensorir.interp.expressions import Eval, ExpressionCompiler, store
+from tensorir.interp.expressions import ExpressionCompiler, store
 from tensorir.interp.memory import InterpreterError, Memory, fresh, unwritten
 from tensorir.intrin import Op
 from tensorir.ops import is_const_int
+from tensorir.value_variables import value_variables
 from tensorir.visit import collect_vars
 
 Run: TypeAlias = Callable[[Env], None]

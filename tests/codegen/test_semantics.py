@@ -18,8 +18,9 @@ from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, IntImm, Let, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.index_arithmetic import is_index_arithmetic, value_variables
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp import InterpreterError, interpret
+from tensorir.value_variables import value_variables
 
 
 def results(text: str, *arrays: Array) -> Array:

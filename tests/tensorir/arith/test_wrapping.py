@@ -16,9 +16,9 @@ from tensorir import expr as e
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.buffer import decl_buffer
 from tensorir.expr import IntImm
-from tensorir.index_arithmetic import value_variables
 from tensorir.interp import interpret
 from tensorir.ops import const, max_, min_, truncdiv, truncmod
+from tensorir.value_variables import value_variables
 
 A = decl_buffer((2,), "int8", "A")
 B = decl_buffer((4,), "int32", "B")

@@ -1,0 +1,45 @@
+"""Which variables of a function hold values, on which arithmetic wraps."""
+
+from __future__ import annotations
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.expr import PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.index_arithmetic import is_index_arithmetic
+from tensorir.visit import collect_vars, pre_order_visit
+
+
+def scalar_values(func: PrimFunc) -> set[Var]:
+    """Return the scalar parameters that are in no buffer's shape, strides or offset."""
+    layouts = {
+        var
+        for buffer in func.buffer_map.values()
+        for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        for var in collect_vars(dim)
+    }
+    return {p for p in func.params if p not in func.buffer_map and p not in layouts}
+
+
+def value_variables(func: PrimFunc) -> frozenset[Var]:
+    """Return the variables of a function that hold values, on which arithmetic wraps.
+
+    They are the `scalar_values`, and the axes and bound variables whose binding is not index
+    arithmetic. Variables of loops never are.
+    """
+    values = scalar_values(func)
+
+    def note(var: Var, bound: PrimExpr) -> None:
+        if not is_index_arithmetic(bound, values):
+            values.add(var)
+
+    def visit(node: object) -> None:
+        # A binding is visited before what it is visible in.
+        if isinstance(node, (e.Let, s.LetStmt)):
+            note(node.var, node.value)
+        elif isinstance(node, s.BlockRealize):
+            for axis, bound in zip(node.block.iter_vars, node.iter_values, strict=True):
+                note(axis.var, bound)
+
+    pre_order_visit(func.body, visit)
+    return frozenset(values)
