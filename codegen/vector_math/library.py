@@ -18,7 +18,11 @@ def call_library(w: Formula, name: str, args: list[Lane]) -> Lane:
 def each_lane(
     f: FunctionEmitter, symbol: str, result: str, lanes: int, operands: list[tuple[str, str]]
 ) -> str:
-    """Call the C function `symbol` for each lane of `(vector type, value)` operands."""
+    """Call the C function `symbol` for each lane of `(vector type, value)` operands.
+
+    LLVM is not to take it for the function that it knows by that name: from the error cases of
+    `fmod` it concludes that there are no other NaN, and drops `fmod(x, NaN)` as undefined.
+    """
     kinds = [kind if lanes == 1 else kind.split(" x ")[1][:-1] for kind, _ in operands]
     f.module.text.declare(
         symbol,
@@ -26,14 +30,14 @@ def each_lane(
     )
     if lanes == 1:
         arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
-        return f.op(f"call {result} @{symbol}({arguments})")
+        return f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
     total = "poison"
     for lane in range(lanes):
         arguments = ", ".join(
             f"{kind} {f.op(f'extractelement {vector} {value}, i64 {lane}')}"
             for kind, (vector, value) in zip(kinds, operands, strict=True)
         )
-        one = f.op(f"call {result} @{symbol}({arguments})")
+        one = f.op(f"call {result} @{symbol}({arguments}) nobuiltin")
         total = f.op(f"insertelement <{lanes} x {result}> {total}, {result} {one}, i64 {lane}")
     return total
 
