@@ -22,9 +22,10 @@ from tensorir.arith.modular import ModularSet, modular_set
 from tensorir.arith.polynomial import least_values
 from tensorir.arith.simplifier import is_integer, simplifier
 from tensorir.arith.terms import reads_memory
+from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
-from tensorir.expr import ExprLike, IntImm, PrimExpr, Var, integer_limits
+from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
 from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
 
 
@@ -177,8 +178,14 @@ class Analyzer:
         return self._linear(expr)
 
     def integer(self, expr: PrimExpr) -> PrimExpr:
-        """Return a scalar signed integer expression in its simplest form."""
-        return self._linear.write(self._linear(expr), expr.dtype)
+        """Return a scalar signed integer expression in its simplest form.
+
+        Where that has a constant beyond the type, the operands are simplified one by one.
+        """
+        try:
+            return self._linear.write(self._linear(expr), expr.dtype)
+        except NotRepresentableError:
+            return self._simplify_operands(expr)
 
     def _simplify_operands(self, expr: PrimExpr) -> PrimExpr:
         return self._simplifier.operands(expr)
@@ -240,8 +247,6 @@ class Analyzer:
         and where the constant that comes out is beyond the type.
         """
         dtype = expr.a.dtype
-        if abs(difference.const) > integer_limits(dtype)[1]:
-            return None
         if self._linear.may_wrap(difference):
             added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
             taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
@@ -249,7 +254,10 @@ class Analyzer:
             for side, more in ((added, max(const, 0)), (taken, max(-const, 0))):
                 if not self._linear.fits(side.plus_const(more), dtype):
                     return None
-        return self._linear.write_sides(difference, dtype)
+        try:
+            return self._linear.write_sides(difference, dtype)
+        except NotRepresentableError:
+            return None
 
     def _operands(self, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr]:
         return self.integer(expr.a), self.integer(expr.b)

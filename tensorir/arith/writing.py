@@ -18,8 +18,13 @@ from tensorir.arith.linear import (
 )
 from tensorir.arith.pieces import Pieces, pieces
 from tensorir.dtype import DataType
+from tensorir.errors import IRValueError
 from tensorir.expr import PrimExpr, Var, integer_limits
 from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+
+
+class NotRepresentableError(IRValueError):
+    """A constant of a sum is beyond the dtype that it is to be written in."""
 
 
 class Writer:
@@ -35,8 +40,14 @@ class Writer:
         self._dtype = dtype
         self._order = order
 
+    def _const(self, value: int) -> PrimExpr:
+        low, high = integer_limits(self._dtype)
+        if not low <= value <= high:
+            raise NotRepresentableError(f"{value} is no constant of {self._dtype}")
+        return const(value, self._dtype)
+
     def write(self, linear: Linear) -> PrimExpr:
-        """Return `linear` as an expression."""
+        """Return `linear` as an expression; NotRepresentableError if its dtype is too narrow."""
         return self._sum(pieces(linear), linear.const)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
@@ -59,39 +70,39 @@ class Writer:
             if coefficient < 0:
                 negative.append((-coefficient, piece))
                 continue
-            part = mul(self._piece(piece), const(coefficient, dtype))
+            part = mul(self._piece(piece), self._const(coefficient))
             result = part if result is None else e.Add(result, part)
         if result is None and rest > 0:
-            result, rest = const(rest, dtype), 0
+            result, rest = self._const(rest), 0
         if result is None and negative:
             if (rest == 0 and len(negative) == 1) or rest < 0:
                 coefficient, piece = negative.pop(0)
-                result = mul(self._piece(piece), const(-coefficient, dtype))
+                result = mul(self._piece(piece), self._const(-coefficient))
             else:
-                result = const(rest, dtype)
+                result = self._const(rest)
                 rest = 0
         for coefficient, piece in negative:
-            part = mul(self._piece(piece), const(coefficient, dtype))
+            part = mul(self._piece(piece), self._const(coefficient))
             assert result is not None
             result = sub(result, part)
         if result is None:
-            return const(rest, dtype)
+            return self._const(rest)
         if rest > 0:
-            return add(result, const(rest, dtype))
+            return add(result, self._const(rest))
         if rest == integer_limits(dtype)[0]:
-            return e.Add(result, const(rest, dtype))  # Its negative is beyond the type.
-        return sub(result, const(-rest, dtype)) if rest < 0 else result
+            return e.Add(result, self._const(rest))  # Its negative is beyond the type.
+        return sub(result, self._const(-rest)) if rest < 0 else result
 
     def _piece(self, piece: Any) -> PrimExpr:
         kind, dtype = type(piece), self._dtype
         if kind is Remainder:
-            remainder = floormod(self.write(piece.index), const(piece.modulus, dtype))
-            return floordiv(remainder, const(piece.divisor, dtype))
+            remainder = floormod(self.write(piece.index), self._const(piece.modulus))
+            return floordiv(remainder, self._const(piece.divisor))
         if kind is SymbolicRemainder:
             remainder = floormod(self.write(piece.index), self.write(piece.modulus))
             return floordiv(remainder, self.write(piece.divisor))
         if kind is Quotient:
-            return floordiv(self.write(piece.index), const(piece.divisor, dtype))
+            return floordiv(self.write(piece.index), self._const(piece.divisor))
         if kind is Extremum:
             pick = max_ if piece.largest else min_
             parts = [self.write(a) for a in piece.args]

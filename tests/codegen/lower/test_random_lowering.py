@@ -46,6 +46,22 @@ ONCE_FAILED = {
             B[v, j] = A[j, T.Min(T.uint8(1), T.uint8(1))]
 """
     ),
+    "a shift and a remainder by large powers of two": once_failed(
+        """B: T.Buffer((2,), "int32")):
+    for i in range(2):
+        x = T.int64()
+        B[i] = T.shift_right(T.Let(0, where={x: T.int64(-1)}), 31) % 16
+"""
+    ),
+    "a product that is too large wherever it is computed": once_failed(
+        """b: T.handle):
+    n = T.int32()
+    B = T.match_buffer(b, (n,), "int32")
+    for i in range(n):
+        B[i] = (7 + i) * -2147483648
+""",
+        n=0,
+    ),
     "fmod of a constant NaN": once_failed(
         """B: T.Buffer((2,), "float64")):
     for i in range(2):

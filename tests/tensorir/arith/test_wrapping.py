@@ -71,6 +71,18 @@ def test_a_comparison_with_the_greatest_value_of_a_type_stays():
     )
 
 
+@pytest.mark.parametrize(
+    "expr",
+    [
+        e.FloorMod(e.FloorDiv(i, const(1 << 30, "int32")), const(16, "int32")),
+        e.Mul(e.Add(i, const(7, "int32")), const(-(1 << 31), "int32")),
+    ],
+    ids=str,
+)
+def test_an_expression_stays_whose_simplest_form_has_constants_beyond_the_type(expr):
+    assert str(Analyzer().simplify(expr)) == str(expr)
+
+
 def test_a_value_that_is_a_constant_makes_no_index_of_what_wraps():
     s = Var("s", "int32")
     expr = min_(s, const(-(1 << 31), "int32")) + (i - 2)
