@@ -151,14 +151,16 @@ def _float_imm(c: ExpressionCompiler, node: e.FloatImm) -> Eval:
 def _binary(c: ExpressionCompiler, node: e.BinaryOp) -> Eval:
     kind, dtype = type(node), node.a.dtype
     integral = dtype.is_integral
-    if integral and kind in EXACT and c.is_index(node):
+    is_index = integral and c.is_index(node)
+    if is_index and kind in EXACT:
         apply: Callable[..., Any] = EXACT[kind]
     else:
         apply = operation(kind, dtype.element)
+    operand = c.expr if is_index else c.stored
     may_fail = integral and kind in DIVISIONS
     if may_fail:
         apply = _named_division(apply, node)
-    return c.lanewise(apply, dtype.lanes, [c.expr(node.a), c.expr(node.b)], may_fail)
+    return c.lanewise(apply, dtype.lanes, [operand(node.a), operand(node.b)], may_fail)
 
 
 def _named_division(apply: Callable[..., Any], node: PrimExpr) -> Callable[..., Any]:
@@ -351,7 +353,7 @@ def _intrinsic(c: ExpressionCompiler, node: Call, name: str) -> Eval:
         raise InterpreterError(f"the interpreter does not know the intrinsic {name}") from None
     lanes = max(node.dtype.lanes, *(arg.dtype.lanes for arg in node.args))
     parts = [
-        c.expr(arg if arg.dtype.lanes == lanes else e.Broadcast(arg, lanes)) for arg in node.args
+        c.stored(arg if arg.dtype.lanes == lanes else e.Broadcast(arg, lanes)) for arg in node.args
     ]
     return c.lanewise(apply, lanes, parts)
 

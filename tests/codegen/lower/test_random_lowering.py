@@ -62,6 +62,12 @@ ONCE_FAILED = {
 """,
         n=0,
     ),
+    "an index that overflows before it is shifted": once_failed(
+        """B: T.Buffer((2,), "int32")):
+    for i in range(2):
+        B[i] = T.shift_right(-2147483647 + (-1 - i), 1)
+"""
+    ),
     "fmod of a constant NaN": once_failed(
         """B: T.Buffer((2,), "float64")):
     for i in range(2):
