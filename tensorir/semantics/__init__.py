@@ -10,7 +10,8 @@ operation on vectors is the operation on each lane.
 variables of shapes and constants, in signed types of 32 bits or more. It does not overflow:
 programs in which it could are refused. *Value arithmetic* is everything else: a load, a call, a
 scalar parameter that is in no buffer's shape, a variable bound to such a value, or a narrow or
-unsigned type. It wraps at its width, modulo 2**bits. `tensorir.index_arithmetic` tells them apart.
+unsigned type. It wraps at its width, modulo 2**bits, and takes operands that are indices at that
+width. `tensorir.index_arithmetic` tells them apart.
 
 **Integers.** `bool` is the unsigned integer of 1 bit (`True + True` is `False`), except that a cast
 to bool is `!= 0`.
