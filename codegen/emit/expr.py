@@ -14,12 +14,13 @@ from codegen.emit.context import FunctionEmitter, emits
 from codegen.emit.convert import float32_to_half, half_to_float32
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
+from codegen.lower.purity import is_pure
 from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import FLOAT32, DataType
 from tensorir.expr import PrimExpr
 from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.intrin import Effect, Op
+from tensorir.intrin import Op
 from tensorir.visit import walk
 
 _INTEGER: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
@@ -153,17 +154,12 @@ def _unsigned(test: str) -> str:
 
 def may_not_run(node: PrimExpr) -> bool:
     """Say whether evaluating `node` needlessly could fault, be seen from outside or be dear."""
-    for part in walk(node):
-        kind = type(part)
-        if kind is e.BufferLoad:
-            return True
-        if kind is e.Call and not (
-            isinstance(part.op, Op)  # type: ignore[attr-defined]
-            and part.op.effect in (Effect.PURE, Effect.ANNOTATION)  # type: ignore[attr-defined]
-            and not part.op.short_name.startswith("call_")  # type: ignore[attr-defined]
-        ):
-            return True
-    return False
+    return not is_pure(node) or any(
+        isinstance(part, e.Call)
+        and isinstance(part.op, Op)
+        and part.op.short_name.startswith("call_")
+        for part in walk(node)
+    )
 
 
 @emits(e.And, e.Or)

@@ -9,11 +9,10 @@ from tensorir.arith.linearize import expr_key
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.ops import (
     FALSE,
-    TRUE,
+    all_of,
     conjuncts,
     fold_binary,
     if_then_else,
-    logical_and,
     logical_not,
     logical_or,
 )
@@ -81,11 +80,7 @@ class _Simplifier(Rewriter):
     def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
             return self.rewrite_BinaryOp(node)
-        parts = _distinct([q for p in conjuncts(node) for q in conjuncts(self(p))])
-        result: PrimExpr = TRUE
-        for part in parts:
-            result = logical_and(result, part)
-        return result
+        return all_of(_distinct([q for p in conjuncts(node) for q in conjuncts(self(p))]))
 
     def rewrite_Or(self, node: e.Or) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
