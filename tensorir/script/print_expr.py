@@ -62,10 +62,15 @@ _DTYPE_FIRST: Final = frozenset(
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
+_ESCAPES: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), 127)},
+    **str.maketrans({'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}),
+}
+
+
 def quote(text: str) -> str:
-    """Return a string as a double-quoted literal."""
-    escapes = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}
-    return '"' + "".join(escapes.get(c, c) for c in text) + '"'
+    """Return a string as a double-quoted literal, without control characters."""
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 class ExprPrinter:
@@ -238,13 +243,18 @@ class ExprPrinter:
 
     def let(self, node: e.Let) -> Text:
         """Return the text of a let."""
-        var = self._printer.free_var(node.var)
+        var = self._printer.var(node.var)
         return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
 
     def reducer(self, node: e.CommReducer) -> Text:
         """Return the text of a reducer."""
-        names = ", ".join(self._printer.define(v) for v in (*node.lhs, *node.rhs))
-        body = self.items(node.result)
+        scope = self._printer.names
+        scope.open()
+        parameters = (*node.lhs, *node.rhs)
+        for var in parameters:
+            scope.define(var)
+        names, body = self.items(parameters), self.items(node.result)
+        scope.close()
         if len(node.result) > 1:
             body = f"({body})"
         return self.function(
