@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final, Literal, get_args
 
+from tensorir.dialect import Dialect, checked_dialect
 from tensorir.errors import IRValueError
-
-Dialect = Literal["tensorir", "tvm", "tvm-0.10"]
-"""Whose spelling a text has: that of this project, of TVM, or of TVM before release 0.11.
-
-They differ in the lines that make the names of the dialect known; the oldest also in the spelling
-of buffers, loops and the module. All are read.
-"""
-
-_DIALECTS: Final = get_args(Dialect)
 
 
 @dataclass(slots=True)
@@ -54,10 +45,3 @@ class PrintOptions:
             imported = (ours if ours == used else f"{ours} as {used}" for _, ours, used in names)
             return [f"from tensorir import {', '.join(imported)}", ""]
         return [*(f"# from tvm.script import {theirs} as {used}" for theirs, _, used in names), ""]
-
-
-def checked_dialect(dialect: Dialect) -> Dialect:
-    """Return `dialect`; IRValueError names the known ones if it is none of them."""
-    if dialect not in _DIALECTS:
-        raise IRValueError(f"dialect is one of {', '.join(_DIALECTS)}, got {dialect!r}")
-    return dialect

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from tensorir.access_path import nodes_along
+from tensorir.dialect import Dialect
 from tensorir.node import Node
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names
-from tensorir.script.print_options import Dialect, PrintOptions
+from tensorir.script.print_options import PrintOptions
 from tensorir.script.printer import Printer
 
 
