@@ -8,6 +8,7 @@ script dialect has a meaning in it.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn
@@ -52,7 +53,8 @@ class _Reader:
 
     def _calls(self) -> list[ast.stmt]:
         try:
-            body = ast.parse(self._text).body
+            with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+                body = ast.parse(self._text).body
         except SyntaxError as error:
             self._fail_at(error.msg, error.lineno or 1, error.offset or 1, error.end_offset or 0)
         except (ValueError, RecursionError, MemoryError) as error:
@@ -70,11 +72,9 @@ class _Reader:
     # ------------------------------------------------------------------------------- instructions
 
     def _instruction(self, stmt: ast.stmt) -> None:
-        targets: list[ast.expr] = []
-        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1:
-            target = stmt.targets[0]
-            listed = isinstance(target, ast.Tuple)
-            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+        listed = isinstance(target, ast.Tuple)
+        targets = target.elts if isinstance(target, ast.Tuple) else [target] if target else []
         call = stmt.value if isinstance(stmt, (ast.Assign, ast.Expr)) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             self._fail(stmt, f"a line of a trace is a call such as {self._schedule}.get_block(...)")
@@ -87,6 +87,8 @@ class _Reader:
             self._fail(call.func, str(error.args[0]))
         values, decision = self._arguments(kind, call)
         if isinstance(stmt, ast.Assign):
+            if len(stmt.targets) > 1:
+                self._fail(stmt, f"what {call.func.attr} gives needs one name, not several")
             several = kind.result in ("blocks", "loops", "exprs")
             if not kind.result or several is not listed:
                 gives = "nothing" if not kind.result else "a list" if several else "one value"

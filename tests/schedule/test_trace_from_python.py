@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from schedule import LoopRV, Schedule, Trace
@@ -119,6 +121,7 @@ LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
         (f"{LOOPS}l3 = sch.unroll(l1)", "l3", "unroll gives nothing"),
         ('sch.get_block("B")', 'sch.get_block("B")', "needs a name"),
         ('sch.b0 = sch.get_block("B")', "sch.b0", "assigned to plain names"),
+        ('b0 = b1 = sch.get_block("B")', "b0 = b1", "one name, not several"),
         ("l1 = 3", "l1 = 3", "such as sch.get_block(...)"),
         ("import os\nos.system('x')", "os", "calls the methods of sch, nothing else"),
         ("b0 = sch.get_block(open('x'))", "open('x')", "Undefined variable: open"),
@@ -145,3 +148,24 @@ def test_columns_count_characters():
     with pytest.raises(DiagnosticError) as caught:
         Trace.from_python('b0 = sch.get_block("é", nothing)')
     assert (caught.value.line, caught.value.column) == (1, 25)
+
+
+PIECES = ("l1", "b0", "(", ")", "[", ",", "=", "'x'", "-1", "None", "lambda i: i", "*", "sch", "{",
+          ":", "T.int64(3)", "é", "\n", "  ", "if", "l1 + 1", "1e999", "b''", "f'{x}'", "...", "1j",
+          " = b1")  # fmt: skip
+
+
+def test_changed_text_is_a_trace_or_is_refused_with_its_place():
+    rng = random.Random(1)
+    text = str(everything().trace)
+    read, places = 0, []
+    for _ in range(500):
+        start = rng.randrange(len(text))
+        changed = text[:start] + rng.choice(PIECES) + text[start + rng.choice((0, 1, 2, 8)) :]
+        try:
+            Trace.from_python(changed).as_json()
+            read += 1
+        except DiagnosticError as error:
+            places.append(error.line)
+    assert 0 < read < 500
+    assert all(1 <= line <= len(text.splitlines()) + 1 for line in places)

@@ -25,6 +25,7 @@ from tensorir.function import PrimFunc
 from tensorir.script.display import to_html
 from tensorir.stmt import BufferStore, Evaluate, For, ForKind, SeqStmt
 from tensorir.visit import walk
+from tests.recorded import recorded
 
 SUM = """\
 from tensorir import I, T
@@ -378,3 +379,13 @@ class Decorated:
 def test_a_module_shows_itself(capsys):
     Decorated.show(dialect="tvm")
     assert capsys.readouterr().out.startswith("# from tvm.script import ir as I\n")
+
+
+def test_pointing_something_out_adds_carets_and_nothing_else():
+    for entry in recorded("walks")[:2]:
+        program = parse(entry["before"])
+        plain = program.script()
+        for node in walk(program.body):
+            text = program.script(obj_to_underline=[node])
+            kept = [line for line in text.splitlines() if not line or line.strip("^ ")]
+            assert "\n".join(kept) == plain
