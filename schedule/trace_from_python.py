@@ -72,9 +72,6 @@ class _Reader:
     # ------------------------------------------------------------------------------- instructions
 
     def _instruction(self, stmt: ast.stmt) -> None:
-        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
-        listed = isinstance(target, ast.Tuple)
-        targets = target.elts if isinstance(target, ast.Tuple) else [target] if target else []
         call = stmt.value if isinstance(stmt, (ast.Assign, ast.Expr)) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             self._fail(stmt, f"a line of a trace is a call such as {self._schedule}.get_block(...)")
@@ -86,20 +83,26 @@ class _Reader:
         except KeyError as error:
             self._fail(call.func, str(error.args[0]))
         values, decision = self._arguments(kind, call)
-        if isinstance(stmt, ast.Assign):
-            if len(stmt.targets) > 1:
-                self._fail(stmt, f"what {call.func.attr} gives needs one name, not several")
-            several = kind.result in ("blocks", "loops", "exprs")
-            if not kind.result or several is not listed:
-                gives = "nothing" if not kind.result else "a list" if several else "one value"
-                self._fail(stmt.targets[0], f"{call.func.attr} gives {gives}")
-        elif kind.result in ("block", "loop", "expr"):
-            self._fail(stmt, f"what {call.func.attr} gives needs a name")
-        outputs = [self._output(kind, target) for target in targets]
-        inst = Instruction(kind, values, outputs)
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+        inst = Instruction(kind, values, self._outputs(kind, stmt, targets))
         self._insts.append(inst)
         if decision is not None:
             self._decisions[inst] = decision
+
+    def _outputs(self, kind: InstructionKind, stmt: ast.stmt, targets: list[ast.expr]) -> list[Any]:
+        """Return the random variables that a call gives, which `targets` name from here on."""
+        several = kind.result in ("blocks", "loops", "exprs")
+        if not targets and (several or not kind.result):
+            return []
+        if len(targets) != 1:
+            count = "one name, not several" if targets else "a name"
+            self._fail(stmt, f"what {kind.method} gives needs {count}")
+        (target,) = targets
+        if not kind.result or isinstance(target, ast.Tuple) is not several:
+            gives = "nothing" if not kind.result else "a list" if several else "one value"
+            self._fail(target, f"{kind.method} gives {gives}")
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        return [self._output(kind, name) for name in names]
 
     def _output(self, kind: InstructionKind, target: ast.expr) -> Any:
         if not isinstance(target, ast.Name):

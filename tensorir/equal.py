@@ -178,8 +178,9 @@ class _Comparison:
                 return self._at(f"{step}[{key!r}]", f"{step}[<missing entry>]")
             if not self.same(a[key], b[key], self._map_free):
                 return self._at(f"{step}[{key!r}]")
-        for key in sorted(set(b) - set(a)):
-            return self._at(f"{step}[<missing entry>]", f"{step}[{key!r}]")
+        missing = sorted(set(b) - set(a))
+        if missing:
+            return self._at(f"{step}[<missing entry>]", f"{step}[{missing[0]!r}]")
         return True
 
     def _function(self, a: PrimFunc, b: PrimFunc) -> bool:
