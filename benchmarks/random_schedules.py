@@ -24,13 +24,11 @@ from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace
 from tensorir import (
     IRModule,
     PrimFunc,
-    T,
     assert_structural_equal,
     parse,
     verify_well_formed,
 )
 from tensorir.expr import IntImm
-from tensorir.index_map import IndexMap
 from tensorir.interp import interpret
 from tensorir.stmt import Block, BlockRealize, For, Stmt
 from tensorir.visit import children
@@ -207,8 +205,12 @@ class Session:
 
     def _replay_text(self) -> None:
         written = Schedule(IRModule({"main": self.func}), seed=7)
-        exec("\n".join(self.sch.trace.as_python()), {"sch": written, "T": T, "tvm": _Tvm})
+        text = self.sch.trace.script()
+        names: dict[str, Any] = {}
+        exec(text, names)
+        names["apply_trace"](written)
         _assert_equal(written.mod, self.sch)
+        assert Trace.from_python(text).as_json() == self.sch.trace.as_json()
 
 
 def mutated(data: list[Any], rng: random.Random) -> list[Any]:
@@ -240,15 +242,6 @@ def _changed(value: Any, rng: random.Random) -> Any:
     if isinstance(value, str) and value[1:].isdigit() and rng.random() < 0.8:
         return f"{value[0]}{max(0, int(value[1:]) + rng.choice((-2, -1, 1, 2)))}"
     return rng.choice((-1, 0, 1, 2, 3, 7, 1 << 40, 1.5, None, "x", "", [], [1, 2], True))
-
-
-class _Tvm:
-    """The prefix under which the text of a trace names index maps that carry their inverse."""
-
-    class tir:
-        """See above."""
-
-        IndexMap = IndexMap
 
 
 def _holds(what: str, check: Callable[[], object]) -> None:

@@ -66,7 +66,7 @@ def without_regions(text: str) -> str:
     kept = [
         line
         for line in lines
-        if not line.lstrip().startswith(("T.reads(", "T.writes(", "# from tvm"))
+        if not line.lstrip().startswith(("T.reads(", "T.writes(", "from tensorir import"))
     ]
     return "\n".join(kept).strip() + "\n"
 

@@ -38,7 +38,9 @@ class ScheduleError(TensorIRError):
     """A precondition of a schedule primitive does not hold; the schedule is unchanged.
 
     `code` identifies the precondition, `primitive` the call, `locations` are the loops and blocks
-    concerned and `mod` is the program they were found in.
+    concerned and `mod` is the program they were found in. The text begins with the reason, shows
+    the program with the locations underlined, and says what would help; `render_level="fast"`
+    leaves the program out.
     """
 
     def __init__(
@@ -74,23 +76,16 @@ class ScheduleError(TensorIRError):
     def __str__(self) -> str:
         if self.render_level == "none":
             return "(not rendered)"
-        text = f"[{self.code}] {self.message}"
+        where = f"{self.primitive}: " if self.primitive else ""
+        sentence, newline, more = self.message.partition("\n")
+        parts = [f"{where}{sentence} [{self.code}]{newline}{more}"]
+        if self.mod is not None and self.render_level == "detail":
+            parts.append(f"\n{self.mod.script(obj_to_underline=self.locations)}\n")
         if self.hint:
-            text += f"\nHint: {self.hint}"
-        if self.render_level == "fast":
-            return text
-        where = f" '{self.primitive}'" if self.primitive else ""
-        program = ""
-        if self.mod is not None:
-            labels = {node: _label(k, node) for k, node in enumerate(self.locations)}
-            script = self.mod.script(
-                syntax_sugar=False, obj_to_underline=self.locations, obj_to_annotate=labels
-            )
-            program = f"\nThe IR with diagnostic is:\n{script}\n"
-        return (
-            f"An error occurred in the schedule primitive{where}.\n{program}\n"
-            f"Error message: {text}\nThe schedule is unchanged."
-        )
+            parts.append(f"Hint: {self.hint}")
+        if self.render_level == "detail":
+            parts.append("The schedule is unchanged.")
+        return "\n".join(parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as rendered text, which is what another process wants to know."""
@@ -101,10 +96,11 @@ class ArgumentError(ScheduleError, ValueError):
     """An argument of a primitive does not fit the block that it is for."""
 
     def __init__(self, method: str, path: str, reason: str) -> None:
-        super().__init__(_ARGUMENT, values={"method": method, "path": path, "reason": reason})
+        super().__init__(_ARGUMENT, values={"path": path, "reason": reason})
+        self.primitive = f"Schedule.{method}"
 
 
-_ARGUMENT: Final = Problem("ArgumentError", "Schedule.{method}: `{path}` {reason}")
+_ARGUMENT: Final = Problem("ArgumentError", "`{path}` {reason}")
 
 
 class _RenderedError(ScheduleError):
@@ -125,10 +121,6 @@ def describe(node: Node) -> str:
     if isinstance(node, Block):
         return f'block "{node.name_hint}"'
     return f"`{node}`"
-
-
-def _label(index: int, node: Node) -> str:
-    return f"tir.{type(node).__name__}#{index}"
 
 
 def fail(problem: Problem, /, *locations: StmtSRef | Node, **values: Any) -> NoReturn:

@@ -1,26 +1,53 @@
 """Random variables: what the primitives of a schedule take and return.
 
 A handle has no content of its own. A schedule's symbol table maps it to a loop, a block or a
-number, so the same handle means the same thing in a schedule and in its copy.
+number, so the same handle means the same thing in a schedule and in its copy. All that a handle
+knows is which schedule made it, so that it can print what it means there.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import ReferenceType
 
 from tensorir.expr import PrimExpr, Var
 
+if TYPE_CHECKING:
+    from schedule.schedule import Schedule
 
-class BlockRV:
+
+class Handle:
+    """A name for a part of a program, given out by a schedule."""
+
+    __slots__ = ("__weakref__", "_maker")
+
+    def __init__(self, maker: ReferenceType[Schedule] | None = None) -> None:
+        self._maker = maker
+
+    def __repr__(self) -> str:
+        schedule = None if self._maker is None else self._maker()
+        if schedule is not None:
+            meaning = schedule.meaning_of(self)
+        else:
+            meaning = "of no schedule" if self._maker is None else "its schedule is gone"
+        return f"{type(self).__name__}({meaning})"
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        """Pickle without the schedule, which another process does not have."""
+        return (type(self), ())
+
+
+class BlockRV(Handle):
     """A block of the program under transformation."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
 
-class LoopRV:
+class LoopRV(Handle):
     """A loop of the program under transformation, or a mark that stands for a compute location."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ()
 
     @staticmethod
     def inline_rv() -> LoopRV:
@@ -31,6 +58,11 @@ class LoopRV:
     def root_rv() -> LoopRV:
         """Return the mark for "leave it at the root"."""
         return _ROOT
+
+    def __repr__(self) -> str:
+        if self is _INLINE or self is _ROOT:
+            return f"LoopRV.{'inline' if self is _INLINE else 'root'}_rv()"
+        return super().__repr__()
 
 
 _INLINE = LoopRV()

@@ -9,8 +9,9 @@ text, replay and mutation follow from that.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import (
     Annotated,
     Any,
@@ -158,13 +159,60 @@ class InstructionKind:
 
     @staticmethod
     def of_method(method: str) -> InstructionKind:
-        """Return the kind behind the `Schedule` method called `method`."""
-        return InstructionKind._methods[method]
+        """Return the kind behind the `Schedule` method called `method`.
+
+        Raises KeyError with the nearest name if there is none.
+        """
+        # Newer releases of TVM call blocks sblocks in the names of methods.
+        kind = InstructionKind._methods.get(method.replace("sblock", "block"))
+        if kind is None:
+            close = get_close_matches(method, InstructionKind._methods, 1)
+            hint = f"; do you mean {close[0]}?" if close else ""
+            raise KeyError(f"there is no primitive {method}{hint}")
+        return kind
 
     @property
     def call_name(self) -> str:
         """How error messages call the primitive."""
         return self.method.replace("_", "-")
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the arguments of a call in the order of the parameters, defaults filled in.
+
+        One more positional argument is the decision of a sampling primitive, and comes last.
+        Raises TypeError, as Python words it, for a call that does not fit.
+        """
+        known = [p.name for p in self.params]
+        for name in kwargs:
+            if name not in known:
+                close = get_close_matches(name, known, 1)
+                hint = f"do you mean {close[0]!r}?" if close else f"it takes {', '.join(known)}"
+                raise TypeError(
+                    f"Schedule.{self.method}() got an unexpected argument {name!r}; {hint}"
+                )
+        remaining, named = list(args), dict(kwargs)
+        values: list[Any] = []
+        for param in self.params:
+            if param.variadic:
+                values.append(tuple(remaining))
+                remaining = []
+            elif remaining:
+                if param.name in named:
+                    raise TypeError(
+                        f"Schedule.{self.method}() got multiple values for argument {param.name!r}"
+                    )
+                values.append(remaining.pop(0))
+            elif param.name in named:
+                values.append(named.pop(param.name))
+            elif param.required:
+                raise TypeError(f"Schedule.{self.method}() is missing the argument {param.name!r}")
+            else:
+                values.append(param.default)
+        if self.has_decision and len(remaining) == 1:
+            values.append(remaining.pop())
+        if remaining or named:
+            raise TypeError(f"Schedule.{self.method}() got too many arguments")
+        return values
 
     def pack(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the arguments of a call as the inputs and attributes of an instruction."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, overload
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from schedule.arguments import Arguments, resolve
 from schedule.errors import Problem, RenderLevel, ScheduleError
-from schedule.handles import BlockRV, LoopRV
+from schedule.handle_text import handle_text
+from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
 from schedule.primitives.decompose_padding import plan_decomposition
@@ -18,6 +19,7 @@ from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
 from schedule.trace import Trace
 from tensorir.arith import Analyzer
+from tensorir.dialect import Dialect
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
@@ -148,10 +150,10 @@ class Schedule(PrimitiveMethods):
         """Find a block: `get_block` under the name that newer releases of TVM give it."""
         return self.get_block(name, func_name)
 
-    def show(self, **options: Any) -> None:
-        """Show the program, then the trace."""
-        self.mod.show(**options)
-        self.trace.show()
+    def show(self, *, dialect: Dialect = "tensorir", **options: Any) -> None:
+        """Show the program, then the trace; for the options see `print_script`."""
+        self.mod.show(dialect=dialect, **options)
+        self.trace.show(dialect=dialect)
 
     def _repr_html_(self) -> str:
         return self.mod._repr_html_() + self.trace._repr_html_()
@@ -192,6 +194,11 @@ class Schedule(PrimitiveMethods):
             by = f": {sref.consumed_by.replace('_', '-')} replaced it" if sref.consumed_by else ""
             raise ExpiredHandleError(_EXPIRED, values={"what": what, "by": by})
         return sref
+
+    def meaning_of(self, rv: Handle) -> str:
+        """Return what a handle is called in the trace and stands for: `l1: for j_0 in range(8)`."""
+        value = self._table.get(rv)
+        return handle_text(rv, value if isinstance(value, StmtSRef) else None, self.trace)
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Say whether `decompose_padding` would accept a block and a loop; nothing is recorded."""
@@ -252,7 +259,7 @@ class Schedule(PrimitiveMethods):
         try:
             call = Arguments(self, kind.method)
             decision = kwargs.pop("decision", None) if kind.has_decision else None
-            given = _bind(kind, args, kwargs)
+            given = kind.bind(args, kwargs)
             if len(given) > len(kind.params):
                 decision = given.pop()
             if kind.name == "GetBlock" and given[1] is None:
@@ -314,13 +321,13 @@ class Schedule(PrimitiveMethods):
         if not result_kind:
             return []
         made = list(result) if result_kind in ("blocks", "loops", "exprs") else [result]
-        table = self._table
+        table, maker = self._table, ref(self)
         outputs: list[Any] = []
         for value in made:
             if result_kind.startswith("block"):
-                rv: Any = BlockRV()
+                rv: Any = BlockRV(maker)
             elif result_kind.startswith("loop"):
-                rv = LoopRV()
+                rv = LoopRV(maker)
             elif value is None:
                 outputs.append(None)
                 continue
@@ -340,7 +347,7 @@ class Schedule(PrimitiveMethods):
 
     def _locate(self, error: ScheduleError, kind: InstructionKind) -> None:
         if error.mod is None:
-            error.primitive = kind.call_name
+            error.primitive = error.primitive or kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
 
@@ -349,35 +356,6 @@ def _refuse(method: str, name: str, expected: str, value: object) -> NoReturn:
     raise TypeError(
         f"Schedule.{method}: `{name}` takes {expected}, got {type(value).__name__}: {value!r}"
     )
-
-
-def _bind(kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the values of a call in parameter order; TypeError as Python words it."""
-    remaining = list(args)
-    values: list[Any] = []
-    for param in kind.params:
-        if param.variadic:
-            values.append(tuple(remaining))
-            remaining = []
-        elif remaining:
-            if param.name in kwargs:
-                raise TypeError(
-                    f"Schedule.{kind.method}() got multiple values for argument {param.name!r}"
-                )
-            values.append(remaining.pop(0))
-        elif param.name in kwargs:
-            values.append(kwargs.pop(param.name))
-        elif param.required:
-            raise TypeError(f"Schedule.{kind.method}() is missing the argument {param.name!r}")
-        else:
-            values.append(param.default)
-    if kind.has_decision and len(remaining) == 1:
-        values.append(remaining.pop())
-    if remaining or kwargs:
-        extra = next(iter(kwargs), None)
-        what = f"an unexpected argument {extra!r}" if extra else "too many arguments"
-        raise TypeError(f"Schedule.{kind.method}() got {what}")
-    return values
 
 
 def _checked_seed(seed: int | None) -> int:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction
+from schedule.trace_from_python import from_python
 from schedule.trace_json import from_json, to_json
-from schedule.trace_python import python_lines
+from schedule.trace_python import python_function, python_lines
+from tensorir.dialect import Dialect
 from tensorir.expr import PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.node import show_text, text_to_html
@@ -158,22 +160,39 @@ class Trace:
             json_obj = json.loads(json_obj)
         return Trace(*from_json(json_obj))
 
-    def as_python(self, remove_postproc: bool = False) -> list[str]:
+    def as_python(
+        self, remove_postproc: bool = False, *, dialect: Dialect = "tensorir"
+    ) -> list[str]:
         """Return the calls that the trace stands for, one line each."""
-        return python_lines(self._instructions(remove_postproc), self.decisions)
+        return python_lines(self._instructions(remove_postproc), self.decisions, dialect)
+
+    def script(self, *, dialect: Dialect = "tensorir") -> str:
+        """Return the trace as a Python function that applies it to a schedule.
+
+        The text runs where it is pasted; with `dialect="tvm"` it has the form of TVM.
+        """
+        return python_function(self.insts, self.decisions, dialect)
+
+    @staticmethod
+    def from_python(text: str) -> Trace:
+        """Return the trace that `script` or `as_python` printed, here or by TVM.
+
+        The text is parsed, never executed. Raises DiagnosticError, which shows the place, for text
+        that is no trace: for an unknown primitive, an undefined variable, a wrong argument.
+        """
+        return Trace(*from_python(text))
 
     def __str__(self) -> str:
-        body = "\n".join("  " + line for line in self.as_python()) or "  pass"
-        return f"# from tvm import tir\ndef apply_trace(sch: tir.Schedule) -> None:\n{body}"
+        return self.script()
 
     __repr__ = __str__
 
-    def show(self) -> None:
+    def show(self, *, dialect: Dialect = "tensorir") -> None:
         """Show the trace as Python, highlighted on a terminal and in a notebook."""
-        show_text(str(self))
+        show_text(self.script(dialect=dialect))
 
     def _repr_html_(self) -> str:
-        return text_to_html(str(self))
+        return text_to_html(self.script())
 
     # -------------------------------------------------------------------------------------- files
 

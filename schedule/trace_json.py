@@ -22,7 +22,7 @@ from tensorir.script import parse_expr, parse_index_map
 
 def to_json(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) -> list[Any]:
     """Return instructions and their decisions as plain lists, strings and numbers."""
-    names = Names()
+    names = Names("tvm")
     rows: list[Any] = []
     for inst in insts:
         inputs, attrs = inst.kind.pack(inst.values)
@@ -124,12 +124,13 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
     inputs, attrs = _modernize(row[0], list(row[1]), list(row[2]))
     where = f"instruction {index} ({row[0]})"
     values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
-    typed = [_typed(p, v, known, where) for p, v in zip(kind.params, values, strict=True)]
-    outputs = [_define(kind, name, known) for name in row[3]]
+    typed = [checked_value(p, v, known, where) for p, v in zip(kind.params, values, strict=True)]
+    outputs = [define_output(kind, name, known) for name in row[3]]
     return Instruction(kind, typed, outputs)
 
 
-def _define(kind: InstructionKind, name: str, known: dict[str, Any]) -> Any:
+def define_output(kind: InstructionKind, name: str, known: dict[str, Any]) -> Any:
+    """Return a new random variable for an output, known by `name`; None for `_`."""
     if name == "_":
         return None
     if kind.result.startswith("block"):
@@ -175,7 +176,7 @@ def _index_map(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
         raise TypeError(f"TypeError: {where}: {error}") from None
 
 
-def _typed(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
+def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
     """Return a value as its parameter has it; raise for one that it cannot have."""
     kind, annotation = param.operand.kind, param.annotation
     if kind == "plain":

@@ -1,19 +1,25 @@
-"""Names for the random variables of a trace."""
+"""Names for the random variables of a trace, and the text of what is made of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from schedule.handles import BlockRV, LoopRV
+from tensorir.dialect import Dialect, checked_dialect
 from tensorir.expr import PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.visit import collect_vars, substitute
 
 
 class Names:
-    """Hands out `b0`, `l1`, `v2`, ... from one counter, in order of definition."""
+    """Hands out `b0`, `l1`, `v2`, ... from one counter, in order of definition.
 
-    def __init__(self) -> None:
+    `imported` has the names, by package, that the texts need beyond those of random variables.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = checked_dialect(dialect)
+        self.imported: dict[str, set[str]] = {"schedule": set(), "tensorir": set()}
         self._names: dict[Any, str] = {}
         self._count = 0
 
@@ -34,12 +40,17 @@ class Names:
         if value in self._names:
             return self._names[value]
         if value is LoopRV.inline_rv() or value is LoopRV.root_rv():
-            return "inline" if value is LoopRV.inline_rv() else "root"
+            mark = "inline" if value is LoopRV.inline_rv() else "root"
+            if self.dialect != "tensorir":
+                return mark
+            self.imported["schedule"].add("LoopRV")
+            return f"LoopRV.{mark}_rv()"
         if isinstance(value, PrimExpr):
-            return self._named(value).script()
+            return self._importing(self._named(value).script())
         if isinstance(value, IndexMap):
             final = [self._named(e) for e in value.final_indices]
-            return str(IndexMap(value.initial_indices, final, value.inverse_index_map))
+            named = IndexMap(value.initial_indices, final, value.inverse_index_map)
+            return self._importing(named.script(dialect=self.dialect))
         raise ValueError(f"{value!r} was not produced by an instruction of the trace")
 
     def ranges(self, index_map: IndexMap) -> str:
@@ -47,7 +58,13 @@ class Names:
         axes = ", ".join(var.name for var in index_map.initial_indices)
         ends = [str(self._named(e)) for e in index_map.final_indices]
         pairs = ", ".join(f"({b}, {e})" for b, e in zip(ends[::2], ends[1::2], strict=True))
-        return f"lambda {axes}: [{pairs}]"
+        return self._importing(f"lambda {axes}: [{pairs}]")
+
+    def _importing(self, text: str) -> str:
+        for name in ("IndexMap", "T"):
+            if f"{name}." in text:
+                self.imported["tensorir"].add(name)
+        return text
 
     def _named(self, expr: PrimExpr) -> PrimExpr:
         own = [v for v in collect_vars(expr) if v in self._names]

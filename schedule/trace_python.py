@@ -8,18 +8,40 @@ from typing import Any
 
 from schedule.instruction import Instruction, Parameter
 from schedule.trace_names import Anonymous, Names
+from tensorir.dialect import Dialect
 from tensorir.expr import FloatImm, IntImm
 
 
-def python_lines(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) -> list[str]:
+def python_lines(
+    insts: Sequence[Instruction], decisions: Mapping[Instruction, Any], dialect: Dialect
+) -> list[str]:
     """Return the instructions as calls of `sch` methods."""
-    names = Names()
+    names = Names(dialect)
     return [_line(inst, decisions.get(inst), names) for inst in insts]
+
+
+def python_function(
+    insts: Sequence[Instruction], decisions: Mapping[Instruction, Any], dialect: Dialect
+) -> str:
+    """Return the instructions as a function that applies them to a schedule, with its imports."""
+    names = Names(dialect)
+    lines = [_line(inst, decisions.get(inst), names) for inst in insts]
+    if dialect == "tensorir":
+        header, owner = [*_imports(names), ""], ""
+    else:
+        header, owner = ["# from tvm import tir"], "tir."
+    signature = f"def apply_trace(sch: {owner}Schedule) -> None:"
+    return "\n".join([*header, signature, *(f"  {line}" for line in lines or ["pass"])])
+
+
+def _imports(names: Names) -> list[str]:
+    imported = {**names.imported, "schedule": {"Schedule", *names.imported["schedule"]}}
+    return [f"from {k} import {', '.join(sorted(v))}" for k, v in imported.items() if v]
 
 
 def instruction_text(inst: Instruction) -> str:
     """Return an instruction as a call in which every random variable is `_`."""
-    return _line(inst, None, Anonymous())
+    return _line(inst, None, Anonymous("tensorir"))
 
 
 Instruction.printer = instruction_text

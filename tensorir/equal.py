@@ -44,29 +44,39 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
 
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
-    """Raise IRValueError with both scripts and the paths of the first difference, if any."""
+    """Raise IRValueError with both scripts, the first difference underlined, if there is one."""
     found = get_first_structural_mismatch(a, b, map_free_vars)
     if found is not None:
         raise IRValueError(
-            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{a}\n"
-            f"and rhs at {found[1]}:\n{b}"
+            f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{_marked(a, found[0])}\n"
+            f"and rhs at {found[1]}:\n{_marked(b, found[1])}"
         )
+
+
+def _marked(value: Any, path: str) -> str:
+    return value.script(path_to_underline=[path]) if isinstance(value, Node) else str(value)
 
 
 def get_first_structural_mismatch(
     a: Any, b: Any, map_free_vars: bool = False
 ) -> tuple[str, str] | None:
-    """Return the paths of the first difference in both programs, None if they are equal."""
+    """Return the paths of the first difference in both programs, None if they are equal.
+
+    A path reads `<root>.body.extent` and can be given as `path_to_underline` of `script`.
+    """
     comparison = _Comparison(map_free_vars)
     if comparison.same(a, b, map_free_vars):
         return None
     path = "<root>" + "".join(reversed(comparison.path))
-    other = "<root>" + "".join(reversed(comparison.other_path or comparison.path))
+    other = "<root>" + "".join(reversed(comparison.other_path))
     return path, other
 
 
 class _Comparison:
-    """Walks two programs side by side; on failure `path` holds the steps, innermost first."""
+    """Walks two programs side by side.
+
+    On failure `path` and `other_path` hold the steps to the difference, innermost first.
+    """
 
     def __init__(self, map_free: bool) -> None:
         self._map_free = map_free
@@ -102,8 +112,10 @@ class _Comparison:
             return self._mapping(a, b, "")
         return self._plain(a, b)
 
-    def _at(self, step: str) -> bool:
+    def _at(self, step: str, other: str = "") -> bool:
+        """Add a step, and the one in the other program if that is another; return False."""
         self.path.append(step)
+        self.other_path.append(other or step)
         return False
 
     def _plain(self, a: Any, b: Any) -> bool:
@@ -154,20 +166,21 @@ class _Comparison:
         for k, (x, y) in enumerate(zip(a, b, strict=False)):
             if not self.same(x, y, defining):
                 return self._at(f"[{k}]")
-        if len(a) != len(b):
-            return self._at(f"[<missing element #{min(len(a), len(b))}>]")
-        return True
+        if len(a) == len(b):
+            return True
+        first = min(len(a), len(b))
+        sides = (f"[{first}]", f"[<missing element #{first}>]")
+        return self._at(*sides if len(a) > len(b) else reversed(sides))
 
     def _mapping(self, a: Mapping[str, Any], b: Mapping[str, Any], step: str) -> bool:
         for key in sorted(a):
             if key not in b:
-                return self._at(f"{step}[{key!r}]")
+                return self._at(f"{step}[{key!r}]", f"{step}[<missing entry>]")
             if not self.same(a[key], b[key], self._map_free):
-                self.path.append(f"[{key!r}]")
-                return self._at(step)
+                return self._at(f"{step}[{key!r}]")
         missing = sorted(set(b) - set(a))
         if missing:
-            return self._at(f"{step}[<missing entry>]")
+            return self._at(f"{step}[<missing entry>]", f"{step}[{missing[0]!r}]")
         return True
 
     def _function(self, a: PrimFunc, b: PrimFunc) -> bool:
@@ -176,8 +189,7 @@ class _Comparison:
         for k, (p, q) in enumerate(zip(a.params, b.params, strict=True)):
             x, y = a.buffer_map.get(p), b.buffer_map.get(q)
             if (x is None) != (y is None) or (x is not None and not self.same(x, y, True)):
-                self.path.append(f"[{k}]")
-                return self._at(".buffer_map")
+                return self._at(f".buffer_map[{k}]")
         for field in ("ret_type", "body"):
             if not self.same(getattr(a, field), getattr(b, field), self._map_free):
                 return self._at(f".{field}")

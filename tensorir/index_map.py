@@ -17,6 +17,7 @@ from tensorir.arith import (
 )
 from tensorir.arith.size import Size, is_positive, size_expr
 from tensorir.buffer import Range
+from tensorir.dialect import Dialect
 from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import BinaryOp, Cast, ExprLike, IntImm, PrimExpr, Var
@@ -217,13 +218,19 @@ class IndexMap:
             analyzer.can_prove_equal(a, b) for a, b in zip(mine, other.final_indices, strict=True)
         )
 
-    def __str__(self) -> str:
+    def script(self, *, dialect: Dialect = "tensorir") -> str:
+        """Return the map as text that `parse_index_map` reads, in either dialect."""
         names = ", ".join(v.name for v in self.initial_indices)
         parts = " ".join(f"{f}," for f in self.final_indices)
         text = f"lambda {names}: ({parts})"
         if self.inverse_index_map is None:
             return text
-        return f"tvm.tir.IndexMap.from_func({text}, inverse_index_map={self.inverse_index_map})"
+        prefix = "" if dialect == "tensorir" else "tvm.tir."
+        inverse = self.inverse_index_map.script(dialect=dialect)
+        return f"{prefix}IndexMap.from_func({text}, inverse_index_map={inverse})"
+
+    def __str__(self) -> str:
+        return self.script()
 
     __repr__ = __str__
 

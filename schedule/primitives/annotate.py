@@ -13,7 +13,7 @@ from tensorir.stmt import Block, For, normalize_annotation
 
 NO_SUCH_KEY = Problem(
     "AnnotationKeyError",
-    "IndexError: {0} has no annotation {key!r}",
+    "{0} has no annotation {key!r}",
     "the keys there are: {keys}",
 )
 

@@ -5,7 +5,7 @@ from tensorir.script.decorators import ir_module, prim_func
 from tensorir.script.display import display, to_html
 from tensorir.script.namespace import I, T
 from tensorir.script.parser import parse, parse_expr, parse_index_map
-from tensorir.script.printer import print_script
+from tensorir.script.print_script import print_script
 
 set_printer(print_script, to_html, display)
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import html
 import sys
 from importlib.util import find_spec
+from typing import Final
+
+# The pages that notebooks are shown on have a proportional font for `pre`, and break its lines.
+_STYLE: Final = (
+    "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
+    "white-space: pre; overflow-x: auto"
+)
 
 
 def to_html(text: str) -> str:
-    """Return script text as HTML, highlighted where Pygments is installed."""
+    """Return script text as HTML in a fixed-width font, highlighted where Pygments is installed."""
     if find_spec("pygments") is None:
-        return f"<pre>{html.escape(text)}</pre>"
+        return f'<pre style="{_STYLE}">{html.escape(text)}</pre>'
     from pygments import highlight  # noqa: PLC0415  heavy, and only notebooks need it
     from pygments.formatters import HtmlFormatter  # noqa: PLC0415
     from pygments.lexers import PythonLexer  # noqa: PLC0415
 
-    return str(highlight(text, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True)))
+    formatter = HtmlFormatter(noclasses=True, nobackground=True, prestyles=_STYLE)
+    return str(highlight(text, PythonLexer(), formatter))
 
 
 def display(text: str) -> None:

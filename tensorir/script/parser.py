@@ -21,7 +21,8 @@ from tensorir.verify import verify_well_formed
 
 _PRIM_FUNC = ("prim_func",)
 _WITH_INVERSE = re.compile(
-    r"tvm\.tir\.IndexMap\.from_func\((?P<there>.*), inverse_index_map=(?P<back>.*)\)", re.DOTALL
+    r"(?:tvm\.(?:s_)?tir\.)?IndexMap\.from_func\((?P<there>.*), inverse_index_map=(?P<back>.*)\)",
+    re.DOTALL,
 )
 _DIALECT: dict[str, Any] = {"T": T, "I": I, "tir": T, "tirx": T, "ir": I, "range": serial}
 
@@ -196,8 +197,8 @@ def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
 def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexMap:
     """Return the index map that `lambda i, j: (j, i)` stands for; nothing is executed.
 
-    A map that carries its inverse reads
-    `tvm.tir.IndexMap.from_func(<lambda>, inverse_index_map=<lambda>)`.
+    A map that carries its inverse reads `IndexMap.from_func(<lambda>, inverse_index_map=<lambda>)`,
+    or with `tvm.tir.` in front.
     """
     carried = _WITH_INVERSE.fullmatch(text.strip())
     if carried is not None:

@@ -62,10 +62,15 @@ _DTYPE_FIRST: Final = frozenset(
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
+_ESCAPES: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), 127)},
+    **str.maketrans({'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}),
+}
+
+
 def quote(text: str) -> str:
-    """Return a string as a double-quoted literal."""
-    escapes = {'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}
-    return '"' + "".join(escapes.get(c, c) for c in text) + '"'
+    """Return a string as a double-quoted literal, without control characters."""
+    return f'"{text.translate(_ESCAPES)}"'
 
 
 class ExprPrinter:
@@ -130,7 +135,7 @@ class ExprPrinter:
     # --------------------------------------------------------------------------------------- nodes
 
     def int_imm(self, node: IntImm) -> Text:
-        """Return the text of a int imm."""
+        """Return an integer; the type is left out where it goes without saying."""
         if node.dtype == self._printer.options.int_dtype:
             return str(node.value), ATOM if node.value >= 0 else _UNARY
         if node.dtype.is_bool:
@@ -138,7 +143,7 @@ class ExprPrinter:
         return f"{self._t}.{node.dtype}({node.value})", ATOM
 
     def float_imm(self, node: e.FloatImm) -> Text:
-        """Return the text of a float imm."""
+        """Return a float in as many digits as tell it from its neighbours."""
         value = node.value
         if value != value or value in (float("inf"), float("-inf")):
             text = '"nan"' if value != value else f'"{value}"'
@@ -149,7 +154,7 @@ class ExprPrinter:
         return f"{self._t}.{node.dtype}({text})", ATOM
 
     def binary(self, node: e.BinaryOp) -> Text:
-        """Return the text of a binary."""
+        """Return two operands and the operator between them, where reading that gives this node."""
         symbol, precedence = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
@@ -178,7 +183,7 @@ class ExprPrinter:
         return isinstance(rebuilt, kind) and rebuilt.a is node.a and rebuilt.b is node.b
 
     def call_form(self, node: e.BinaryOp) -> Text:
-        """Return the text of a call form."""
+        """Return an operation that is written as a call: a minimum, a maximum, a remainder."""
         name = {e.Min: "min", e.Max: "max", e.Mod: "truncmod"}[type(node)]
         both = type(node.a) in _IMMEDIATE and type(node.b) in _IMMEDIATE
         if both or (node.a is node.b and type(node) is not e.Mod) or _absorbs(node):
@@ -186,17 +191,17 @@ class ExprPrinter:
         return f"{self._t}.{name}({self(node.a)}, {self(node.b)})", ATOM
 
     def logical_not(self, node: e.Not) -> Text:
-        """Return the text of a logical not."""
+        """Return a negation."""
         if isinstance(node.a, IntImm):
             return f"{self._t}.Not({self(node.a)})", ATOM
         return f"not {self(node.a, _NOT)}", _NOT
 
     def function(self, name: str, *args: Any) -> Text:
-        """Return the text of a function."""
+        """Return a call of a function of the dialect."""
         return f"{self._t}.{name}({', '.join(args)})", ATOM
 
     def load(self, node: e.BufferLoad) -> Text:
-        """Return the text of a load."""
+        """Return an access to a buffer."""
         buffer = self._printer.buffer(node.buffer)
         if node.predicate is not None:
             text = f"[{self.items(node.indices)}], predicate={self(node.predicate)}"
@@ -204,7 +209,7 @@ class ExprPrinter:
         return f"{buffer}[{self.indices(node.indices)}]", ATOM
 
     def call(self, node: e.Call) -> Text:
-        """Return the text of a call."""
+        """Return a call of an intrinsic or of another function of the module."""
         if isinstance(node.op, e.GlobalVar):
             module = self._printer.module_name or "cls"
             return f"{module}.{node.op.name}({self.items(node.args)})", ATOM
@@ -237,14 +242,19 @@ class ExprPrinter:
         return node.dtype.element == op.result
 
     def let(self, node: e.Let) -> Text:
-        """Return the text of a let."""
-        var = self._printer.free_var(node.var)
+        """Return an expression with a value that has a name in it."""
+        var = self._printer.var(node.var)
         return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
 
     def reducer(self, node: e.CommReducer) -> Text:
-        """Return the text of a reducer."""
-        names = ", ".join(self._printer.define(v) for v in (*node.lhs, *node.rhs))
-        body = self.items(node.result)
+        """Return what combines two values, with its identity."""
+        scope = self._printer.names
+        scope.open()
+        parameters = (*node.lhs, *node.rhs)
+        for var in parameters:
+            scope.define(var)
+        names, body = self.items(parameters), self.items(node.result)
+        scope.close()
         if len(node.result) > 1:
             body = f"({body})"
         return self.function(

@@ -10,7 +10,7 @@ compute it, ready to be scheduled.
 >>> C = te.compute((8, 16), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 >>> D = te.compute((8, 16), lambda i, j: te.max(C[i, j], 0.0), name="D")
 >>> print(te.create_prim_func([A, B, D]).script())
-# from tvm.script import tir as T
+from tensorir import T
 <BLANKLINE>
 @T.prim_func
 def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((32, 16), "float32"), D: T.Buffer((8, 16), "float32")):

@@ -193,13 +193,13 @@ def test_trace():
         (
             MARKED,
             lambda sch: sch.unannotate(sch.get_block("B"), "pragma"),
-            "IndexError: block \"B\" has no annotation 'pragma'\nHint: the keys there are: ['hint']",
+            "block \"B\" has no annotation 'pragma' [AnnotationKeyError]",
             ["block B"],
         ),
         (
             MARKED,
             lambda sch: sch.unannotate(sch.get_loops(sch.get_block("B"))[0], "hint"),
-            "IndexError: loop `i` has no annotation 'hint'",
+            "loop `i` has no annotation 'hint'",
             ["loop i"],
         ),
         (

@@ -58,8 +58,35 @@ def test_refused_calls(matmul, call, code, words):
     assert caught.value.code == code
     text = str(caught.value)
     assert words in text
-    assert "The IR with diagnostic is:" in text
-    assert "The schedule is unchanged." in text
+    assert text.splitlines()[0].endswith(f" [{code}]")
+    assert '        with T.block("C"):\n' in text or "^^^" in text
+    assert text.endswith("The schedule is unchanged.")
+
+
+def test_the_place_is_marked_in_the_program_as_it_is_printed(matmul):
+    sch, _, loops = matmul
+    with pytest.raises(ScheduleError) as caught:
+        sch.vectorize(loops[2])
+    lines = str(caught.value).splitlines()
+    nest = lines.index("        for i, j, k in T.grid(16, 16, 16):")
+    assert lines[nest + 1] == "                  ^"
+    assert lines[nest + 2 : nest + 4] == [
+        '            with T.block("C"):',
+        "            ^^^^^^^^^^^^^^^^^^",
+    ]
+
+
+def test_nothing_is_written_that_nobody_reads(matmul, monkeypatch):
+    sch, _, loops = matmul
+
+    def written(*_args, **_options):
+        raise AssertionError("an error was put into words")
+
+    monkeypatch.setattr("schedule.errors.describe", written)
+    monkeypatch.setattr("tensorir.function.IRModule.script", written)
+    with pytest.raises(ScheduleError) as caught:
+        sch.vectorize(loops[2])
+    assert caught.value.code == "WrongBlockIterTypeError"
 
 
 def test_a_failed_call_leaves_program_and_trace_alone(matmul):

@@ -470,44 +470,31 @@ def test_errors_in_detail():
     assert (
         str(failure("detail"))
         == """\
-An error occurred in the schedule primitive 'compute-at'.
+compute-at: loop `i` is an ancestor of block "B", which is below it already [NotInSameScopeError]
 
-The IR with diagnostic is:
-# from tvm.script import ir as I
-# from tvm.script import tir as T
+from tensorir import I, T
 
 @I.ir_module
 class Module:
     @T.prim_func
-    def main(A_handle: T.handle, C_handle: T.handle):
-        A = T.match_buffer(A_handle, (8, 6))
-        C = T.match_buffer(C_handle, (8, 6))
-        with T.block("root"):
-            T.reads()
-            T.writes()
-            B = T.alloc_buffer((8, 6))
-            # tir.For#1
-            for i in range(8):
+    def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8, 6))
+        for i, j in T.grid(8, 6):
+            ^
+            with T.block("B"):
             ^^^^^^^^^^^^^^^^^^
-                for j in range(6):
-                    # tir.Block#0
-                    with T.block("B"):
-                    ^^^^^^^^^^^^^^^^^^
-                        vi = T.axis.spatial(8, i)
-                        vj = T.axis.spatial(6, j)
-                        T.reads(A[vi, vj])
-                        T.writes(B[vi, vj])
-                        B[vi, vj] = A[vi, vj] * T.float32(2.0)
-            for x in range(8):
-                for y in range(6):
-                    with T.block("C"):
-                        vi = T.axis.spatial(8, x)
-                        vj = T.axis.spatial(6, y)
-                        T.reads(B[vi, vj])
-                        T.writes(C[vi, vj])
-                        C[vi, vj] = B[vi, vj] + T.float32(1.0)
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] * T.float32(2.0)
+        for x, y in T.grid(8, 6):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [x, y])
+                T.reads(B[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi, vj] + T.float32(1.0)
 
-Error message: [NotInSameScopeError] loop `i` is an ancestor of block "B", which is below it already
 Hint: give a loop around another block
 The schedule is unchanged."""
     )
@@ -516,7 +503,8 @@ The schedule is unchanged."""
 def test_errors_in_short():
     error = failure("fast")
     assert str(error) == (
-        '[NotInSameScopeError] loop `i` is an ancestor of block "B", which is below it already\n'
+        'compute-at: loop `i` is an ancestor of block "B", which is below it already '
+        "[NotInSameScopeError]\n"
         "Hint: give a loop around another block"
     )
     assert error.code == "NotInSameScopeError"

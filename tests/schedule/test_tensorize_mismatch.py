@@ -267,7 +267,7 @@ def test_the_message_shows_both_programs_and_the_difference():
     assert (
         str(caught.value)
         == """\
-[TensorIntrinMismatchError] block "Z_o" does not match the tensor intrin 'product_4': the expressions differ
+tensorize: block "Z_o" does not match the tensor intrin 'product_4': the expressions differ [TensorIntrinMismatchError]
 
 The first difference: the block has
 X[vi, vj * 4 + vl] + Y[vj * 4 + vl]
@@ -291,7 +291,7 @@ with T.block("Z_o", no_realize=True):
             Z[vi, vj * 4 + vl] = X[vi, vj * 4 + vl] + Y[vj * 4 + vl]
 
 The intrinsic is described as
-# from tvm.script import tir as T
+from tensorir import T
 
 @T.prim_func
 def main(A_handle: T.handle, B_handle: T.handle, C_handle: T.handle):

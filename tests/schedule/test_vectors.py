@@ -38,7 +38,7 @@ def test_replay(name, number, entry):
     assert isinstance(expected, PrimFunc)
     assert_structural_equal(simplify(sch.mod["main"]), simplify(expected))
     if entry.get("trace_py"):
-        assert str(trace).strip() == entry["trace_py"].strip()
+        assert trace.script(dialect="tvm").strip() == entry["trace_py"].strip()
 
 
 BLOCKIZED = [

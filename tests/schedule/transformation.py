@@ -10,8 +10,7 @@ import pytest
 
 from schedule import Schedule, ScheduleError, Trace
 from schedule.errors import describe
-from tensorir import IRModule, T, assert_structural_equal, parse
-from tensorir.index_map import IndexMap
+from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.interp import interpret, random_arguments
 from tensorir.visit import walk
 
@@ -49,15 +48,20 @@ def scheduled(
 
 
 def assert_replays(sch: Schedule, func) -> None:
-    """Check that JSON and Python text of the trace rebuild the program."""
+    """Check that JSON and Python text of the trace rebuild the program.
+
+    The text is read, and run as it stands.
+    """
     stored = json.dumps(sch.trace.as_json())
     replayed = Schedule(IRModule({"main": func}))
     Trace.from_json(json.loads(stored)).apply_to_schedule(replayed, remove_postproc=False)
     assert_structural_equal(replayed.mod, sch.mod)
     assert json.dumps(replayed.trace.as_json()) == stored
+    assert Trace.from_python(sch.trace.script()).as_json() == sch.trace.as_json()
     written = Schedule(IRModule({"main": func}))
-    names = {"sch": written, "T": T, "tvm": _Tvm}
-    exec("\n".join(sch.trace.as_python()), names)
+    names: dict[str, object] = {}
+    exec(sch.trace.script(), names)
+    names["apply_trace"](written)
     assert_structural_equal(written.mod, sch.mod)
 
 
@@ -102,10 +106,3 @@ def refused(
         present = {id(node) for node in walk(sch.mod["main"].body)}
         assert all(id(node) in present for node in error.locations)
     return error
-
-
-class _Tvm:
-    """The prefix under which the text of a trace names index maps that carry their inverse."""
-
-    class tir:
-        IndexMap = IndexMap

@@ -1,0 +1,23 @@
+"""The spellings in which programs and traces are printed."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from tensorir.errors import IRValueError
+
+Dialect = Literal["tensorir", "tvm", "tvm-0.10"]
+"""Whose spelling a text has: that of this project, of TVM, or of TVM before release 0.11.
+
+They differ in the lines that make the names of the dialect known; the oldest also in the spelling
+of buffers, loops and the module. All are read.
+"""
+
+_DIALECTS: Final = get_args(Dialect)
+
+
+def checked_dialect(dialect: Dialect) -> Dialect:
+    """Return `dialect`; IRValueError names the known ones if it is none of them."""
+    if dialect not in _DIALECTS:
+        raise IRValueError(f"dialect is one of {', '.join(_DIALECTS)}, got {dialect!r}")
+    return dialect

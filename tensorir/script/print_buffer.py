@@ -1,0 +1,110 @@
+"""Declarations of buffers as script text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tensorir.buffer import Buffer
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.ops import is_const_int
+from tensorir.script.print_expr import quote
+from tensorir.script.print_names import identifier
+from tensorir.visit import collect_vars
+
+if TYPE_CHECKING:
+    from tensorir.script.printer import Printer
+
+
+def buffer_call(printer: Printer, constructor: str, buffer: Buffer, source: str = "") -> str:
+    """Return the call that makes a buffer, and name the buffer and what comes with it.
+
+    What no one knows yet of its memory, strides and offset is called by the buffer's name from
+    here on: `A.data`, `A.strides[0]`, `A.elem_offset`.
+    """
+    names, expr = printer.names, printer.expr
+    fresh = list(buffer.shape) if constructor == "match_buffer" else []
+    if buffer.strides:
+        fresh += _used_twice((*buffer.strides, buffer.elem_offset))
+    _define_before(printer, fresh)
+    name = names.define(buffer)
+    args = [source] if source else []
+    oldest = printer.options.is_oldest and constructor == "alloc_buffer"
+    args.append(f"[{expr.items(buffer.shape)}]" if oldest else shape(printer, buffer.shape))
+    if oldest:
+        args.append(f"dtype={quote(buffer.dtype)}")
+    elif buffer.dtype != printer.options.buffer_dtype:
+        args.append(quote(buffer.dtype))
+    shares = buffer.data in names.texts
+    if shares:
+        args.append(f"data={printer.var(buffer.data)}")
+    else:
+        names.alias(buffer.data, f"{name}.data")
+    if buffer.strides:
+        args.append(f"strides={_strides(printer, buffer, name)}")
+    offset = buffer.elem_offset
+    fresh_offset = isinstance(offset, Var) and offset not in names.texts
+    if fresh_offset and isinstance(offset, Var):
+        names.alias(offset, f"{name}.elem_offset")
+    elif not is_const_int(offset, 0):
+        args.append(f"elem_offset={expr(offset)}")
+    if buffer.scope() != "global" and not shares:
+        args.append(f"scope={quote(buffer.scope())}")
+    if buffer.data_alignment != 64:
+        args.append(f"align={buffer.data_alignment}")
+    if buffer.offset_factor != 1 or fresh_offset:
+        args.append(f"offset_factor={buffer.offset_factor}")
+    if buffer.buffer_type:
+        args.append(f"buffer_type={quote(buffer.buffer_type)}")
+    if buffer.axis_separators:
+        args.append(f"axis_separators={list(buffer.axis_separators)}")
+    return f"{printer.options.tir_prefix}.{constructor}({', '.join(args)})"
+
+
+def _used_twice(fields: Sequence[PrimExpr]) -> list[Var]:
+    """Return the variables that no one field of a buffer can introduce, as others use them too."""
+    used = Counter(v for field in fields for v in collect_vars(field))
+    return [v for v, count in used.items() if count > 1]
+
+
+def _define_before(printer: Printer, fields: Sequence[PrimExpr]) -> None:
+    """Print the definition of the variables among `fields` that have none."""
+    known = printer.names.texts
+    fresh = [v for v in dict.fromkeys(fields) if isinstance(v, Var) and v not in known]
+    if fresh:
+        for var in fresh:
+            printer.names.define(var)
+        names = ", ".join(printer.var(v) for v in fresh)
+        printer.line(f"{names} = {', '.join(printer.fresh_var(v) for v in fresh)}")
+
+
+def shape(printer: Printer, dims: Sequence[PrimExpr]) -> str:
+    """Return a shape as a tuple."""
+    text = printer.expr.items(dims)
+    return f"({text},)" if len(dims) == 1 else f"({text})"
+
+
+def _strides(printer: Printer, buffer: Buffer, name: str) -> str:
+    parts = []
+    for k, stride in enumerate(buffer.strides):
+        if isinstance(stride, Var) and stride not in printer.names.texts:
+            printer.names.alias(stride, f"{name}.strides[{k}]")
+            parts.append(quote(identifier(stride.name)))
+        else:
+            parts.append(printer.expr(stride))
+    return f"({', '.join(parts)},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def is_simple(buffer: Buffer) -> bool:
+    """Say whether shape and type are all there is to a buffer."""
+    return (
+        not buffer.strides
+        and all(isinstance(n, IntImm) for n in buffer.shape)
+        and is_const_int(buffer.elem_offset, 0)
+        and buffer.scope() == "global"
+        and buffer.data_alignment == 64
+        and buffer.offset_factor == 1
+        and not buffer.buffer_type
+        and not buffer.axis_separators
+    )

@@ -1,0 +1,169 @@
+"""Carets under what is pointed out in a printed program, and comments beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tensorir import stmt as s
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import IterVar, Var
+from tensorir.function import PrimFunc
+from tensorir.node import Node
+from tensorir.script.print_expr import ExprPrinter
+from tensorir.script.print_names import Names
+from tensorir.script.print_options import PrintOptions
+from tensorir.script.printer import Printer
+
+# Text between these is underlined; `quote` escapes them where a program has them.
+_BEGIN: Final = "\x02"
+_END: Final = "\x03"
+_OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, PrimFunc)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is pointed out, by identity."""
+
+    nodes: frozenset[int]
+    """Nodes wherever they occur."""
+    places: frozenset[tuple[int, int]]
+    """Nodes as children of particular nodes: a constant is one object wherever it occurs."""
+    notes: Mapping[int, str]
+
+    @staticmethod
+    def of_nodes(nodes: Iterable[Node], notes: Mapping[Node, str]) -> Marks:
+        """Return the marks of nodes and the comments on others."""
+        comments = {id(node): text for node, text in notes.items()}
+        return Marks(frozenset(id(node) for node in nodes), frozenset(), comments)
+
+    def with_place(self, parent: Node, child: Node) -> Marks:
+        """Return these marks and one on `child` as a child of `parent`."""
+        if isinstance(child, (s.Stmt, PrimFunc, IterVar)):
+            return replace(self, nodes=self.nodes | {id(child)})
+        return replace(self, places=self.places | {(id(parent), id(child))})
+
+    def has(self, parent: Node | None, node: Node) -> bool:
+        """Say whether `node` is marked where it is a child of `parent`."""
+        return id(node) in self.nodes or (id(parent), id(node)) in self.places
+
+
+class MarkingPrinter(Printer):
+    """A printer that points things out."""
+
+    def __init__(self, options: PrintOptions, names: Names, marks: Marks) -> None:
+        super().__init__(options, names)
+        self.expr = _MarkingExprPrinter(self)
+        self.marks = marks
+        self.parent: Node | None = None
+        """The node whose parts are being printed."""
+
+    def inside(self, node: Node, printed: Callable[..., Any], *args: Any) -> Any:
+        """Return what a method that prints the parts of `node` returns."""
+        before, self.parent = self.parent, node
+        result = printed(*args)
+        self.parent = before
+        return result
+
+    def marked(self, node: Node, text: str) -> str:
+        """Return the text of a node, with what underlines it if that is wanted here."""
+        return f"{_BEGIN}{text}{_END}" if self.marks.has(self.parent, node) else text
+
+    def line(self, text: str, *nodes: Node) -> None:
+        """Add a line, and a line of carets and comments where nodes or parts are marked."""
+        for node in nodes:
+            note = self.marks.notes.get(id(node))
+            if note is not None and isinstance(node, _OF_SEVERAL_LINES):
+                super().line(f"# {note}")
+        plain, carets = _carets(text)
+        if any(id(node) in self.marks.nodes for node in nodes) and not _is_nest(nodes):
+            carets = "^" * len(plain)
+        for node in nodes:
+            note = self.marks.notes.get(id(node))
+            if note is not None and not isinstance(node, _OF_SEVERAL_LINES):
+                plain += f"  # {note}"
+        super().line(plain)
+        if carets:
+            super().line(carets)
+
+    def var(self, var: Var) -> str:
+        """Return the name of a variable."""
+        return self.marked(var, super().var(var))
+
+    def buffer(self, buffer: Buffer) -> str:
+        """Return the name of a buffer."""
+        return self.marked(buffer, super().buffer(buffer))
+
+    def loop_name(self, loop: s.For) -> str:
+        """Return the name of a loop's variable."""
+        return self.marked(loop, super().loop_name(loop))
+
+    def axis_name(self, axis: IterVar) -> str:
+        """Return the name of an axis of a block."""
+        return self.marked(axis, super().axis_name(axis))
+
+    def declaration(self, constructor: str, buffer: Buffer, source: str = "") -> str:
+        """Return the call that makes a buffer."""
+        text: str = self.inside(buffer, super().declaration, constructor, buffer, source)
+        return text
+
+    def buffer_type(self, buffer: Buffer) -> str:
+        """Return what a parameter that is a buffer is annotated with."""
+        text: str = self.inside(buffer, super().buffer_type, buffer)
+        return text
+
+    def stmt(self, node: s.Stmt, last: bool = False) -> None:
+        """Print a statement."""
+        self.inside(node, super().stmt, node, last)
+
+    def function(self, func: PrimFunc, name: str) -> None:
+        """Print a function."""
+        self.inside(func, super().function, func, name)
+
+    def signature(self, block: s.Block) -> None:
+        """Print what a block touches, and its annotations."""
+        self.inside(block, super().signature, block)
+
+
+class _MarkingExprPrinter(ExprPrinter):
+    """An expression printer that points things out."""
+
+    def __init__(self, printer: MarkingPrinter) -> None:
+        super().__init__(printer)
+        self._marking = printer
+
+    def __call__(self, node: Any, loosest: int = 0) -> str:
+        """Return `node` as text."""
+        return self._within(node, super().__call__, node, loosest)
+
+    def region(self, region: BufferRegion) -> str:
+        """Return a buffer region."""
+        return self._within(region, super().region, region)
+
+    def range(self, values: Range) -> str:
+        """Return one dimension of a region."""
+        return self._within(values, super().range, values)
+
+    def _within(self, node: Node, printed: Callable[..., str], *args: Any) -> str:
+        return self._marking.marked(node, self._marking.inside(node, printed, *args))
+
+
+def _is_nest(nodes: tuple[Node, ...]) -> bool:
+    return len(nodes) > 1 and isinstance(nodes[0], s.For)
+
+
+def _carets(text: str) -> tuple[str, str]:
+    """Return a text without the marks in it, and the carets that belong under it."""
+    if _BEGIN not in text:
+        return text, ""
+    plain: list[str] = []
+    carets: list[str] = []
+    depth = 0
+    for char in text:
+        if char in (_BEGIN, _END):
+            depth += 1 if char == _BEGIN else -1
+        else:
+            plain.append(char)
+            carets.append("^" if depth else " ")
+    return "".join(plain), "".join(carets).rstrip()

@@ -1,0 +1,129 @@
+"""The names of variables and buffers in a printed program, and how far they reach."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from tensorir.buffer import Buffer
+from tensorir.expr import Var
+
+Named: TypeAlias = Var | Buffer
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
+_RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
+
+
+def identifier(hint: str) -> str:
+    """Return a name with what an identifier cannot have replaced by underscores."""
+    return _FOREIGN.sub("_", hint)
+
+
+class Scope:
+    """A part of the text in which names hold; `number` counts scopes in the order of the text."""
+
+    __slots__ = ("number", "parent", "things")
+
+    def __init__(self, number: int, parent: Scope | None) -> None:
+        self.number = number
+        self.parent = parent
+        self.things: list[Named] = []
+
+
+class Names:
+    """The names in scope.
+
+    What no statement defines is defined where it is used first, and that definition has to reach
+    the other uses. A printer that goes through a program once does not know them, so `strays`
+    collects what was defined in a scope that does not reach all uses, with the number of the
+    innermost scope that does; printing again with these as `homes` puts them there.
+    """
+
+    def __init__(self, show_address: bool, homes: Mapping[Named, int]) -> None:
+        self.texts: dict[Named, str] = {}
+        self.strays: dict[Named, int] = {}
+        self._show_address = show_address
+        self._at_home: dict[int, list[Named]] = {}
+        for thing, number in homes.items():
+            self._at_home.setdefault(number, []).append(thing)
+        self._taken: set[str] = set(_RESERVED)
+        self._first_defined: dict[Named, Scope] = {}
+        self._scope = Scope(0, None)
+        self._count = 1
+
+    def reserve(self, name: str) -> None:
+        """Keep a name from being given away."""
+        self._taken.add(name)
+
+    def define(self, thing: Named, hint: str | None = None) -> str:
+        """Give a variable or buffer a name that nothing in scope has, for the current scope."""
+        base = identifier(thing.name if hint is None else hint)
+        if not base:
+            base = "v" if isinstance(thing, Var) else "buffer"
+        if base[0].isdigit():
+            base = f"_{base}"
+        if self._show_address:
+            base = f"{base}_{id(thing):#x}"
+        name = base
+        taken = self._taken
+        if name in taken:
+            count = 1
+            while f"{base}_{count}" in taken:
+                count += 1
+            name = f"{base}_{count}"
+        taken.add(name)
+        self.alias(thing, name)
+        return name
+
+    def note_free(self, thing: Named) -> None:
+        """Take note that the current scope defines what no statement defines."""
+        first = self._first_defined.setdefault(thing, self._scope)
+        if first is not self._scope:
+            home = _innermost_around(first, self._scope)
+            self._first_defined[thing] = home
+            self.strays[thing] = home.number
+
+    def alias(self, thing: Named, text: str) -> None:
+        """Let `text` stand for a thing in the current scope, such as `A.data` for a pointer."""
+        self.texts[thing] = text
+        self._scope.things.append(thing)
+
+    def open(self) -> None:
+        """Begin a scope inside the current one."""
+        self._scope = Scope(self._count, self._scope)
+        self._count += 1
+
+    def close(self) -> None:
+        """End the current scope: what it named is free again."""
+        scope = self._scope
+        for thing in scope.things:
+            name = self.texts.pop(thing, None)
+            if name is not None:
+                self._taken.discard(name)
+        assert scope.parent is not None
+        self._scope = scope.parent
+
+    def end_function(self) -> None:
+        """Close a function's scope; what another one uses without definition it defines anew."""
+        self.close()
+        self._first_defined.clear()
+
+    def at_home(self) -> list[Named]:
+        """Return what has to be defined in the current scope for the sake of scopes inside."""
+        if not self._at_home:
+            return []
+        return [t for t in self._at_home.get(self._scope.number, ()) if t not in self.texts]
+
+
+def _innermost_around(a: Scope, b: Scope) -> Scope:
+    while a is not b:
+        # A scope has a larger number than those around it.
+        inner = a if a.number > b.number else b
+        assert inner.parent is not None
+        if inner is a:
+            a = inner.parent
+        else:
+            b = inner.parent
+    return a

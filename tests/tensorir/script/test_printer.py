@@ -1,0 +1,391 @@
+"""What is printed: programs that read back, in either form, and with places pointed out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tensorir import (
+    BufferRegion,
+    I,
+    IRModule,
+    IRValueError,
+    MatchBufferRegion,
+    Range,
+    T,
+    Var,
+    assert_structural_equal,
+    decl_buffer,
+    get_first_structural_mismatch,
+    parse,
+)
+from tensorir.expr import IntImm, PointerType, PrimType, StringImm, TupleType
+from tensorir.function import PrimFunc
+from tensorir.script.display import to_html
+from tensorir.stmt import BufferStore, Evaluate, For, ForKind, SeqStmt
+from tensorir.visit import walk
+from tests.recorded import recorded
+
+SUM = """\
+from tensorir import I, T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        for i, k in T.grid(8, 4):
+            with T.block("sum"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A[vi, vk]"""
+
+
+def int_imm(value: int) -> IntImm:
+    return IntImm("int32", value)
+
+
+def reads_back(program) -> str:
+    """Check that a program reads back from its text, and return that."""
+    text = program.script()
+    assert_structural_equal(parse(text), program)
+    return text
+
+
+def carets(text: str) -> list[tuple[str, str]]:
+    """Return each line that has carets under it, and what stands above them."""
+    lines = text.splitlines()
+    found = []
+    for above, line in pairwise(lines):
+        if line and not line.strip("^ "):
+            shown = "".join(c if m == "^" else " " for c, m in zip(above, line, strict=False))
+            found.append((above.strip(), " ".join(shown.split())))
+    return found
+
+
+def marked(program, *things, **options) -> list[tuple[str, str]]:
+    return carets(program.script(obj_to_underline=things, **options))
+
+
+# ---------------------------------------------------------------------------------------- dialects
+
+
+def test_printed_programs_run_where_they_are_pasted(tmp_path, monkeypatch):
+    module = parse(SUM)
+    (tmp_path / "pasted_program.py").write_text(module.script())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import pasted_program  # noqa: PLC0415  written above
+
+    assert_structural_equal(pasted_program.Module, module)
+
+
+def test_dialects_differ_in_their_headers():
+    module = parse(SUM)
+    assert module.script() == SUM
+    theirs = module.script(dialect="tvm")
+    assert theirs.splitlines()[:2] == [
+        "# from tvm.script import ir as I",
+        "# from tvm.script import tir as T",
+    ]
+    assert theirs.splitlines()[2:] == SUM.splitlines()[1:]
+    assert module["main"].script().startswith("from tensorir import T\n\n@T.prim_func\n")
+    assert module["main"].script(dialect="tvm").startswith("# from tvm.script import tir as T\n")
+
+
+def test_prefixes_are_imported_under_their_names():
+    header = parse(SUM).script(ir_prefix="ir", tir_prefix="tir").splitlines()[0]
+    assert header == "from tensorir import I as ir, T as tir"
+
+
+@pytest.mark.parametrize("dialect", ["tensorir", "tvm", "tvm-0.10"])
+def test_every_dialect_is_read(dialect):
+    module = parse(SUM)
+    assert_structural_equal(parse(module.script(dialect=dialect)), module)
+
+
+def test_the_oldest_dialect():
+    text = parse(SUM)["main"].script(dialect="tvm-0.10")
+    assert 'B: T.Buffer[8, "float32"]) -> None:' in text
+    assert '# function attr dict\n    T.func_attr({"global_symbol": "main"})\n    # body' in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dialect": "relay"}, "dialect is one of tensorir, tvm, tvm-0.10, got 'relay'"),
+        ({"tir_prefix": "T-1"}, "tir_prefix is an identifier, got 'T-1'"),
+        ({"path_to_underline": ["body"]}, "a path begins with <root>, got 'body'"),
+        ({"path_to_underline": ["<root>.body.x"]}, "there is no .body at <root>"),
+        ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' is no step"),
+    ],
+)
+def test_options_out_of_range(options, words):
+    with pytest.raises(IRValueError) as caught:
+        parse(SUM).script(**options)
+    assert words in str(caught.value)
+
+
+# ----------------------------------------------------------------------------- buffers and their memory
+
+
+def test_parameters_that_share_memory():
+    text = """\
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (16,))
+    B = T.match_buffer(b, (4, 4), data=A.data)
+    for i in range(16):
+        B[i // 4, i % 4] = A[i]"""
+    func = parse(text)
+    assert text in reads_back(func)
+
+
+def test_a_buffer_of_two_loops_is_declared_around_both():
+    func = parse("""\
+@T.prim_func
+def main(d: T.handle("float32", "global")):
+    A = T.Buffer((16,), data=d)
+    for i in range(16):
+        for j in T.vectorized(4):
+            A[i] = T.float32(j)
+    if T.assume(True):
+        for i in range(16):
+            A[i] = 2.0
+""")
+    assert """\
+    A = T.Buffer((16,), data=d)
+    for i in range(16):
+        for j in T.vectorized(4):
+            A[i] =""" in reads_back(func)
+
+
+def test_a_buffer_of_one_loop_is_declared_in_it():
+    func = parse("""\
+@T.prim_func
+def main(d: T.handle("float32", "global")):
+    A = T.Buffer((16,), data=d)
+    T.evaluate(T.call_extern("int32", "f"))
+    for i in range(16):
+        A[i] = 2.0
+""")
+    assert "    for i in range(16):\n        A = T.Buffer((16,), data=d)\n" in reads_back(func)
+
+
+def test_a_view_of_memory_is_declared_where_the_memory_is_known():
+    func = parse("""\
+@T.prim_func
+def main(A: T.Buffer((16,))):
+    T.evaluate(T.call_extern("int32", "f"))
+    p = T.allocate([16], "float32", "global")
+    V = T.Buffer((4, 4), data=p)
+    for i in range(4):
+        V[i, 0] = A[i]
+    for i in range(4):
+        A[i] = V[i, 0]
+""")
+    text = reads_back(func)
+    assert text.index("p = T.allocate") < text.index("V = T.Buffer((4, 4), data=p)")
+    assert text.count("V = T.Buffer") == 1
+
+
+def test_what_shared_definitions_need_is_defined_before():
+    n, i, j = Var("n", "int32"), Var("i", "int32"), Var("j", "int32")
+    buffer = decl_buffer((n,), name="A")
+    one, two = (
+        For(
+            v,
+            int_imm(0),
+            int_imm(4),
+            ForKind.SERIAL,
+            BufferStore(buffer, v.astype("float32"), [v + n]),
+        )
+        for v in (i, j)
+    )
+    assert (
+        SeqStmt([one, two]).script()
+        == """\
+n = T.int32()
+A = T.Buffer((n,))
+for i in range(4):
+    A[i + n] = T.Cast("float32", i)
+for j in range(4):
+    A[j + n] = T.Cast("float32", j)"""
+    )
+
+
+def test_free_variables_of_two_functions_are_defined_in_both():
+    buffer = decl_buffer((Var("n", "int32"),), name="A")
+    body = BufferStore(buffer, T.float32(1), [int_imm(0)])
+    text = IRModule({"f": PrimFunc([], body), "g": PrimFunc([], body)}).script()
+    assert text.count("n = T.int32()\n        A = T.Buffer((n,))") == 2
+
+
+def test_a_stride_that_occurs_twice_is_defined_before():
+    s = Var("s", "int32")
+    buffer = decl_buffer((4, 4), name="A", strides=[s, s])
+    assert buffer.script() == "s = T.int32()\nA = T.Buffer((4, 4), strides=(s, s))"
+
+
+def test_a_region_under_a_name_of_its_own():
+    outer, inner = decl_buffer((8, 8), name="A"), decl_buffer((4, 8), name="B")
+    view = MatchBufferRegion(inner, BufferRegion(outer, [Range(2, 6), Range(0, 8)]))
+    assert view.script() == "A = T.Buffer((8, 8))\nB = T.match_buffer(A[2:6, 0:8], (4, 8))"
+
+
+def test_types():
+    pointer = PointerType(PrimType("float32"), "local")
+    assert TupleType([PrimType("int32"), pointer]).script() == (
+        'T.Tuple(T.int32, T.handle("float32", "local"))'
+    )
+    assert TupleType().script() == "None"
+
+
+def test_strings_have_no_control_characters():
+    text = StringImm("a\x02\x00\n\x7f").script()
+    assert text == '"a\\x02\\x00\\n\\x7f"'
+    func = PrimFunc([], Evaluate(int_imm(0)), attrs={"global_symbol": "main", "note": "\x02\x03"})
+    reads_back(func)
+
+
+# ---------------------------------------------------------------------------- expressions, addresses
+
+
+def test_a_lone_expression_with_the_definitions_of_what_is_in_it():
+    x = Var("x", "int32")
+    buffer = decl_buffer((8,), "int32", name="A")
+    expr = buffer[x] + x
+    assert expr.script() == "A[x] + x"
+    assert (
+        expr.script(verbose_expr=True)
+        == """\
+A = T.Buffer((8,), "int32")
+x = T.int32()
+A[x] + x"""
+    )
+
+
+def test_addresses():
+    x = Var("x", "int32")
+    assert (x + 1).script(show_object_address=True) == f"x_{id(x):#x} + 1"
+
+
+# -------------------------------------------------------------------------------- what is pointed out
+
+
+def test_statements_are_underlined():
+    module = parse(SUM)
+    block = module["main"].body.block.body.body.body
+    line = 'with T.block("sum"):'
+    assert marked(module, block) == marked(module, block.block) == [(line, line)]
+
+
+def test_a_loop_of_a_nest_is_underlined_by_its_variable():
+    module = parse(SUM)
+    outer = module["main"].body.block.body
+    assert marked(module, outer.body) == [("for i, k in T.grid(8, 4):", "k")]
+    assert marked(module, outer, syntax_sugar=False) == [
+        ("for i in range(8):", "for i in range(8):")
+    ]
+
+
+def test_variables_are_underlined_wherever_they_occur():
+    module = parse(SUM)
+    axes = module["main"].body.block.body.body.body.block.iter_vars
+    expected = [
+        ('vi, vk = T.axis.remap("SR", [i, k])', "vk"),
+        ("T.reads(A[vi, vk])", "vk"),
+        ("B[vi] = B[vi] + A[vi, vk]", "vk"),
+    ]
+    assert marked(module, axes[1].var) == expected
+    assert marked(module, axes[1]) == expected[:1]
+
+
+def test_buffers_and_expressions_are_underlined():
+    func = parse(SUM)["main"]
+    buffer = func.buffer_map[func.params[1]]
+    assert [shown for _, shown in marked(func, buffer)] == ["B", "B", "B", "B B"]
+    store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
+    line = "B[vi] = B[vi] + A[vi, vk]"
+    assert marked(func, store.value) == [(line, "B[vi] + A[vi, vk]")]
+    assert marked(func, store.value.b) == [(line, "A[vi, vk]")]
+
+
+def test_comments_stand_above_blocks_and_beside_stores():
+    func = parse(SUM)["main"]
+    nest = func.body.block.body
+    store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
+    text = func.script(obj_to_annotate={nest: "the nest", store: "the update"})
+    assert "    # the nest\n    for i, k in T.grid(8, 4):\n" in text
+    assert text.endswith("B[vi] = B[vi] + A[vi, vk]  # the update")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left", "right"),
+    [
+        ("A[vi, vk]\n", "A[vi, 0]\n", "vk", "0"),
+        ("+ A[vi, vk]", "- A[vi, vk]", "B[vi] + A[vi, vk]", "B[vi] - A[vi, vk]"),
+        ("T.float32(0.0)", "T.float32(1.0)", "T.float32(0.0)", "T.float32(1.0)"),
+        ("(8, 4)", "(8, 5)", "4", "5"),
+        ("grid(8, 4)", "grid(9, 4)", "8", "9"),
+        ('"SR"', '"SS"', "vk", "vk"),
+    ],
+)
+def test_the_first_difference_is_underlined(old, new, left, right):
+    one = parse(SUM + "\n")
+    other = parse((SUM + "\n").replace(old, new, 1), check_well_formed=False)
+    paths = get_first_structural_mismatch(one, other)
+    assert paths is not None
+    shown = [
+        [text for _, text in carets(program.script(path_to_underline=[path]))]
+        for program, path in zip((one, other), paths, strict=True)
+    ]
+    assert shown == [[left], [right]]
+
+
+def test_what_is_missing_is_underlined_by_what_it_is_missing_from():
+    one = parse(SUM)
+    with_note = one["main"].with_attr("note", 1)
+    ours, theirs = get_first_structural_mismatch(one["main"], with_note)
+    assert (ours, theirs) == ("<root>.attrs[<missing entry>]", "<root>.attrs['note']")
+    assert carets(one["main"].script(path_to_underline=[ours]))[0][0].startswith("def main(")
+    assert carets(with_note.script(path_to_underline=[theirs])) == [
+        ('T.func_attr({"note": 1})', "1")
+    ]
+    with pytest.raises(IRValueError, match=r"caused by lhs at <root>\.attrs") as caught:
+        assert_structural_equal(one["main"], with_note)
+    assert "^^^" in str(caught.value)
+
+
+# --------------------------------------------------------------------------------------- notebooks
+
+
+def test_notebooks_show_programs_in_a_fixed_width_font():
+    page = parse(SUM)._repr_html_()
+    assert "monospace" in page.split("<pre", 1)[1].split(">", 1)[0]
+    assert page == to_html(SUM)
+
+
+@I.ir_module
+class Decorated:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32")):
+        A[0] = 1.0
+
+
+def test_a_module_shows_itself(capsys):
+    Decorated.show(dialect="tvm")
+    assert capsys.readouterr().out.startswith("# from tvm.script import ir as I\n")
+
+
+def test_pointing_something_out_adds_carets_and_nothing_else():
+    for entry in recorded("walks")[:2]:
+        program = parse(entry["before"])
+        plain = program.script()
+        for node in walk(program.body):
+            text = program.script(obj_to_underline=[node])
+            kept = [line for line in text.splitlines() if not line or line.strip("^ ")]
+            assert "\n".join(kept) == plain
