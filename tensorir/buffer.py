@@ -109,7 +109,7 @@ class Buffer(Node):
 
     def with_(self, **changes: Any) -> Buffer:
         """Return a new buffer that differs in the named fields; `data` is shared unless named."""
-        return Buffer(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+        return Buffer(**{**{name: getattr(self, name) for name in self.fields}, **changes})
 
     def __getitem__(self, indices: Any) -> BufferLoad | BufferRegion:
         """Return a load, or a `BufferRegion` where an index is a slice without a step."""

@@ -10,8 +10,8 @@ from tensorir.dtype import HANDLE
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr, TupleType, Type, Var
 from tensorir.node import Attrs, Node
+from tensorir.specialize import specialize
 from tensorir.stmt import Stmt, normalize_annotations
-from tensorir.visit import substitute, substitute_buffers
 
 VOID_TYPE = TupleType()
 
@@ -77,33 +77,13 @@ class PrimFunc(Node):
     def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
         """Return a function with symbolic parameters or shapes fixed.
 
-        A key is a parameter; the value is the scalar it stands for, or the buffer that replaces
-        the one it is bound to. IRValueError names a key that is no parameter.
+        A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
+        scalar it stands for, or the buffer that takes the place of the one it is bound to, whose
+        layout gives the variables there. Scalar parameters with a value are no parameters of the
+        result. Raises IRValueError for a key that is neither and for layouts that differ,
+        IRTypeError where types do.
         """
-        scalars: dict[Var, PrimExpr | int] = {}
-        buffers: dict[Buffer, Buffer] = {}
-        shape_vars = {v for b in self.buffer_map.values() for v in b.shape if isinstance(v, Var)}
-        for var, value in values.items():
-            if isinstance(value, Buffer) and var in self.buffer_map:
-                buffers[self.buffer_map[var]] = value
-                old = self.buffer_map[var]
-                pairs = zip(old.shape, value.shape, strict=True)
-                scalars.update({a: b for a, b in pairs if isinstance(a, Var)})
-            elif not isinstance(value, Buffer) and (var in self.params or var in shape_vars):
-                scalars[var] = value
-            else:
-                raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
-        for old in self.buffer_map.values():
-            if old not in buffers:
-                new_shape = tuple(substitute(n, scalars) for n in old.shape)
-                if any(a is not b for a, b in zip(new_shape, old.shape, strict=True)):
-                    buffers[old] = old.with_(shape=new_shape)
-        body = substitute_buffers(substitute(self.body, scalars), buffers)
-        return self.with_(
-            params=[p for p in self.params if p not in scalars],
-            buffer_map={p: buffers.get(b, b) for p, b in self.buffer_map.items()},
-            body=body,
-        )
+        return specialize(self, values)
 
 
 class IRModule(Node):

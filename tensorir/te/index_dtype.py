@@ -23,14 +23,7 @@ _ARITHMETIC = (
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
     """Return a copy of a function in which scalars, loops, axes, shapes and indices are `dtype`."""
-    copy = _WithIndexDType(DataType(dtype))
-    params = [copy.define(param) for param in func.params]
-    buffer_map = {}
-    for old, new in zip(func.params, params, strict=True):
-        if old in func.buffer_map:
-            buffer_map[new] = copy.define_parameter(func.buffer_map[old])
-    body = copy(func.body)
-    return PrimFunc(params, body, func.ret_type, buffer_map, func.attrs)
+    return _WithIndexDType(DataType(dtype)).function(func)
 
 
 class _WithIndexDType(FreshCopy):
