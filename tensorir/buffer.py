@@ -51,6 +51,8 @@ class Buffer(Node):
 
     `strides` (in elements) are empty for the compact row-major layout; `elem_offset` counts
     elements, `data_alignment` bytes. Two buffers are the same only if they are one object.
+
+    `layout` has the dimensions, strides and offset in one tuple.
     """
 
     __slots__ = (
@@ -60,6 +62,8 @@ class Buffer(Node):
         "data_alignment",
         "dtype",
         "elem_offset",
+        "has_constant_layout",
+        "layout",
         "name",
         "offset_factor",
         "shape",
@@ -101,6 +105,8 @@ class Buffer(Node):
         self.offset_factor = offset_factor
         self.buffer_type = buffer_type
         self.axis_separators = tuple(axis_separators)
+        self.layout = (*self.shape, *self.strides, elem_offset)
+        self.has_constant_layout = all(type(size) is IntImm for size in self.layout)
 
     def scope(self) -> str:
         """Return the storage scope, `"global"` where none is given."""

@@ -68,7 +68,7 @@ class FreshCopy(Substitution):
         return self._define_with_layout(buffer, frozenset())
 
     def _define_with_layout(self, buffer: Buffer, known: Collection[Var]) -> Buffer:
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        for part in buffer.layout:
             if isinstance(part, Var) and part not in self._values and part not in known:
                 self.define(part)
         return self.define_buffer(buffer)
@@ -78,8 +78,7 @@ class FreshCopy(Substitution):
 
         Variables that its source has are not bound by it.
         """
-        outer = source.buffer
-        sizes = (*source.region, *outer.shape, *outer.strides, outer.elem_offset)
+        sizes = (*source.region, *source.buffer.layout)
         return self._define_with_layout(view, {v for size in sizes for v in collect_vars(size)})
 
     def function(self, func: PrimFunc) -> PrimFunc:

@@ -57,7 +57,7 @@ class _Known:
         self._in_layouts = {
             var
             for buffer in func.buffer_map.values()
-            for size in _sizes(buffer)
+            for size in buffer.layout
             for var in collect_vars(size)
         }
         self.scalars: dict[Var, PrimExpr] = {}
@@ -86,7 +86,7 @@ class _Known:
                 f"{where}: it has {len(new.shape)} dimension(s) and {len(new.strides)} stride(s), "
                 f"not {len(old.shape)} and {len(old.strides)}"
             )
-        for part, given in zip(_sizes(old), _sizes(new), strict=True):
+        for part, given in zip(old.layout, new.layout, strict=True):
             if isinstance(part, Var) and part is not given:
                 self._bind(part, given)
         self.buffers[old] = new
@@ -95,7 +95,7 @@ class _Known:
         """Raise unless the layout of a buffer is the one that the parameter has by now."""
         old = self._func.buffer_map[var]
         special, analyzer = _Specialize(self.scalars), Analyzer()
-        for part, given in zip(_sizes(old), _sizes(new), strict=True):
+        for part, given in zip(old.layout, new.layout, strict=True):
             wanted = special(part)
             if not analyzer.can_prove_equal(wanted, cast(wanted.dtype, given)):
                 raise IRValueError(
@@ -111,10 +111,6 @@ class _Known:
         before = self.scalars.setdefault(var, value)
         if before is not value and not Analyzer().can_prove_equal(before, value):
             raise IRValueError(f"{var.name} cannot be both {before} and {value}")
-
-
-def _sizes(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    return (*buffer.shape, *buffer.strides, buffer.elem_offset)
 
 
 class _Specialize(Substitution):

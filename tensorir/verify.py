@@ -50,7 +50,7 @@ class _Verifier:
 
     def _introduce(self, buffer: Buffer) -> None:
         """Define the variables of a buffer's layout that are not defined yet."""
-        parts = (buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset)
+        parts = (buffer.data, *buffer.layout)
         for part in parts:
             if isinstance(part, Var) and part not in self._live:
                 self._define(part)
@@ -85,7 +85,7 @@ class _Verifier:
 
     def _use_buffer(self, buffer: Buffer) -> None:
         self._use(buffer.data)
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        for part in buffer.layout:
             self._visit(part)
 
     def _visit(self, node: Node) -> None:
@@ -151,7 +151,7 @@ class _Verifier:
                 self._visit(dim)
         for buffer in node.alloc_buffers:
             self._define(buffer.data)
-            for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for part in buffer.layout:
                 self._visit(part)
         for view in node.match_buffers:
             self._use_buffer(view.source.buffer)

@@ -444,9 +444,11 @@ class Substitution(Rewriter):
         values: Mapping[Var, PrimExpr] | None = None,
         buffers: Mapping[Buffer, Buffer] | None = None,
     ) -> None:
-        self._values: dict[Var, PrimExpr] = dict(values or {})
-        self._buffers: dict[Buffer, Buffer] = dict(buffers or {})
-        self._values.update((old.data, new.data) for old, new in self._buffers.items())
+        self._values: dict[Var, PrimExpr] = dict(values) if values else {}
+        self._buffers: dict[Buffer, Buffer] = {}
+        for old, new in buffers.items() if buffers else ():
+            self._buffers[old] = new
+            self._values[old.data] = new.data
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         """Return what a variable stands for."""
@@ -455,8 +457,11 @@ class Substitution(Rewriter):
     def buffer(self, buffer: Buffer) -> Buffer:
         """Return what stands for a buffer."""
         new = self._buffers.get(buffer)
-        if new is None:
-            new = self._buffers[buffer] = self._with_layout(buffer)
+        if new is not None:
+            return new
+        if buffer.has_constant_layout and buffer.data not in self._values:
+            return buffer
+        new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
     def size(self, size: PrimExpr) -> PrimExpr:
@@ -464,9 +469,8 @@ class Substitution(Rewriter):
         return self(size)
 
     def _with_layout(self, buffer: Buffer) -> Buffer:
-        sizes = (*buffer.shape, *buffer.strides, buffer.elem_offset)
-        data, new = self(buffer.data), tuple(map(self.size, sizes))
-        if data is buffer.data and all(map(is_, new, sizes)):
+        data, new = self(buffer.data), tuple(map(self.size, buffer.layout))
+        if data is buffer.data and all(map(is_, new, buffer.layout)):
             return buffer
         if not isinstance(data, Var):
             raise IRTypeError(

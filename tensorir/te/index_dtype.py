@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.buffer import Range
+from tensorir.buffer import Buffer, Range
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 from tensorir.fresh_copy import FreshCopy, fresh_thread
@@ -44,6 +44,13 @@ class _WithIndexDType(FreshCopy):
     def _define_value(self, var: Var) -> Var:
         new = var.with_name(var.name)
         self._values[var] = new
+        return new
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return the buffer in the copy, which has the index dtype throughout its layout."""
+        new = self._buffers.get(buffer)
+        if new is None:
+            new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
     def size(self, size: PrimExpr) -> PrimExpr:
