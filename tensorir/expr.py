@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 ExprLike: TypeAlias = Union["PrimExpr", "EqualOp", int, float, bool]
 
 smart: Final[dict[str, Callable[..., Any]]] = {}
-"""Smart constructors by operator name. `tensorir.ops`, which is built on these nodes, fills it."""
+"""Constructors by name, that methods of nodes call and modules built on the nodes put here.
+
+`tensorir.ops` gives the smart ones of operators, `tensorir.stmt` that of stores.
+"""
 
 
 class PrimExpr(Node):
