@@ -206,6 +206,13 @@ def test_where_and_init():
     np.testing.assert_array_equal(elements(out, (A, values)), expected)
 
 
+def test_where_and_init_by_position():
+    k = te.reduce_axis((0, 8), "k")
+    out = te.compute((4,), lambda i: te.max(A[i, k], k, A[i, k] < 0, -4.0))
+    values = ramp(4, 8)
+    np.testing.assert_array_equal(elements(out, (A, values)), [-1, -4, -4, -4])
+
+
 def argmax():
     return te.comm_reducer(
         lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
@@ -267,8 +274,8 @@ def test_what_reducers_refuse():
         te.sum(A[0, k], axis=k, where=A[0, k])
     with pytest.raises(IRTypeError, match="takes where and init together with an axis only"):
         te.sum(A[0, 0], A[0, 1], init=1.0)
-    with pytest.raises(IRTypeError, match="where and init by name; got 1"):
-        te.sum(A[0, k], k, A[0, k] > 0)
+    with pytest.raises(IRTypeError, match=r"a value, an axis, where and init; got 1"):
+        te.sum(A[0, k], k, A[0, k] > 0, 1.0, 2.0)
     wide = te.comm_reducer(lambda x, y: x + y, lambda dtype: te.const(0, "float64"), name="wide")
     with pytest.raises(
         IRTypeError,
@@ -280,3 +287,31 @@ def test_what_reducers_refuse():
         IRValueError, match=r"the combination of te.single has 1 component\(s\), the"
     ):
         single((A[0, k], A[0, k]), axis=k)
+
+
+@pytest.mark.parametrize("name", ["isinf", "isfinite", "isnan"])
+def test_kinds_of_floats(name):
+    values = np.array([1, np.inf, -np.inf, np.nan], "float32")
+    x = te.placeholder((4,), name="x")
+    out = te.compute((4,), lambda i: getattr(te, name)(x[i]))
+    np.testing.assert_array_equal(elements(out, (x, values)), getattr(np, name)(values))
+
+
+def test_integers_are_finite():
+    assert str(te.isinf(te.const(3))) == "T.bool(False)"
+    assert str(te.isfinite(te.const(3))) == "T.bool(True)"
+
+
+def test_tags_mean_nothing():
+    @te.tag_scope("injective")
+    def doubled(x):
+        with te.tag_scope(tag="inner"):
+            return te.compute((4, 8), lambda i, j: te.multiply(x[i, j], 2.0), tag="broadcast")
+
+    np.testing.assert_array_equal(elements(doubled(A), (A, ramp(4, 8))), ramp(4, 8) * 2)
+
+
+@pytest.mark.parametrize("name", ["scan", "thread_axis", "create_schedule", "hybrid"])
+def test_what_is_elsewhere(name):
+    with pytest.raises(AttributeError, match=rf"tensorir.te has no {name}; .*(schedule|script)"):
+        getattr(te, name)
