@@ -1,7 +1,7 @@
 """Functions of scalars: those of the script dialect, under the names they have there."""
 
 from tensorir.expr import EQ, ExprLike, PrimExpr
-from tensorir.ops import FALSE, as_expr, compare, infinity, logical_and, logical_not
+from tensorir.ops import FALSE, TRUE, as_expr, compare, infinity, logical_and, logical_not
 from tensorir.script.namespace import T
 
 Select = T.Select
@@ -27,4 +27,6 @@ def isinf(value: ExprLike) -> PrimExpr:
 def isfinite(value: ExprLike) -> PrimExpr:
     """Return whether a value is neither an infinity nor a NaN."""
     x = as_expr(value)
-    return logical_and(logical_not(isinf(x)), logical_not(isnan(x)))
+    return (
+        logical_and(logical_not(isinf(x)), logical_not(isnan(x))) if x.dtype.is_floating else TRUE
+    )
