@@ -23,10 +23,13 @@ from tensorir.arith.size import Size, is_positive, size_expr
 from tensorir.buffer import Range
 from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import BinaryOp, Cast, ExprLike, IntImm, PrimExpr, Var
+from tensorir.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr, Select, Var
 from tensorir.index_values import index_values
-from tensorir.ops import TRUE, as_expr, cast, const, match_types
+from tensorir.intrin import Op
+from tensorir.ops import TRUE, as_expr, cast, const, if_then_else, match_types
 from tensorir.visit import Rewriter, substitute
+
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
 
 
 class IndexMap:
@@ -305,8 +308,17 @@ class _Retype(Rewriter):
         a, b = match_types(self(node.a), self(node.b))
         return type(node)(a, b)
 
+    def rewrite_Select(self, node: Select) -> PrimExpr:  # noqa: N802
+        values = match_types(self(node.true_value), self(node.false_value))
+        return Select(self(node.condition), *values)
+
     def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
         return cast(node.dtype, self(node.value))
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is _IF_THEN_ELSE:
+            return if_then_else(*map(self, node.args))
+        return Call(node.dtype, node.op, [cast(arg.dtype, self(arg)) for arg in node.args])
 
 
 def _parameters(

@@ -6,8 +6,10 @@ import pytest
 from tensorir import IndexMap, IRTypeError, IRValueError, T, Var
 from tensorir.buffer import Range
 from tensorir.dtype import INT32, INT64
+from tensorir.expr import Call
 from tensorir.index_values import index_values
 from tensorir.ops import const
+from tensorir.visit import walk
 
 
 def tiled(index_dtype):
@@ -28,6 +30,22 @@ def test_indices_are_mapped_in_the_type_of_the_map_where_that_is_wider():
     x = Var("x", INT32)
     first, second, third = tiled("int64").map_indices([x, x])
     assert {first.dtype, second.dtype, third.dtype} == {INT64}
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda i: T.if_then_else(i < 4, i, 0), "T.if_then_else(i < 4, i, 0)"),
+        (lambda i: T.Select(i < 4, i, i // 2), "T.Select(i < 4, i, i // 2)"),
+        (lambda i: T.popcount(i) * 2, 'T.popcount(T.Cast("int64", i)) * T.int64(2)'),
+    ],
+)
+def test_retyping_reaches_all_of_an_expression(function, text):
+    (final,) = IndexMap.from_func(function).retyped([INT32]).final_indices
+    assert str(final) == text
+    for node in walk(final):
+        parts = node.args[1:] if isinstance(node, Call) and len(node.args) == 3 else ()
+        assert {part.dtype for part in parts} <= {final.dtype}
 
 
 def test_shapes_and_ranges_are_mapped_in_their_own_type():
