@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
@@ -64,13 +63,11 @@ class FreshCopy(Substitution):
         return new
 
     def define_parameter(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer for one that binds the variables in its shape and strides."""
-        return self._define_with_layout(buffer, frozenset())
-
-    def _define_with_layout(self, buffer: Buffer, known: Collection[Var]) -> Buffer:
-        for part in buffer.layout:
-            if isinstance(part, Var) and part not in self._values and part not in known:
-                self.define(part)
+        """Return the new buffer for one that binds the variables in its layout."""
+        for size in buffer.layout:
+            for var in collect_vars(size):
+                if var not in self._values:
+                    self.define(var)
         return self.define_buffer(buffer)
 
     def _define_view(self, view: Buffer, source: BufferRegion) -> Buffer:
@@ -78,8 +75,11 @@ class FreshCopy(Substitution):
 
         Variables that its source has are not bound by it.
         """
-        sizes = (*source.region, *source.buffer.layout)
-        return self._define_with_layout(view, {v for size in sizes for v in collect_vars(size)})
+        known = {v for size in (*source.region, *source.buffer.layout) for v in collect_vars(size)}
+        for size in view.layout:
+            if isinstance(size, Var) and size not in self._values and size not in known:
+                self.define(size)
+        return self.define_buffer(view)
 
     def function(self, func: PrimFunc) -> PrimFunc:
         """Copy a function with parameters of its own."""

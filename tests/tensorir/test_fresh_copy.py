@@ -2,10 +2,18 @@
 
 import pytest
 
-from tensorir import IRModule, assert_structural_equal, parse, renew_defs, verify_well_formed
+from tensorir import (
+    IRModule,
+    TensorIntrin,
+    assert_structural_equal,
+    parse,
+    renew_defs,
+    verify_well_formed,
+)
 from tensorir import stmt as s
 from tensorir.ops import TRUE, const
 from tensorir.visit import collect_vars, walk
+from tensorir.workloads import WORKLOADS, create
 
 PROGRAMS = {
     "blocks": """
@@ -44,6 +52,14 @@ def main(b: T.handle, n: T.int32):
         B[0] = part[T.Let(k + 1, where={k: n // 2})]
 """,
 }
+PROGRAMS["expressions before variables"] = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n * 8,), strides=(n + 1,))
+    B = T.match_buffer(b, (n,))
+    B[0] = A[n]
+"""
 PROGRAMS["pointers"] = PROGRAMS["pointers"].replace("    x: T", "    k = T.int32()\n    x: T")
 
 
@@ -57,13 +73,32 @@ def defined(func):
     return {*func.params, *collect_vars(func.body), *pointers, *buffers}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_definition_is_new(name):
-    func = parse(PROGRAMS[name])
+def check_copy(func):
     copy = renew_defs(func)
     assert_structural_equal(copy, func)
     assert not defined(copy) & defined(func)
+    sizes = [size for buffer in func.buffer_map.values() for size in buffer.layout]
+    copied = [size for buffer in copy.buffer_map.values() for size in buffer.layout]
+    for old, new in zip(sizes, copied, strict=True):
+        assert not set(collect_vars(old)) & set(collect_vars(new))
     verify_well_formed(IRModule({"first": func, "second": copy}))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_definition_is_new(name):
+    check_copy(parse(PROGRAMS[name]))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_copies_of_operators(name):
+    check_copy(create(name))
+
+
+@pytest.mark.parametrize("name", TensorIntrin.names())
+def test_copies_of_intrinsics(name):
+    intrin = TensorIntrin.get(name)
+    check_copy(intrin.desc)
+    check_copy(intrin.impl)
 
 
 def test_a_copied_statement_keeps_what_is_outside():
