@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.dtype import INT32, INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import (
     BufferLoad,
+    Call,
     ExprLike,
     IntImm,
     PointerType,
@@ -18,11 +19,15 @@ from tensorir.expr import (
     Var,
     smart,
 )
+from tensorir.intrin import Op
 from tensorir.node import Node
 from tensorir.ops import as_expr, const, is_const_int
 
 if TYPE_CHECKING:
     from tensorir.stmt import BufferStore
+
+_ACCESS_PTR: Final = Op.get("tvm_access_ptr")
+_TYPE_ANNOTATION: Final = Op.get("type_annotation")
 
 
 class Range(Node):
@@ -182,6 +187,34 @@ class Buffer(Node):
         if lanes > 1 and indices and indices[-1].dtype.lanes == 1:
             indices[-1] = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
         return indices
+
+    def access_ptr(
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
+    ) -> Call:
+        """Return the pointer to element `offset`, as an argument for a C function.
+
+        `access_mask` says what that does with the memory: `"r"` (1), `"w"` (2) or `"rw"` (3).
+        Offset and `extent`, the number of elements (by default all from `offset` on), count vectors
+        where `content_lanes` is above 1. Raises IRValueError for another mask.
+        """
+        masks = {"r": 1, "w": 2, "rw": 3, "wr": 3}
+        mask = masks.get(access_mask, 0) if isinstance(access_mask, str) else access_mask
+        if mask not in (1, 2, 3):
+            raise IRValueError(
+                f"the access mask of buffer {self.name} is 'r', 'w' or 'rw', got {access_mask!r}"
+            )
+        size = self._reach(range(len(self.shape)))
+        start, first = as_expr(offset), self.elem_offset
+        if content_lanes > 1:
+            size, first = size // content_lanes, first // content_lanes
+        kind = Call(self.dtype.with_lanes(self.dtype.lanes * content_lanes), _TYPE_ANNOTATION, ())
+        count = size - start if extent is None else as_expr(extent)
+        return Call(ptr_type, _ACCESS_PTR, (kind, self.data, first + start, count, const(mask)))
 
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
         """Return where an element is, counted in elements from `data`: `elem_offset` is in it.

@@ -118,8 +118,11 @@ class IndexMap:
 
     def _wide_enough(self, indices: Sequence[PrimExpr]) -> IndexMap:
         """Return this map on variables that are as wide as some indices at least."""
-        pairs = zip(self.initial_indices, indices, strict=True)
-        return self.retyped([max(v.dtype, i.dtype, key=lambda d: d.bits) for v, i in pairs])
+        dtypes = [v.dtype for v in self.initial_indices]
+        for k, index in enumerate(indices):
+            if index.dtype.bits > dtypes[k].bits:
+                dtypes[k] = index.dtype
+        return self.retyped(dtypes)
 
     def _on_box(self, box: Sequence[ExprLike | Range]) -> tuple[IndexMap, dict[Var, Range]]:
         """Return this map on variables as wide as the bounds of a box, and their domains."""
@@ -130,11 +133,8 @@ class IndexMap:
                 f"the shape has {len(ranges)} dimension(s)"
             )
         wide = self._wide_enough([r.extent for r in ranges])
-        domain = {
-            v: Range.from_min_extent(r.min.astype(v.dtype), r.extent.astype(v.dtype))
-            for v, r in zip(wide.initial_indices, ranges, strict=True)
-        }
-        return wide, domain
+        variables = wide.initial_indices
+        return wide, {v: _typed_range(v, r) for v, r in zip(variables, ranges, strict=True)}
 
     def map_ndarray(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array with the elements of `array` where the map sends their indices.
@@ -343,6 +343,13 @@ def _parameters(
         count = ndim - len(positional) - len(named)
         positional.extend(Var(f"{variadic}_{k}", dtype) for k in range(count))
     return positional, named
+
+
+def _typed_range(var: Var, values: Range) -> Range:
+    dtype = var.dtype
+    if values.min.dtype is dtype and values.extent.dtype is dtype:
+        return values
+    return Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
 
 
 def _typed(value: ExprLike, dtype: str) -> PrimExpr:

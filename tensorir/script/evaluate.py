@@ -32,6 +32,7 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
             "scope",
             "axis_separators",
             "data_alignment",
+            "access_ptr",
             "vload",
             "vstore",
             "offset_of",

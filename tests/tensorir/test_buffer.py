@@ -77,3 +77,32 @@ def test_offsets_that_are_none():
     split = decl_buffer((8, 16), name="A", axis_separators=[1], elem_offset=const(3))
     with pytest.raises(IRValueError, match="cannot be told apart"):
         split.offset_of([0, 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("r",), 'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 5, 128, 1)'),
+        (("rw", "handle", 4), 'T.tvm_access_ptr(T.type_annotation("float32x4"), A.data, 1, 32, 3)'),
+        ((2, "handle", 1, 8), 'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 13, 120, 2)'),
+        (
+            ("w", "handle", 1, 8, 4),
+            'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 13, 4, 2)',
+        ),
+    ],
+)
+def test_access_pointers(options, text):
+    func = parse(
+        f"""
+@T.prim_func
+def main(a: T.handle):
+    A = T.match_buffer(a, (8, 16), elem_offset=5)
+    T.call_extern("int32", "f", {text})
+"""
+    )
+    (buffer,) = func.buffer_map.values()
+    call = func.body.value
+    pointer = buffer.access_ptr(*options)
+    assert_structural_equal(pointer, call.args[-1])
+    with pytest.raises(IRValueError, match="mask of buffer A is 'r', 'w' or 'rw', got 'x'"):
+        buffer.access_ptr("x")

@@ -554,7 +554,9 @@ def test_extern_of_a_call():
     sums, count = te.extern(
         [(2, 4), (1,)],
         [a],
-        lambda ins, outs: T.call_extern("int32", "f", ins[0].data, outs[0].data, outs[1].data),
+        lambda ins, outs: T.call_extern(
+            "int32", "f", ins[0].access_ptr("r"), outs[0].access_ptr("w"), outs[1].data
+        ),
         name="calls",
         dtype=["float32", "int32"],
         attrs={"note": 1},
