@@ -26,12 +26,13 @@ _DEFINES: Final[dict[str, frozenset[str]]] = {
     "CommReducer": frozenset({"lhs", "rhs"}),
     "PrimFunc": frozenset({"params"}),
 }
-_IGNORED: Final[dict[str, frozenset[str]]] = {
+IGNORED: Final[dict[str, frozenset[str]]] = {
     "Var": frozenset({"name"}),
     "SizeVar": frozenset({"name"}),
     "Buffer": frozenset({"name", "offset_factor"}),
     "Block": frozenset({"name_hint"}),
 }
+"""Fields by class that count neither for equality nor for hashes."""
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
@@ -139,7 +140,7 @@ class _Comparison:
 
     def _fields(self, a: Node, b: Node, defining: bool) -> bool:
         name = type(a).__name__
-        defines, ignored = _DEFINES.get(name), _IGNORED.get(name)
+        defines, ignored = _DEFINES.get(name), IGNORED.get(name)
         # The variables of a dimension `n * 8` are defined by it as much as those of `n`.
         everywhere = self._map_free or (defining and isinstance(a, PrimExpr))
         for field in a.fields:
