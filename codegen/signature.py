@@ -148,7 +148,7 @@ def symbolic_vars(func: PrimFunc) -> list[Var]:
     for param in func.params:
         buffer = func.buffer_map.get(param)
         if buffer is not None:
-            for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for dim in buffer.layout:
                 found.update(dict.fromkeys(v for v in collect_vars(dim) if v not in scalars))
     return list(found)
 

@@ -6,16 +6,13 @@ described to a cost model: the function then takes the weight in its new layout.
 
 from __future__ import annotations
 
-from typing import Final
-
+from search.annotations import LAYOUT_REWRITE_PREPROC
 from tensorir.buffer import Buffer
 from tensorir.expr import BufferLoad, IntImm
 from tensorir.function import IRModule, PrimFunc
 from tensorir.ops import as_expr
 from tensorir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, is_no_op
 from tensorir.visit import Rewriter, walk
-
-PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
 
 
 def without_layout_rewrite(mod: IRModule) -> IRModule:
@@ -56,7 +53,7 @@ def _stripped(func: PrimFunc) -> PrimFunc:
 
 
 def _is_preproc(block: Block) -> bool:
-    flag = block.annotations.get(PREPROC)
+    flag = block.annotations.get(LAYOUT_REWRITE_PREPROC)
     marked = isinstance(flag, IntImm) and bool(flag.value)
     return marked and len(block.reads) == 1 and len(block.writes) == 1
 

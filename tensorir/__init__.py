@@ -22,6 +22,7 @@ from tensorir.errors import (
     WellFormedError,
 )
 from tensorir.expr import GlobalVar, IterVar, PrimExpr, Var
+from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.script import I, T, parse, parse_expr, parse_index_map
@@ -69,6 +70,7 @@ __all__ = [
     "parse_index_map",
     "post_order_visit",
     "pre_order_visit",
+    "renew_defs",
     "simplify",
     "structural_equal",
     "structural_hash",

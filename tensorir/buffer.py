@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorir.dtype import INT32, INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import BufferLoad, ExprLike, IntImm, PointerType, PrimExpr, PrimType, Ramp, Var
+from tensorir.expr import (
+    BufferLoad,
+    Call,
+    ExprLike,
+    IntImm,
+    PointerType,
+    PrimExpr,
+    PrimType,
+    Ramp,
+    Var,
+    smart,
+)
+from tensorir.intrin import Op
 from tensorir.node import Node
-from tensorir.ops import as_expr, const
+from tensorir.ops import as_expr, const, is_const_int
+
+if TYPE_CHECKING:
+    from tensorir.stmt import BufferStore
+
+_ACCESS_PTR: Final = Op.get("tvm_access_ptr")
+_TYPE_ANNOTATION: Final = Op.get("type_annotation")
 
 
 class Range(Node):
@@ -51,6 +69,8 @@ class Buffer(Node):
 
     `strides` (in elements) are empty for the compact row-major layout; `elem_offset` counts
     elements, `data_alignment` bytes. Two buffers are the same only if they are one object.
+
+    `layout` has the dimensions, strides and offset in one tuple.
     """
 
     __slots__ = (
@@ -60,6 +80,8 @@ class Buffer(Node):
         "data_alignment",
         "dtype",
         "elem_offset",
+        "has_constant_layout",
+        "layout",
         "name",
         "offset_factor",
         "shape",
@@ -101,6 +123,8 @@ class Buffer(Node):
         self.offset_factor = offset_factor
         self.buffer_type = buffer_type
         self.axis_separators = tuple(axis_separators)
+        self.layout = (*self.shape, *self.strides, elem_offset)
+        self.has_constant_layout = all(type(size) is IntImm for size in self.layout)
 
     def scope(self) -> str:
         """Return the storage scope, `"global"` where none is given."""
@@ -109,7 +133,7 @@ class Buffer(Node):
 
     def with_(self, **changes: Any) -> Buffer:
         """Return a new buffer that differs in the named fields; `data` is shared unless named."""
-        return Buffer(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+        return Buffer(**{**{name: getattr(self, name) for name in self.fields}, **changes})
 
     def __getitem__(self, indices: Any) -> BufferLoad | BufferRegion:
         """Return a load, or a `BufferRegion` where an index is a slice without a step."""
@@ -125,18 +149,135 @@ class Buffer(Node):
         return BufferRegion(self, ranges)
 
     def vload(
-        self, begin: Sequence[ExprLike], dtype: str | None = None, predicate: PrimExpr | None = None
+        self,
+        begin: Sequence[ExprLike] | ExprLike,
+        dtype: str | None = None,
+        predicate: ExprLike | None = None,
     ) -> BufferLoad:
-        """Return a load of `dtype`, whose lanes run along the last dimension from `begin`."""
-        return BufferLoad(self, self._vector_indices(begin, dtype), predicate)
+        """Return a load of `dtype`, whose lanes run along the last dimension from `begin`.
 
-    def _vector_indices(self, begin: Sequence[ExprLike], dtype: str | None) -> list[PrimExpr]:
-        indices = [as_expr(i) for i in begin]
-        lanes = DataType(dtype).lanes if dtype else 1
-        if lanes > 1 and indices[-1].dtype.lanes == 1:
-            last = indices[-1]
-            indices[-1] = Ramp(last, const(1, last.dtype), lanes // self.dtype.lanes)
+        Without `dtype` the load is of one element. Raises IRTypeError for another element type.
+        """
+        kind = self.dtype if dtype is None else DataType(dtype)
+        condition = None if predicate is None else as_expr(predicate)
+        return BufferLoad(self, self._vector_indices(begin, kind), condition)
+
+    def vstore(
+        self,
+        begin: Sequence[ExprLike] | ExprLike,
+        value: ExprLike,
+        predicate: ExprLike | None = None,
+    ) -> BufferStore:
+        """Return a store of `value`, whose lanes go along the last dimension from `begin`.
+
+        Raises IRTypeError for a value of another element type.
+        """
+        stored = as_expr(value)
+        condition = None if predicate is None else as_expr(predicate)
+        indices = self._vector_indices(begin, stored.dtype)
+        return smart["store"](self, stored, indices, condition)  # type: ignore[no-any-return]
+
+    def _vector_indices(
+        self, begin: Sequence[ExprLike] | ExprLike, dtype: DataType
+    ) -> list[PrimExpr]:
+        indices = [as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,))]
+        if dtype.element is not self.dtype.element:
+            raise IRTypeError(f"buffer {self.name} holds {self.dtype}, which {dtype} is no part of")
+        lanes = dtype.lanes // self.dtype.lanes
+        if lanes > 1 and indices and indices[-1].dtype.lanes == 1:
+            indices[-1] = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
         return indices
+
+    def access_ptr(
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: ExprLike = 0,
+        extent: ExprLike | None = None,
+    ) -> Call:
+        """Return the pointer to element `offset`, as an argument for a C function.
+
+        `access_mask` says what that does with the memory: `"r"` (1), `"w"` (2) or `"rw"` (3).
+        Offset and `extent`, the number of elements (by default all from `offset` on), count vectors
+        where `content_lanes` is above 1. Raises IRValueError for another mask.
+        """
+        masks = {"r": 1, "w": 2, "rw": 3, "wr": 3}
+        mask = masks.get(access_mask, 0) if isinstance(access_mask, str) else access_mask
+        if mask not in (1, 2, 3):
+            raise IRValueError(
+                f"the access mask of buffer {self.name} is 'r', 'w' or 'rw', got {access_mask!r}"
+            )
+        size = self._reach(range(len(self.shape)))
+        start, first = as_expr(offset), self.elem_offset
+        if content_lanes > 1:
+            size, first = size // content_lanes, first // content_lanes
+        kind = Call(self.dtype.with_lanes(self.dtype.lanes * content_lanes), _TYPE_ANNOTATION, ())
+        count = size - start if extent is None else as_expr(extent)
+        return Call(ptr_type, _ACCESS_PTR, (kind, self.data, first + start, count, const(mask)))
+
+    def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
+        """Return where an element is, counted in elements from `data`: `elem_offset` is in it.
+
+        There is one offset for every group of dimensions between axis separators. Raises
+        IRValueError for a wrong number of indices, and for an `elem_offset` of several groups.
+        """
+        given = [
+            as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))
+        ]
+        if len(given) != len(self.shape):
+            raise IRValueError(
+                f"buffer {self.name} has {len(self.shape)} dimension(s), "
+                f"the offset of {len(given)} index(es) is wanted"
+            )
+        offsets = []
+        for group in self._axis_groups():
+            offset = const(0, given[group.start].dtype if group else self.elem_offset.dtype)
+            for k in group:
+                if self.strides:
+                    offset = offset + given[k] * self.strides[k]
+                else:
+                    offset = offset * self.shape[k] + given[k]
+            offsets.append(offset)
+        if is_const_int(self.elem_offset, 0):
+            return offsets
+        if len(offsets) > 1:
+            raise IRValueError(
+                f"buffer {self.name} has axis_separators {self.axis_separators}, between which its "
+                f"elem_offset {self.elem_offset} cannot be told apart"
+            )
+        return [offsets[0] + self.elem_offset]
+
+    def get_flattened_buffer(self) -> Buffer:
+        """Return the buffer over the same memory in which `offset_of` indexes; itself if it is one.
+
+        It has a dimension for every group of dimensions between axis separators, as long as the
+        strides reach, and no strides.
+        """
+        groups = self._axis_groups()
+        if len(groups) == len(self.shape) and not self.strides:
+            return self
+        return self.with_(
+            shape=[self._reach(group) for group in groups],
+            strides=(),
+            axis_separators=range(1, len(groups)),
+        )
+
+    def _axis_groups(self) -> list[range]:
+        ends = (*self.axis_separators, len(self.shape))
+        return [range(a, b) for a, b in zip((0, *self.axis_separators), ends, strict=True)]
+
+    def _reach(self, dims: range) -> PrimExpr:
+        """Return how many elements lie between the first and the last of some dimensions."""
+        extents = [self.shape[k] for k in dims]
+        size: PrimExpr = const(1, extents[0].dtype if extents else self.elem_offset.dtype)
+        if not self.strides or any(is_const_int(extent, 0) for extent in extents):
+            for extent in extents:
+                size = size * extent
+            return size
+        for k in dims:
+            size = size + (self.shape[k] - 1) * self.strides[k]
+        return size
 
 
 class BufferRegion(Node):

@@ -26,19 +26,21 @@ _DEFINES: Final[dict[str, frozenset[str]]] = {
     "CommReducer": frozenset({"lhs", "rhs"}),
     "PrimFunc": frozenset({"params"}),
 }
-_IGNORED: Final[dict[str, frozenset[str]]] = {
+IGNORED: Final[dict[str, frozenset[str]]] = {
     "Var": frozenset({"name"}),
     "SizeVar": frozenset({"name"}),
     "Buffer": frozenset({"name", "offset_factor"}),
     "Block": frozenset({"name_hint"}),
 }
+"""Fields by class that count neither for equality nor for hashes."""
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     """Say whether two programs are the same but for names.
 
-    Variables are mapped to each other where they are defined; free variables must be identical,
-    unless `map_free_vars`. Names of blocks and buffers do not count.
+    Variables are mapped to each other where they are defined, which they are by the layouts of
+    buffers, too, also where they are parts of expressions; free variables must be identical, unless
+    `map_free_vars`. Names of blocks and buffers do not count.
     """
     return get_first_structural_mismatch(a, b, map_free_vars) is None
 
@@ -150,11 +152,13 @@ class _Comparison:
 
     def _fields(self, a: Node, b: Node, defining: bool) -> bool:
         name = type(a).__name__
-        defines, ignored = _DEFINES.get(name), _IGNORED.get(name)
+        defines, ignored = _DEFINES.get(name), IGNORED.get(name)
+        # The variables of a dimension `n * 8` are defined by it as much as those of `n`.
+        everywhere = self._map_free or (defining and isinstance(a, PrimExpr))
         for field in a.fields:
             if ignored is not None and field in ignored:
                 continue
-            inner = self._map_free or (defines is not None and field in defines)
+            inner = everywhere or (defines is not None and field in defines)
             x, y = getattr(a, field), getattr(b, field)
             if x is y and not isinstance(x, (Node, tuple, dict)):
                 continue

@@ -2,200 +2,43 @@
 
 The classes here are *raw*: they build exactly what is asked and check only that operand dtypes
 agree. The *smart* constructors in `tensorir.ops` match dtypes and fold constants; Python operators
-on expressions are smart.
+on expressions (`tensorir.operators`) are smart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from tensorir.dtype import BOOL, HANDLE, INT32, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.float_format import FORMATS
 from tensorir.node import Node
+from tensorir.operators import EqualOp as EqualOp
+from tensorir.operators import ExprLike as ExprLike
+from tensorir.operators import Operators
+from tensorir.operators import smart as smart
+from tensorir.types import PointerType as PointerType
+from tensorir.types import PrimType as PrimType
+from tensorir.types import TupleType as TupleType
+from tensorir.types import Type as Type
 
 if TYPE_CHECKING:
     from tensorir.buffer import Buffer, Range
     from tensorir.intrin import Op
 
-ExprLike: TypeAlias = Union["PrimExpr", "EqualOp", int, float, bool]
 
-smart: Final[dict[str, Callable[..., Any]]] = {}
-"""Smart constructors by operator name. `tensorir.ops`, which is built on these nodes, fills it."""
-
-
-class PrimExpr(Node):
+class PrimExpr(Operators, Node):
     """A scalar or vector value; `dtype` says of what type."""
 
     __slots__ = ("dtype",)
     dtype: DataType
-
-    def __add__(self, other: ExprLike) -> PrimExpr:
-        return smart["add"](self, other)  # type: ignore[no-any-return]
-
-    def __radd__(self, other: ExprLike) -> PrimExpr:
-        return smart["add"](other, self)  # type: ignore[no-any-return]
-
-    def __sub__(self, other: ExprLike) -> PrimExpr:
-        return smart["sub"](self, other)  # type: ignore[no-any-return]
-
-    def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return smart["sub"](other, self)  # type: ignore[no-any-return]
-
-    def __mul__(self, other: ExprLike) -> PrimExpr:
-        return smart["mul"](self, other)  # type: ignore[no-any-return]
-
-    def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return smart["mul"](other, self)  # type: ignore[no-any-return]
-
-    def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return smart["div"](self, other)  # type: ignore[no-any-return]
-
-    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
-        return smart["div"](other, self)  # type: ignore[no-any-return]
-
-    def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return smart["floordiv"](self, other)  # type: ignore[no-any-return]
-
-    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
-        return smart["floordiv"](other, self)  # type: ignore[no-any-return]
-
-    def __mod__(self, other: ExprLike) -> PrimExpr:
-        return smart["floormod"](self, other)  # type: ignore[no-any-return]
-
-    def __rmod__(self, other: ExprLike) -> PrimExpr:
-        return smart["floormod"](other, self)  # type: ignore[no-any-return]
-
-    def __neg__(self) -> PrimExpr:
-        return smart["mul"](self, -1)  # type: ignore[no-any-return]
-
-    def __lshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_left"](self, other)  # type: ignore[no-any-return]
-
-    def __rlshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_left"](other, self)  # type: ignore[no-any-return]
-
-    def __rshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_right"](self, other)  # type: ignore[no-any-return]
-
-    def __rrshift__(self, other: ExprLike) -> PrimExpr:
-        return smart["shift_right"](other, self)  # type: ignore[no-any-return]
-
-    def __and__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_and"](self, other)  # type: ignore[no-any-return]
-
-    def __rand__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_and"](other, self)  # type: ignore[no-any-return]
-
-    def __or__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_or"](self, other)  # type: ignore[no-any-return]
-
-    def __ror__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_or"](other, self)  # type: ignore[no-any-return]
-
-    def __xor__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_xor"](self, other)  # type: ignore[no-any-return]
-
-    def __rxor__(self, other: ExprLike) -> PrimExpr:
-        return smart["bitwise_xor"](other, self)  # type: ignore[no-any-return]
-
-    def __invert__(self) -> PrimExpr:
-        return smart["bitwise_not"](self)  # type: ignore[no-any-return]
-
-    def __lt__(self, other: ExprLike) -> PrimExpr:
-        return smart["lt"](self, other)  # type: ignore[no-any-return]
-
-    def __le__(self, other: ExprLike) -> PrimExpr:
-        return smart["le"](self, other)  # type: ignore[no-any-return]
-
-    def __gt__(self, other: ExprLike) -> PrimExpr:
-        return smart["gt"](self, other)  # type: ignore[no-any-return]
-
-    def __ge__(self, other: ExprLike) -> PrimExpr:
-        return smart["ge"](self, other)  # type: ignore[no-any-return]
-
-    def __eq__(self, other: object) -> EqualOp:  # type: ignore[override]
-        return EqualOp(self, other, True)
-
-    def __ne__(self, other: object) -> EqualOp:  # type: ignore[override]
-        return EqualOp(self, other, False)
-
-    __hash__ = Node.__hash__
 
     def __bool__(self) -> bool:
         raise IRValueError(
             "an expression has no truth value while the program is being built; "
             "use T.if_then_else, T.Select, T.And or T.Or instead of if, and, or, not"
         )
-
-    def astype(self, dtype: str) -> PrimExpr:
-        """Return the value converted to `dtype`."""
-        return smart["cast"](dtype, self)  # type: ignore[no-any-return]
-
-
-class EqualOp:
-    """The deferred result of `a == b` or `a != b` on expressions outside the dialect.
-
-    Used as a condition of Python it compares identity (immediates by value), so that nodes work
-    as dictionary keys; used as an operand it becomes an `EQ` or `NE` node.
-    """
-
-    __slots__ = ("a", "b", "equal")
-
-    def __init__(self, a: object, b: object, equal: bool) -> None:
-        self.a, self.b, self.equal = a, b, equal
-
-    def __bool__(self) -> bool:
-        same = self.a is self.b
-        if not same and isinstance(self.a, (IntImm, FloatImm)):
-            other = self.b.value if isinstance(self.b, (IntImm, FloatImm)) else self.b
-            same = isinstance(other, (int, float)) and self.a.value == other
-        return same is self.equal
-
-    def as_expr(self) -> PrimExpr:
-        """Return the comparison as an expression."""
-        return smart["eq" if self.equal else "ne"](self.a, self.b)  # type: ignore[no-any-return]
-
-
-# ----------------------------------------------------------------------------------------- types
-
-
-class Type(Node):
-    """A type used in annotations."""
-
-    __slots__ = ()
-
-
-class PrimType(Type):
-    """The type of a scalar or vector value."""
-
-    __slots__ = ("dtype",)
-    fields = ("dtype",)
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = DataType(dtype)
-
-
-class PointerType(Type):
-    """A pointer to elements of `element_type` in `storage_scope` (`""` means global)."""
-
-    __slots__ = ("element_type", "storage_scope")
-    fields = ("element_type", "storage_scope")
-
-    def __init__(self, element_type: Type, storage_scope: str = "") -> None:
-        self.element_type = element_type
-        self.storage_scope = storage_scope
-
-
-class TupleType(Type):
-    """A tuple; without fields it is the type of a function that returns nothing."""
-
-    __slots__ = ("elements",)
-    fields = ("elements",)
-
-    def __init__(self, elements: Iterable[Type] = ()) -> None:
-        self.elements = tuple(elements)
 
 
 # ------------------------------------------------------------------------------------- variables
@@ -264,6 +107,10 @@ class IntImm(PrimExpr):
     def __bool__(self) -> bool:
         return self.value != 0
 
+    def is_same(self, other: object) -> bool:
+        """Say whether `other` is the same number."""
+        return _is_number(other, self.value)
+
 
 class FloatImm(PrimExpr):
     """A floating point constant; `value` is kept as a double."""
@@ -286,6 +133,16 @@ class FloatImm(PrimExpr):
 
     def __bool__(self) -> bool:
         return self.value != 0
+
+    def is_same(self, other: object) -> bool:
+        """Say whether `other` is the same number."""
+        return _is_number(other, self.value)
+
+
+def _is_number(value: object, number: float) -> bool:
+    if isinstance(value, (IntImm, FloatImm)):
+        value = value.value
+    return isinstance(value, (int, float)) and value == number
 
 
 class StringImm(PrimExpr):
@@ -666,7 +523,7 @@ class Call(PrimExpr):
 # ------------------------------------------------------------------------------------- reductions
 
 
-class IterVar(Node):
+class IterVar(Operators, Node):
     """An axis: the variable, its domain and how its values may be visited."""
 
     DATA_PAR: ClassVar[int] = 0
@@ -687,30 +544,6 @@ class IterVar(Node):
         self.var = var
         self.iter_type = iter_type
         self.thread_tag = thread_tag
-
-    def __add__(self, other: ExprLike) -> PrimExpr:
-        return self.var + other
-
-    def __radd__(self, other: ExprLike) -> PrimExpr:
-        return other + self.var
-
-    def __sub__(self, other: ExprLike) -> PrimExpr:
-        return self.var - other
-
-    def __rsub__(self, other: ExprLike) -> PrimExpr:
-        return other - self.var
-
-    def __mul__(self, other: ExprLike) -> PrimExpr:
-        return self.var * other
-
-    def __rmul__(self, other: ExprLike) -> PrimExpr:
-        return other * self.var
-
-    def __floordiv__(self, other: ExprLike) -> PrimExpr:
-        return self.var // other
-
-    def __mod__(self, other: ExprLike) -> PrimExpr:
-        return self.var % other
 
 
 class CommReducer(Node):

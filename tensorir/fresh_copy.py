@@ -1,33 +1,42 @@
-"""Copies of statements that may stand beside the original: everything they define is new."""
+"""Copies of programs that may stand beside the original: everything they define is new."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-from tensorir.buffer import Buffer, MatchBufferRegion
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.expr import IterVar, Let, PrimExpr, Var
-from tensorir.stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt, Stmt
-from tensorir.visit import Rewriter
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    DeclBuffer,
+    For,
+    LetStmt,
+    Stmt,
+)
+from tensorir.visit import Substitution, collect_vars
 
-S = TypeVar("S", bound=Stmt)
+if TYPE_CHECKING:
+    from tensorir.function import PrimFunc
 
 
-class FreshCopy(Rewriter):
-    """Copies a statement, with new loop variables, axes, buffers and bound names.
+def renew_defs(func: PrimFunc) -> PrimFunc:
+    """Return a copy of a function in which every definition is new.
+
+    Parameters, loop variables, axes, bound names, pointers and buffers are objects of the copy
+    alone, so that both functions may be parts of one program.
+    """
+    return FreshCopy().function(func)
+
+
+class FreshCopy(Substitution):
+    """Copies a program, with new loop variables, axes, buffers and bound names.
 
     `values` replaces variables that are defined outside, `buffers` such buffers. Subclasses may
     rename blocks and give axes another domain.
     """
-
-    def __init__(
-        self,
-        values: Mapping[Var, PrimExpr] | None = None,
-        buffers: Mapping[Buffer, Buffer] | None = None,
-    ) -> None:
-        self._values: dict[Var, PrimExpr] = dict(values or {})
-        self._buffers: dict[Buffer, Buffer] = dict(buffers or {})
-        self._values.update((old.data, new.data) for old, new in self._buffers.items())
 
     def block_name(self, block: Block) -> str:
         """Return the name of the copy of a block."""
@@ -44,35 +53,48 @@ class FreshCopy(Rewriter):
         return new
 
     def define_buffer(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer that stands for `buffer` from here on."""
-        data = self._values.get(buffer.data)
-        new = buffer.with_(
-            data=data if isinstance(data, Var) else self.define(buffer.data),
-            shape=[self.size(n) for n in buffer.shape],
-            strides=[self.size(n) for n in buffer.strides],
-            elem_offset=self.size(buffer.elem_offset),
-        )
-        self._buffers[buffer] = new
+        """Return the new buffer, with a pointer of its own, that stands for `buffer` from here on.
+
+        Buffers that share a pointer share the new one.
+        """
+        if buffer.data not in self._values:
+            self.define(buffer.data)
+        new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
-    def size(self, size: PrimExpr) -> PrimExpr:
-        """Return the copy of a dimension, stride or offset of a buffer."""
-        return self(size)
-
     def define_parameter(self, buffer: Buffer) -> Buffer:
-        """Return the new buffer for one that binds the variables in its shape and strides."""
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            if isinstance(part, Var) and part not in self._values:
-                self.define(part)
+        """Return the new buffer for one that binds the variables in its layout."""
+        for size in buffer.layout:
+            for var in collect_vars(size):
+                if var not in self._values:
+                    self.define(var)
         return self.define_buffer(buffer)
 
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """Return where an access goes."""
-        return self._buffers.get(buffer, buffer)
+    def _define_view(self, view: Buffer, source: BufferRegion) -> Buffer:
+        """Return the new buffer for a view, which may bind variables in its shape and strides.
 
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return what a variable stands for."""
-        return self._values.get(node, node)
+        Variables that its source has are not bound by it.
+        """
+        known = {v for size in (*source.region, *source.buffer.layout) for v in collect_vars(size)}
+        for size in view.layout:
+            if isinstance(size, Var) and size not in self._values and size not in known:
+                self.define(size)
+        return self.define_buffer(view)
+
+    def function(self, func: PrimFunc) -> PrimFunc:
+        """Copy a function with parameters of its own."""
+        params = [self.define(param) for param in func.params]
+        buffer_map = {
+            new: self.define_parameter(func.buffer_map[old])
+            for old, new in zip(func.params, params, strict=True)
+            if old in func.buffer_map
+        }
+        return func.with_(
+            params=params,
+            buffer_map=buffer_map,
+            body=self(func.body),
+            attrs=self.value(func.attrs),
+        )
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Copy a loop with a variable of its own."""
@@ -88,7 +110,7 @@ class FreshCopy(Rewriter):
         allocated = [self.define_buffer(buffer) for buffer in node.alloc_buffers]
         sources = [self(view.source) for view in node.match_buffers]
         views = [
-            MatchBufferRegion(self.define_buffer(view.buffer), source)
+            MatchBufferRegion(self._define_view(view.buffer, view.source), source)
             for view, source in zip(node.match_buffers, sources, strict=True)
         ]
         return Block(
@@ -116,18 +138,27 @@ class FreshCopy(Rewriter):
     def rewrite_Allocate(self, node: Allocate) -> Stmt:  # noqa: N802
         """Copy an allocation."""
         extents, condition = self.each(node.extents), self(node.condition)
-        var = self.define(node.buffer_var)
-        return Allocate(var, node.dtype, extents, condition, self(node.body), node.annotations)
+        var, notes = self.define(node.buffer_var), self.value(node.annotations)
+        return Allocate(var, node.dtype, extents, condition, self(node.body), notes)
 
     def rewrite_AllocateConst(self, node: AllocateConst) -> Stmt:  # noqa: N802
         """Copy an allocation of constants."""
         extents = self.each(node.extents)
-        var = self.define(node.buffer_var)
-        return AllocateConst(var, node.dtype, extents, node.data, self(node.body), node.annotations)
+        var, notes = self.define(node.buffer_var), self.value(node.annotations)
+        return AllocateConst(var, node.dtype, extents, node.data, self(node.body), notes)
 
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
-        """Copy a view of a pointer."""
-        return DeclBuffer(self.define_buffer(node.buffer), self(node.body))
+        """Copy a view of a pointer; the view is new, the pointer is what it stands for."""
+        new = self._with_layout(node.buffer)
+        self._buffers[node.buffer] = new = new if new is not node.buffer else new.with_()
+        return DeclBuffer(new, self(node.body))
+
+    def rewrite_AttrStmt(self, node: AttrStmt) -> Stmt:  # noqa: N802
+        """Copy an attribute; that of a thread axis binds its variable."""
+        value = self(node.value)
+        of = node.node
+        of = self.axis(self.generic(of)) if isinstance(of, IterVar) else self.value(of)
+        return AttrStmt(of, node.attr_key, value, self(node.body))
 
 
 def fresh_thread(loop: For) -> IterVar | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from tensorir.buffer import Buffer
-from tensorir.dtype import HANDLE
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.dtype import HANDLE, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import GlobalVar, PrimExpr, TupleType, Type, Var
+from tensorir.expr import Call, GlobalVar, PrimExpr, PrimType, TupleType, Type, Var
+from tensorir.intrin import Op
 from tensorir.node import Attrs, Node
-from tensorir.stmt import Stmt, normalize_annotations
-from tensorir.visit import substitute, substitute_buffers
+from tensorir.specialize import specialize
+from tensorir.stmt import BufferStore, Evaluate, Stmt, normalize_annotations
+from tensorir.visit import pre_order_visit
 
 VOID_TYPE = TupleType()
+_RET: Final = Op.get("ret")
 
 
 class PrimFunc(Node):
@@ -35,7 +38,11 @@ class PrimFunc(Node):
         buffer_map: Mapping[Var, Buffer] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Build a function; a `Buffer` among `params` stands for a handle bound to it."""
+        """Build a function; a `Buffer` among `params` stands for a handle bound to it.
+
+        Without `ret_type` the result has the type of what the body returns. Raises IRTypeError
+        where it returns values of several types.
+        """
         bound = dict(buffer_map or {})
         names: list[Var] = []
         for param in params:
@@ -51,7 +58,7 @@ class PrimFunc(Node):
                 )
         self.params = tuple(names)
         self.body = body
-        self.ret_type = ret_type if ret_type is not None else VOID_TYPE
+        self.ret_type = ret_type if ret_type is not None else returned_type(body)
         self.buffer_map = bound
         self.attrs = normalize_annotations(attrs)
 
@@ -77,33 +84,33 @@ class PrimFunc(Node):
     def specialize(self, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
         """Return a function with symbolic parameters or shapes fixed.
 
-        A key is a parameter; the value is the scalar it stands for, or the buffer that replaces
-        the one it is bound to. IRValueError names a key that is no parameter.
+        A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
+        scalar it stands for, or the buffer that takes the place of the one it is bound to, whose
+        layout gives the variables there. Scalar parameters with a value are no parameters of the
+        result. Raises IRValueError for a key that is neither and for layouts that differ,
+        IRTypeError where types do.
         """
-        scalars: dict[Var, PrimExpr | int] = {}
-        buffers: dict[Buffer, Buffer] = {}
-        shape_vars = {v for b in self.buffer_map.values() for v in b.shape if isinstance(v, Var)}
-        for var, value in values.items():
-            if isinstance(value, Buffer) and var in self.buffer_map:
-                buffers[self.buffer_map[var]] = value
-                old = self.buffer_map[var]
-                pairs = zip(old.shape, value.shape, strict=True)
-                scalars.update({a: b for a, b in pairs if isinstance(a, Var)})
-            elif not isinstance(value, Buffer) and (var in self.params or var in shape_vars):
-                scalars[var] = value
-            else:
-                raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
-        for old in self.buffer_map.values():
-            if old not in buffers:
-                new_shape = tuple(substitute(n, scalars) for n in old.shape)
-                if any(a is not b for a, b in zip(new_shape, old.shape, strict=True)):
-                    buffers[old] = old.with_(shape=new_shape)
-        body = substitute_buffers(substitute(self.body, scalars), buffers)
-        return self.with_(
-            params=[p for p in self.params if p not in scalars],
-            buffer_map={p: buffers.get(b, b) for p, b in self.buffer_map.items()},
-            body=body,
-        )
+        return specialize(self, values)
+
+
+def returned_type(body: Stmt) -> Type:
+    """Return the type of the values that statements return, that of nothing where they do not.
+
+    Raises IRTypeError for values of several types.
+    """
+    found: dict[DataType, Type] = {}
+
+    def visit(node: Node) -> bool:
+        if isinstance(node, Evaluate) and isinstance(node.value, Call):
+            call = node.value
+            if call.op is _RET:
+                found.setdefault(call.dtype, PrimType(call.dtype))
+        return not isinstance(node, (PrimExpr, BufferRegion, BufferStore))
+
+    pre_order_visit(body, visit)
+    if len(found) > 1:
+        raise IRTypeError(f"a function returns values of one type, this one of {sorted(found)}")
+    return next(iter(found.values()), VOID_TYPE)
 
 
 class IRModule(Node):

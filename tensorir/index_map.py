@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tensorir.arith import (
     Analyzer,
@@ -20,9 +24,13 @@ from tensorir.buffer import Range
 from tensorir.dialect import Dialect
 from tensorir.dtype import INT32, DataType
 from tensorir.errors import IRValueError
-from tensorir.expr import BinaryOp, Cast, ExprLike, IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, as_expr, cast, const, match_types
+from tensorir.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr, Select, Var
+from tensorir.index_values import index_values
+from tensorir.intrin import Op
+from tensorir.ops import TRUE, as_expr, cast, const, if_then_else, match_types
 from tensorir.visit import Rewriter, substitute
+
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
 
 
 class IndexMap:
@@ -95,20 +103,68 @@ class IndexMap:
     def map_indices(
         self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
-        """Return where the map sends `indices`, simplified."""
+        """Return where the map sends `indices`, simplified.
+
+        It is computed in the types of the indices, where those are wider than the variables' ones.
+        """
         if len(indices) != len(self.initial_indices):
             raise IRValueError(
                 f"the index map takes {len(self.initial_indices)} indices, got {len(indices)}"
             )
         analyzer = analyzer or Analyzer()
-        values = dict(zip(self.initial_indices, indices, strict=True))
-        typed = {v: as_expr(i).astype(v.dtype) for v, i in values.items()}
-        return [analyzer.simplify(substitute(f, typed)) for f in self.final_indices]
+        given = [as_expr(index) for index in indices]
+        wide = self._wide_enough(given)
+        typed = {v: i.astype(v.dtype) for v, i in zip(wide.initial_indices, given, strict=True)}
+        return [analyzer.simplify(substitute(f, typed)) for f in wide.final_indices]
+
+    def _wide_enough(self, indices: Sequence[PrimExpr]) -> IndexMap:
+        """Return this map on variables that are as wide as some indices at least."""
+        dtypes = [v.dtype for v in self.initial_indices]
+        for k, index in enumerate(indices):
+            if index.dtype.bits > dtypes[k].bits:
+                dtypes[k] = index.dtype
+        return self.retyped(dtypes)
+
+    def _on_box(self, box: Sequence[ExprLike | Range]) -> tuple[IndexMap, dict[Var, Range]]:
+        """Return this map on variables as wide as the bounds of a box, and their domains."""
+        ranges = [n if isinstance(n, Range) else Range(n) for n in box]
+        if len(ranges) != len(self.initial_indices):
+            raise IRValueError(
+                f"the index map takes {len(self.initial_indices)} indices, "
+                f"the shape has {len(ranges)} dimension(s)"
+            )
+        wide = self._wide_enough([r.extent for r in ranges])
+        variables = wide.initial_indices
+        return wide, {v: _typed_range(v, r) for v, r in zip(variables, ranges, strict=True)}
+
+    def map_ndarray(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array with the elements of `array` where the map sends their indices.
+
+        It has the shape of `map_shape`, and zeros where no element goes. Raises IRValueError where
+        two elements go to one place, or the rank is not that of the map.
+        """
+        extents = self.map_shape(array.shape)
+        shape = [n.value for n in extents if isinstance(n, IntImm)]
+        if len(shape) != len(extents):
+            raise IRValueError(f"the index map {self} gives no constant shape on {array.shape}")
+        grid = [np.asarray(places, np.int64) for places in np.indices(array.shape)]
+        variables = dict(zip(self.initial_indices, grid, strict=True))
+        places = [
+            np.broadcast_to(index_values(f, variables), array.shape) for f in self.final_indices
+        ]
+        mapped = np.zeros(shape, array.dtype)
+        flat = np.ravel_multi_index(places, shape) if shape else np.zeros(array.shape, np.int64)
+        if np.unique(flat).size != array.size:
+            raise IRValueError(f"the index map {self} sends several elements to one place")
+        mapped.reshape(-1)[flat] = array
+        return mapped
 
     def map_ranges(self, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> list[Range]:
         """Return ranges that hold where the map sends the points of a box."""
-        analyzer = analyzer or Analyzer()
-        domain = dict(zip(self.initial_indices, ranges, strict=True))
+        wide, domain = self._on_box(ranges)
+        return wide._ranges_on(domain, analyzer or Analyzer())
+
+    def _ranges_on(self, domain: Mapping[Var, Range], analyzer: Analyzer) -> list[Range]:
         result = detect_iter_map(
             self.final_indices, domain, TRUE, IterMapLevel.NO_CHECK, True, analyzer
         )
@@ -128,13 +184,13 @@ class IndexMap:
 
         Then the indices are independent pieces of the box, and each piece is in one of them.
         """
-        domain = dict(zip(self.initial_indices, ranges, strict=True))
+        wide, domain = self._on_box(ranges)
         analyzer = Analyzer()
         result = detect_iter_map(
-            self.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
+            wide.final_indices, domain, TRUE, IterMapLevel.BIJECTIVE, True, analyzer
         )
         dense = all(piece.scale == 1 for value in result.indices for piece in value.args)
-        return self._detected_ranges(result, analyzer) if result.indices and dense else None
+        return wide._detected_ranges(result, analyzer) if result.indices and dense else None
 
     def _detected_ranges(self, result: IterMapResult, analyzer: Analyzer) -> list[Range]:
         mapped = []
@@ -154,11 +210,8 @@ class IndexMap:
         self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
         """Return the shape of a buffer whose indices are mapped."""
-        dims = [
-            Range(as_expr(n).astype(v.dtype))
-            for n, v in zip(shape, self.initial_indices, strict=True)
-        ]
-        return [r.extent for r in self.map_ranges(dims, analyzer)]
+        wide, domain = self._on_box(shape)
+        return [r.extent for r in wide._ranges_on(domain, analyzer or Analyzer())]
 
     def inverse(self, shape: Sequence[ExprLike | Range]) -> IndexMap:
         """Return the map back; IRValueError unless the map is bijective and affine on `shape`."""
@@ -175,8 +228,12 @@ class IndexMap:
     def _invert(
         self, shape: Sequence[ExprLike | Range], level: IterMapLevel
     ) -> tuple[IndexMap, PrimExpr]:
-        ranges = [n if isinstance(n, Range) else Range(n) for n in shape]
-        domain = dict(zip(self.initial_indices, ranges, strict=True))
+        wide, domain = self._on_box(shape)
+        return wide._invert_on(domain, level)
+
+    def _invert_on(
+        self, domain: Mapping[Var, Range], level: IterMapLevel
+    ) -> tuple[IndexMap, PrimExpr]:
         analyzer = Analyzer()
         result = detect_iter_map(self.final_indices, domain, TRUE, level, True, analyzer)
         if not result.indices:
@@ -207,16 +264,20 @@ class IndexMap:
         return IndexMap(variables, final, inverse)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
-        """Say whether both maps send every index to the same place."""
+        """Say whether both maps provably send every index to the same place.
+
+        Types do not count: where they differ, both are computed in the wider ones.
+        """
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         if len(self.final_indices) != len(other.final_indices):
             return False
+        wide = self._wide_enough(other.initial_indices)
+        mine = wide.final_indices
+        theirs = other.map_indices(wide.initial_indices)
         analyzer = Analyzer()
-        mine = self.map_indices(other.initial_indices)
-        return all(
-            analyzer.can_prove_equal(a, b) for a, b in zip(mine, other.final_indices, strict=True)
-        )
+        pairs = itertools.starmap(match_types, zip(mine, theirs, strict=True))
+        return all(analyzer.can_prove_equal(a, b) for a, b in pairs)
 
     def script(self, *, dialect: Dialect = "tensorir") -> str:
         """Return the map as text that `parse_index_map` reads, in either dialect."""
@@ -254,8 +315,17 @@ class _Retype(Rewriter):
         a, b = match_types(self(node.a), self(node.b))
         return type(node)(a, b)
 
+    def rewrite_Select(self, node: Select) -> PrimExpr:  # noqa: N802
+        values = match_types(self(node.true_value), self(node.false_value))
+        return Select(self(node.condition), *values)
+
     def rewrite_Cast(self, node: Cast) -> PrimExpr:  # noqa: N802
         return cast(node.dtype, self(node.value))
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        if node.op is _IF_THEN_ELSE:
+            return if_then_else(*map(self, node.args))
+        return Call(node.dtype, node.op, [cast(arg.dtype, self(arg)) for arg in node.args])
 
 
 def _parameters(
@@ -280,6 +350,13 @@ def _parameters(
         count = ndim - len(positional) - len(named)
         positional.extend(Var(f"{variadic}_{k}", dtype) for k in range(count))
     return positional, named
+
+
+def _typed_range(var: Var, values: Range) -> Range:
+    dtype = var.dtype
+    if values.min.dtype is dtype and values.extent.dtype is dtype:
+        return values
+    return Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
 
 
 def _typed(value: ExprLike, dtype: str) -> PrimExpr:

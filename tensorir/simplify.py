@@ -10,10 +10,12 @@ from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
+from tensorir.node import Node
 from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter
 
 T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
+N = TypeVar("N", bound=Node)
 
 
 def simplify(program: T) -> T:
@@ -38,6 +40,9 @@ class _SimplifyProgram(Rewriter):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return self._analyzer.simplify(node, sort=True)
 
+    def rewrite_Reduce(self, node: e.Reduce) -> PrimExpr:  # noqa: N802
+        return self._within(node.axis, node)
+
     def rewrite_For(self, node: s.For) -> s.Stmt:  # noqa: N802
         low, extent = self(node.min), self(node.extent)
         with self._analyzer.loop_scope(node.loop_var, low, extent):
@@ -46,9 +51,11 @@ class _SimplifyProgram(Rewriter):
         return s.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, annotations)
 
     def rewrite_Block(self, node: s.Block) -> s.Block:  # noqa: N802
-        axes = self.each(node.iter_vars)
+        return self._within(node.iter_vars, node)
+
+    def _within(self, axes: tuple[e.IterVar, ...], node: N) -> N:
         with self._analyzer.scope():
-            for axis in axes:
+            for axis in self.each(axes):
                 if axis.dom is not None:
                     self._analyzer.bind(axis.var, axis.dom, allow_override=True)
             return self.generic(node)

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, StringImm, Var, check_access
+from tensorir.expr import (
+    EqualOp,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    StringImm,
+    Var,
+    check_access,
+    smart,
+)
 from tensorir.node import EMPTY_ATTRS, Attrs, Node
 from tensorir.ops import TRUE, as_expr, cast
 
@@ -79,6 +88,9 @@ class BufferStore(Stmt):
                 f"dtype mismatch on BufferStore to {buffer.name}: "
                 f"the place holds {expected}, the value is {value.dtype}"
             )
+
+
+smart["store"] = BufferStore
 
 
 class For(Stmt):

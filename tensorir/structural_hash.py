@@ -13,15 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tensorir.equal import IGNORED
 from tensorir.expr import FloatImm, GlobalVar, PointerType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
-
-_IGNORED = {
-    "Buffer": frozenset({"name", "offset_factor"}),
-    "Block": frozenset({"name_hint"}),
-}
 
 
 def structural_hash(program: Any) -> int:
@@ -82,7 +78,7 @@ class _Writer:
         else:
             name = type(node).__name__
             out.append(name)
-            ignored = _IGNORED.get(name, frozenset())
+            ignored = IGNORED.get(name, frozenset())
             for field in node.fields:
                 if field not in ignored:
                     self.write(getattr(node, field))

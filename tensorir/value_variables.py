@@ -15,7 +15,7 @@ def scalar_values(func: PrimFunc) -> set[Var]:
     layouts = {
         var
         for buffer in func.buffer_map.values()
-        for dim in (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        for dim in buffer.layout
         for var in collect_vars(dim)
     }
     return {p for p in func.params if p not in func.buffer_map and p not in layouts}

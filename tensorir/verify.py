@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.errors import WellFormedError
-from tensorir.expr import BufferLoad, Let, Var
+from tensorir.expr import BufferLoad, IterVar, Let, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.visit import children
@@ -14,9 +14,11 @@ from tensorir.visit import children
 def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
     """Say whether every variable is defined exactly once, before its use and in scope.
 
-    The variable of a `Let` inside an expression may be that of other expressions as well.
-    A loop variable from outside a block with axes may not be used inside it. With `assert_mode` the
-    first violation raises WellFormedError, else the result is False.
+    The variable of a `Let` inside an expression may be that of other expressions as well, and
+    threads may share the variable of their axis. A buffer that is allocated, matched or declared
+    may be used there only; one that is none of these is a view of a pointer, which must be in
+    scope. A loop variable from outside a block with axes may not be used inside it. With
+    `assert_mode` the first violation raises WellFormedError, else the result is False.
     """
     functions = program.functions if isinstance(program, IRModule) else {"": program}
     defined: set[Var] = set()
@@ -34,6 +36,11 @@ class _Verifier:
     def __init__(self, defined: set[Var], name: str) -> None:
         self._everywhere = defined
         self._live: set[Var] = set()
+        self._live_buffers: set[Buffer] = set()
+        self._scopes: dict[Buffer, str] = {}
+        """What declared a buffer, for those that something did."""
+        self._undeclared: set[Buffer] = set()
+        """Buffers that nothing had declared at the time of their use."""
         self._loop_depth: dict[Var, int] = {}
         self._where = f' in function "{name}"' if name else ""
         self._blocks: list[str] = []
@@ -42,29 +49,42 @@ class _Verifier:
         """Verify a function."""
         for param in func.params:
             self._define(param)
-        for param in func.params:
-            buffer = func.buffer_map.get(param)
-            if buffer is not None:
-                self._introduce(buffer)
+        buffers = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
+        for buffer in buffers:
+            self._introduce(buffer)
+        for buffer in buffers:
+            self._use_buffer(buffer)
         self._visit(func.body)
 
     def _introduce(self, buffer: Buffer) -> None:
         """Define the variables of a buffer's layout that are not defined yet."""
-        parts = (buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset)
-        for part in parts:
+        for part in (buffer.data, *buffer.layout):
             if isinstance(part, Var) and part not in self._live:
                 self._define(part)
+
+    def _declare(self, buffer: Buffer, by: str) -> None:
+        """Let a buffer be used until its scope ends."""
+        if buffer in self._undeclared:
+            raise WellFormedError(
+                f"buffer {buffer.name} is used outside of the {by} that declares it{self._place()}"
+            )
+        self._scopes[buffer] = by
+        self._live_buffers.add(buffer)
+
+    def _place(self) -> str:
+        """Return where the verifier is, for messages."""
+        return (f' in block "{self._blocks[-1]}"' if self._blocks else "") + self._where
 
     def _define(self, var: Var) -> None:
         if var in self._live:
             raise WellFormedError(
                 f"TIR is ill-formed, due to multiple nested definitions of variable {var.name}"
-                f"{self._where}"
+                f"{self._place()}"
             )
         if var in self._everywhere:
             raise WellFormedError(
                 f"TIR is ill-formed, due to multiple definitions of variable {var.name}"
-                f"{self._where}"
+                f"{self._place()}"
             )
         self._live.add(var)
         self._everywhere.add(var)
@@ -73,7 +93,7 @@ class _Verifier:
         if var not in self._live:
             hint = " this definition is no longer in-scope." if var in self._everywhere else ""
             raise WellFormedError(
-                f"Invalid use of undefined variable {var.name}{self._where}.{hint}"
+                f"Invalid use of undefined variable {var.name}{self._place()}.{hint}"
             )
         depth = self._loop_depth.get(var)
         if depth is not None and depth < len(self._blocks):
@@ -84,9 +104,21 @@ class _Verifier:
             )
 
     def _use_buffer(self, buffer: Buffer) -> None:
+        if buffer not in self._live_buffers:
+            scope = self._scopes.get(buffer)
+            if scope is not None:
+                raise WellFormedError(
+                    f"buffer {buffer.name} is used outside of the {scope} that declares it"
+                    f"{self._place()}"
+                )
+            self._undeclared.add(buffer)
+        self._use_layout(buffer)
+
+    def _use_layout(self, buffer: Buffer) -> None:
         self._use(buffer.data)
-        for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            self._visit(part)
+        if not buffer.has_constant_layout:
+            for size in buffer.layout:
+                self._visit(size)
 
     def _visit(self, node: Node) -> None:
         kind = type(node)
@@ -110,15 +142,36 @@ class _Verifier:
         elif isinstance(node, (s.Allocate, s.AllocateConst)):
             for extent in node.extents:
                 self._visit(extent)
+            if isinstance(node, s.Allocate):
+                self._visit(node.condition)
             self._scoped([node.buffer_var], node.body)
         elif isinstance(node, s.DeclBuffer):
-            self._use_buffer(node.buffer)
+            self._use_layout(node.buffer)
+            self._declare(node.buffer, "T.decl_buffer")
             self._visit(node.body)
+            self._live_buffers.discard(node.buffer)
+        elif isinstance(node, s.AttrStmt):
+            self._attribute(node)
         else:
             if isinstance(node, (BufferLoad, s.BufferStore)):
                 self._use_buffer(node.buffer)
             for child in children(node):
                 self._visit(child)
+
+    def _attribute(self, node: s.AttrStmt) -> None:
+        of = node.node
+        self._visit(node.value)
+        if isinstance(of, IterVar):
+            # All axes of one thread may have one variable.
+            if of.var not in self._live:
+                self._everywhere.discard(of.var)
+                self._scoped([of.var], node.body)
+                return
+        elif isinstance(of, Buffer):
+            self._use_buffer(of)
+        elif isinstance(of, PrimExpr):
+            self._visit(of)
+        self._visit(node.body)
 
     def _scoped(self, variables: list[Var], body: Node) -> None:
         for var in variables:
@@ -138,7 +191,7 @@ class _Verifier:
         self._block(node.block)
 
     def _block(self, node: s.Block) -> None:
-        before = set(self._live)
+        before, buffers_before = set(self._live), set(self._live_buffers)
         for axis in node.iter_vars:
             if axis.dom is not None:
                 self._visit(axis.dom)
@@ -151,22 +204,38 @@ class _Verifier:
                 self._visit(dim)
         for buffer in node.alloc_buffers:
             self._define(buffer.data)
-            for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-                self._visit(part)
+            self._use_layout(buffer)
+            self._declare(buffer, "T.alloc_buffer")
         for view in node.match_buffers:
             self._use_buffer(view.source.buffer)
             for dim in view.source.region:
                 self._visit(dim)
         for view in node.match_buffers:
             self._introduce(view.buffer)
+            self._declare(view.buffer, "T.match_buffer")
         if node.init is not None:
             self._visit(node.init)
         self._visit(node.body)
         if node.iter_vars:
             self._blocks.pop()
-        self._live = before
+        self._live, self._live_buffers = before, buffers_before
 
 
 def verify_ssa(func: PrimFunc) -> bool:
-    """Say whether no variable is bound twice."""
-    return verify_well_formed(func, assert_mode=False)
+    """Say whether no variable is bound twice, wherever it is used."""
+    try:
+        _DefinitionsOnly(set(), "").function(func)
+    except WellFormedError:
+        return False
+    return True
+
+
+class _DefinitionsOnly(_Verifier):
+    def _use(self, var: Var) -> None:
+        pass
+
+    def _use_buffer(self, buffer: Buffer) -> None:
+        pass
+
+    def _declare(self, buffer: Buffer, by: str) -> None:
+        pass

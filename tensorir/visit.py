@@ -9,11 +9,13 @@ the raw constructors, so a substitution does not fold constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, TypeVar
 
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.errors import IRTypeError
 from tensorir.expr import PrimExpr, Var
 from tensorir.node import Attrs, Node
 from tensorir.ops import as_expr
@@ -175,6 +177,8 @@ class Rewriter:
 
     def value(self, value: Any) -> Any:
         """Return an annotation value with the nodes in it rewritten."""
+        if isinstance(value, Buffer):
+            return self.buffer(value)
         if isinstance(value, Node) and type(value) in _REBUILD:
             return self(value)
         if isinstance(value, tuple):
@@ -337,16 +341,22 @@ def _evaluate(r: Rewriter, n: s.Evaluate) -> s.Stmt:
 
 def _allocate(r: Rewriter, n: s.Allocate) -> s.Stmt:
     extents, condition, body = r.each(n.extents), r(n.condition), r(n.body)
-    if extents is n.extents and condition is n.condition and body is n.body:
+    annotations = r.value(n.annotations)
+    if (
+        extents is n.extents
+        and condition is n.condition
+        and body is n.body
+        and annotations is n.annotations
+    ):
         return n
-    return s.Allocate(n.buffer_var, n.dtype, extents, condition, body, n.annotations)
+    return s.Allocate(n.buffer_var, n.dtype, extents, condition, body, annotations)
 
 
 def _allocate_const(r: Rewriter, n: s.AllocateConst) -> s.Stmt:
-    body = r(n.body)
-    if body is n.body:
+    extents, body, annotations = r.each(n.extents), r(n.body), r.value(n.annotations)
+    if extents is n.extents and body is n.body and annotations is n.annotations:
         return n
-    return s.AllocateConst(n.buffer_var, n.dtype, n.extents, n.data, body, n.annotations)
+    return s.AllocateConst(n.buffer_var, n.dtype, extents, n.data, body, annotations)
 
 
 def _decl_buffer(r: Rewriter, n: s.DeclBuffer) -> s.Stmt:
@@ -422,18 +432,61 @@ _REBUILD: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
-class _Substitute(Rewriter):
-    def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
-        self.values = values
+class Substitution(Rewriter):
+    """Puts expressions in the place of variables, and buffers in that of buffers.
+
+    A buffer whose pointer, shape, strides or offset has a replaced variable becomes a new one, the
+    same wherever the program has it.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[Var, PrimExpr] | None = None,
+        buffers: Mapping[Buffer, Buffer] | None = None,
+    ) -> None:
+        self._values: dict[Var, PrimExpr] = dict(values) if values else {}
+        self._buffers: dict[Buffer, Buffer] = {}
+        for old, new in buffers.items() if buffers else ():
+            self._buffers[old] = new
+            self._values[old.data] = new.data
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        return self.values.get(node, node)
+        """Return what a variable stands for."""
+        return self._values.get(node, node)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return what stands for a buffer."""
+        new = self._buffers.get(buffer)
+        if new is not None:
+            return new
+        if buffer.has_constant_layout and buffer.data not in self._values:
+            return buffer
+        new = self._buffers[buffer] = self._with_layout(buffer)
+        return new
+
+    def size(self, size: PrimExpr) -> PrimExpr:
+        """Return what stands for a dimension, stride or offset of a buffer."""
+        return self(size)
+
+    def _with_layout(self, buffer: Buffer) -> Buffer:
+        data, new = self(buffer.data), tuple(map(self.size, buffer.layout))
+        if data is buffer.data and all(map(is_, new, buffer.layout)):
+            return buffer
+        if not isinstance(data, Var):
+            raise IRTypeError(
+                f"the pointer {buffer.data.name} of buffer {buffer.name} can be replaced by a "
+                f"variable only, got {data}"
+            )
+        rank = len(buffer.shape)
+        return buffer.with_(data=data, shape=new[:rank], strides=new[rank:-1], elem_offset=new[-1])
 
 
 def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
     """Return `node` with variables replaced, all at once; raw, so nothing is folded.
 
-    Raises IRTypeError if a value has not the dtype of its variable.
+    This reaches the layouts of buffers: one that has a replaced variable in its shape, strides or
+    offset becomes a new buffer, the same at each of its uses in `node`. Raises IRTypeError if a
+    value has not the dtype of its variable.
     """
     kind = type(node)
     if not values or kind is e.IntImm:
@@ -446,24 +499,12 @@ def substitute(node: N, values: Mapping[Var, e.ExprLike]) -> N:
         if low is node.min and extent is node.extent:
             return node
         return Range.from_min_extent(low, extent)  # type: ignore[return-value]
-    return _Substitute({var: as_expr(value) for var, value in values.items()})(node)
-
-
-class _SubstituteBuffers(Rewriter):
-    def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
-        self.buffers = buffers
-        self.pointers = {old.data: new.data for old, new in buffers.items()}
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        return self.buffers.get(buffer, buffer)
-
-    def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
-        return self.pointers.get(node, node)
+    return Substitution({var: as_expr(value) for var, value in values.items()})(node)
 
 
 def substitute_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
     """Return `node` with every use of a buffer (and of its pointer) going to another one."""
-    return _SubstituteBuffers(buffers)(node) if buffers else node
+    return Substitution(buffers=buffers)(node) if buffers else node
 
 
 class _Map(Rewriter):
@@ -483,16 +524,3 @@ class _Map(Rewriter):
 def rewrite(node: N, fn: Callable[[Node], Node | None]) -> N:
     """Return `node` rebuilt bottom-up; `fn` gives the replacement of a node, or None to keep it."""
     return _Map(fn)(node)
-
-
-def rewrite_exprs(node: N, fn: Callable[[PrimExpr], PrimExpr]) -> N:
-    """Return `node` with `fn` applied to every outermost expression in it."""
-    return _ExprMap(fn)(node)
-
-
-class _ExprMap(Rewriter):
-    def __init__(self, fn: Callable[[PrimExpr], PrimExpr]) -> None:
-        self.fn = fn
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return self.fn(node)

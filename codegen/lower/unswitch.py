@@ -13,8 +13,7 @@ from typing import Any
 
 from tensorir import stmt as s
 from tensorir.arith.linearize import expr_key
-from tensorir.buffer import Buffer
-from tensorir.expr import LE, LT, And, Broadcast, BufferLoad, IntImm, Let, PrimExpr, Ramp, Var
+from tensorir.expr import LE, LT, And, Broadcast, BufferLoad, IntImm, Let, PrimExpr, Ramp
 from tensorir.fresh_copy import FreshCopy
 from tensorir.ops import add, all_of, const
 
@@ -104,15 +103,6 @@ class _Without(FreshCopy):
         known = self._known.get(condition)
         if known is None:
             known = self._known[condition] = expr_key(condition) in self._dropped
-        return known
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        data = self._values.get(buffer.data)
-        if not isinstance(data, Var):
-            return buffer
-        known = self._buffers.get(buffer)
-        if known is None:
-            known = self._buffers[buffer] = buffer.with_(data=data)
         return known
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802

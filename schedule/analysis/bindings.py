@@ -12,7 +12,7 @@ from tensorir.buffer import Range
 from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.visit import Rewriter, collect_vars, substitute
+from tensorir.visit import Rewriter, Substitution, collect_vars
 
 
 def loop_range(loop: For) -> Range:
@@ -170,18 +170,15 @@ class BindingSimplifier(Rewriter):
         return node
 
 
-class _NestSubstitute(Rewriter):
+class _NestSubstitute(Substitution):
     """Replaces loop variables in loops, bindings and predicates.
 
     A block with axes is isolated from the loops around it, so it is not entered.
     """
 
     def __init__(self, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None) -> None:
-        self._values = values
+        super().__init__(values)
         self._extra = extra_predicate
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return substitute(node, self._values)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         if type(node.min) is not IntImm or type(node.extent) is not IntImm or node.annotations:
@@ -192,14 +189,16 @@ class _NestSubstitute(Rewriter):
         return For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        values = tuple(substitute(v, self._values) for v in node.iter_values)
-        predicate = substitute(node.predicate, self._values)
-        if self._extra is not None:
-            predicate = logical_and(predicate, self._extra)
-        if node.block.iter_vars:
-            return BlockRealize(values, predicate, node.block)
-        inner = _NestSubstitute(self._values, None)
-        return BlockRealize(values, predicate, inner.generic(node.block))
+        values, predicate = self.each(node.iter_values), self(node.predicate)
+        extra = self._extra
+        if extra is not None:
+            predicate = logical_and(predicate, extra)
+        block = node.block
+        if not block.iter_vars:
+            self._extra = None
+            block = self.generic(block)
+            self._extra = extra
+        return BlockRealize(values, predicate, block)
 
 
 def substitute_loops(

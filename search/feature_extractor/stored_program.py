@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from search.annotations import PRAGMA_AUTO_UNROLL_MAX_STEP
 from tensorir.arith.coefficients import Coefficients, coefficients
 from tensorir.buffer import Buffer
 from tensorir.expr import (
@@ -40,8 +40,6 @@ from tensorir.stmt import (
     Stmt,
 )
 from tensorir.visit import collect_vars, walk
-
-UNROLL_STEP: Final = "pragma_auto_unroll_max_step"
 
 Interval = tuple[int, int]
 
@@ -184,7 +182,7 @@ class _Reader:
             inner = bindings.with_value(node.loop_var, node.min)
             self.stmt(node.body, inner, loops)
             return
-        step = node.annotations.get(UNROLL_STEP)
+        step = node.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
         steps = step.value if isinstance(step, IntImm) else 0
         loop = Loop(node.loop_var, extent, node.kind, steps)
         self.stmt(node.body, bindings, [*loops, loop])

@@ -8,9 +8,9 @@ from schedule import Instruction, Schedule, Trace
 from schedule.analysis.bindings import loop_iter_type
 from schedule.random_state import RandomState
 from schedule.sref import StmtSRef, loops_above
+from search.annotations import PARALLEL
 from search.errors import TuningError
 from search.mutator.mutator import Mutator
-from search.schedule_rule.parallelize_vectorize_unroll import PARALLEL
 from search.target_cores import target_cores
 from tensorir.expr import IntImm, IterVar
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schedule import Trace
 from schedule.random_state import RandomState
+from search.annotations import REGISTER_TILE
 from search.mutator.mutator import Mutator
 from search.mutator.sampled_annotation import with_other_choice
-from search.schedule_rule.sample_register_tile import REGISTER_TILE
 
 
 class MutateRegisterTile(Mutator):

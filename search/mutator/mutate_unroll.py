@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schedule import Trace
 from schedule.random_state import RandomState
+from search.annotations import UNROLL_EXPLICIT, UNROLL_IMPLICIT
 from search.mutator.mutator import Mutator
 from search.mutator.sampled_annotation import with_other_choice
-from search.schedule_rule.parallelize_vectorize_unroll import UNROLL_EXPLICIT, UNROLL_IMPLICIT
 
 
 class MutateUnroll(Mutator):

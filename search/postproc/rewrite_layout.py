@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from schedule import BlockRV, Schedule, ScheduleError
-from schedule.analysis.suggested_layout import suggested_layout
 from schedule.sref import StmtSRef
+from search.analysis.suggested_layout import suggested_layout
+from search.annotations import LAYOUT_REWRITE_PREPROC
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.remove_layout_rewrite import PREPROC
 from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import BufferLoad, IntImm
@@ -85,7 +85,7 @@ def _handle(sch: Schedule, name: str, block: StmtSRef) -> BlockRV:
 def _copy_once(sch: Schedule, consumer: BlockRV, index: int) -> None:
     """Put the copy that runs when a model is deployed in front of a reader of the weight."""
     copy = sch.cache_read(consumer, index, "global")
-    sch.annotate(copy, PREPROC, True)
+    sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
 
 
 def _copies(sch: Schedule, name: str, buffer: Buffer) -> list[StmtSRef]:

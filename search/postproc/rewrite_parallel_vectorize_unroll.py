@@ -9,14 +9,16 @@ from schedule import BlockRV, LoopRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
 from schedule.sref import StmtSRef
-from search.postproc.contiguity import max_fusible
-from search.postproc.postproc import Postproc, functions_with_blocks
-from search.schedule_rule.parallelize_vectorize_unroll import (
+from search.annotations import (
     PARALLEL,
+    PRAGMA_AUTO_UNROLL_MAX_STEP,
+    PRAGMA_UNROLL_EXPLICIT,
     UNROLL_EXPLICIT,
     UNROLL_IMPLICIT,
     VECTORIZE,
 )
+from search.postproc.contiguity import max_fusible
+from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IntImm, IterVar
 from tensorir.stmt import ForKind, SeqStmt
 
@@ -101,8 +103,8 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     outermost = _rewrite_loops(sch, handles, n_parallel, n_vector, wish.vectorize)
     step = max(wish.unroll_explicit, wish.unroll_implicit)
     if step > 0 and not is_spatial(sch.get_sref(block)):
-        sch.annotate(outermost, "pragma_auto_unroll_max_step", step)
-        sch.annotate(outermost, "pragma_unroll_explicit", int(wish.unroll_explicit > 0))
+        sch.annotate(outermost, PRAGMA_AUTO_UNROLL_MAX_STEP, step)
+        sch.annotate(outermost, PRAGMA_UNROLL_EXPLICIT, int(wish.unroll_explicit > 0))
 
 
 def _rewrite_loops(

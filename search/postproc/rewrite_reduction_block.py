@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedule import BlockRV, Schedule
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.auto_tensorize import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
+from search.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IterVar
 from tensorir.stmt import ForKind

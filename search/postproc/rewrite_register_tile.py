@@ -10,11 +10,10 @@ from codegen.target import as_target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.auto_tensorize import AUTO_TENSORIZE
+from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.moves import moves
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Loop, Nest, choose_tile
-from search.schedule_rule.sample_register_tile import REGISTER_TILE
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.ops import is_const_int
 from tensorir.stmt import BufferStore, For, ForKind, SeqStmt

@@ -6,7 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule, ScheduleError
-from search.auto_tensorize import AUTO_TENSORIZE, refusal_reason
+from search.annotations import AUTO_TENSORIZE
+from search.auto_tensorize import refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.node import Node
 from tensorir.stmt import Block

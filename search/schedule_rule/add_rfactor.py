@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
-from schedule.analysis.tiling_needs import needs_rfactor
-from search.schedule_rule.random_compute_location import RANDOM_PRODUCER
+from search.analysis.tiling_needs import needs_rfactor
+from search.annotations import RANDOM_COMPUTE_PRODUCER
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.target_cores import target_cores
 from tensorir.expr import IterVar
@@ -50,7 +50,7 @@ class AddRFactor(ScheduleRule):
             except ScheduleError:
                 continue
             twin.get_loops(new_block)
-            twin.annotate(block, RANDOM_PRODUCER, 1)
+            twin.annotate(block, RANDOM_COMPUTE_PRODUCER, 1)
             factored.append(twin)
         return [*factored, plain]
 

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from schedule import BlockRV, Schedule
+from search.annotations import SCHEDULE_RULE
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-
-SCHEDULE_RULE: Final = "schedule_rule"
-"""The annotation by which a block asks for a rule; the value "None" leaves the block alone."""
 
 CustomRule = Callable[[Schedule, BlockRV], list[Schedule]]
 _rules: Final[dict[str, CustomRule]] = {}

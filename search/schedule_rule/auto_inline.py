@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule import BlockRV, Schedule, ScheduleError
-from schedule.analysis.access_pattern import access_pattern
 from schedule.analysis.block_kind import complete_violation, is_dominant, is_spatial
 from schedule.analysis.dependency import DepKind, dependencies
 from schedule.sref import StmtSRef
-from search.auto_tensorize import AUTO_TENSORIZE
+from search.analysis.access_pattern import access_pattern
+from search.annotations import AUTO_TENSORIZE, INLINE_RULE
 from search.schedule_rule.inline_constant_scalars import try_inline
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.expr import Call, Select
@@ -58,7 +58,7 @@ class AutoInline(ScheduleRule):
             return [sch]
         if not self._is_cheap(sch, sref):
             return [sch]
-        if sref.block.annotations.get("meta_schedule.inline_rule") == "disable":
+        if sref.block.annotations.get(INLINE_RULE) == "disable":
             return [sch]
         if self.into_consumer and _consumers(sch, sref) and try_inline(sch, block):
             return [sch]

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from schedule import BlockRV, LoopRV, Schedule
-from schedule.analysis.access_pattern import is_elementwise_consumer
-from schedule.analysis.tiling_needs import TILING_STRUCTURE, needs_multi_level_tiling
 from schedule.sref import StmtSRef
+from search.analysis.access_pattern import is_elementwise_consumer
+from search.analysis.tiling_needs import needs_multi_level_tiling
+from search.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
 from tensorir.expr import IntImm, IterVar
-
-WRITE_CACHE_LEVEL = "meta_schedule.write_cache_level"
-"""Annotation of a block that fixes the levels of its write cache."""
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
+from search.annotations import PARALLEL, UNROLL_EXPLICIT, UNROLL_IMPLICIT, VECTORIZE
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.target_cores import target_cores
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-
-PARALLEL: Final = "meta_schedule.parallel"
-VECTORIZE: Final = "meta_schedule.vectorize"
-UNROLL_EXPLICIT: Final = "meta_schedule.unroll_explicit"
-UNROLL_IMPLICIT: Final = "meta_schedule.unroll_implicit"
 
 
 class ParallelizeVectorizeUnroll(ScheduleRule):

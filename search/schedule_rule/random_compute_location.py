@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from schedule import BlockRV, Schedule
 from schedule.analysis.dependency import DepKind, dependencies
-from schedule.analysis.tiling_needs import has_been_tiled
 from schedule.sref import StmtSRef, loops_above
+from search.analysis.tiling_needs import has_been_tiled
+from search.annotations import RANDOM_COMPUTE_PRODUCER
 from search.schedule_rule.schedule_rule import ScheduleRule
-
-RANDOM_PRODUCER: Final = "meta_schedule.random_compute_producer"
-"""Annotation of a block whose producer is to be placed at random after it."""
 
 
 class RandomComputeLocation(ScheduleRule):
@@ -22,9 +18,9 @@ class RandomComputeLocation(ScheduleRule):
         if not _is_free(sch, sch.get_sref(block)):
             return [sch]
         producer: BlockRV | None = None
-        if RANDOM_PRODUCER in sch.get(block).annotations:
+        if RANDOM_COMPUTE_PRODUCER in sch.get(block).annotations:
             (producer,) = sch.get_producers(block)
-            sch.unannotate(block, RANDOM_PRODUCER)
+            sch.unannotate(block, RANDOM_COMPUTE_PRODUCER)
         _move(sch, block)
         if producer is not None:
             _move(sch, producer)

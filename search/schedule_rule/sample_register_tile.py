@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from codegen.target import as_target
 from schedule import BlockRV, Schedule
 from schedule.analysis.block_kind import is_spatial
+from search.annotations import REGISTER_TILE
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.context import TuneContext
-
-REGISTER_TILE: Final = "meta_schedule.register_tile"
 
 
 class SampleRegisterTile(ScheduleRule):

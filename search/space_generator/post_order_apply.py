@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
+from search.annotations import SCHEDULE_RULE
 from search.errors import TuningError
-from search.schedule_rule.apply_custom_rule import SCHEDULE_RULE, ApplyCustomRule
+from search.schedule_rule.apply_custom_rule import ApplyCustomRule
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.space_generator import (
     FROM_TARGET,

@@ -81,7 +81,7 @@ class Functions:
             raise InterpreterError(f"{name} is called, but it is no function of the module")
         func = self._module[name]
         for buffer in func.buffer_map.values():
-            dims = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+            dims = buffer.layout
             if any(v not in func.params for dim in dims for v in collect_vars(dim)):
                 raise InterpreterError(
                     f"{name} is called, but a pointer does not say the shape of {buffer.name}; "

@@ -7,7 +7,6 @@ names of the user's own program, whose functions it may call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from tensorir import expr as e
@@ -16,12 +15,11 @@ from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError, TensorIRError
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp, Var
 from tensorir.ops import as_expr, const
-from tensorir.script.namespace import AxisNamespace, BufferFactory, Namespace, vload, vstore
+from tensorir.script.namespace import AxisNamespace, BufferFactory, Namespace
 from tensorir.script.ranges import range_of
 from tensorir.script.records import FreshVar, MetaVar
 from tensorir.script.syntax import Place, Tree
 
-_BUFFER_METHODS: Final[dict[str, Callable[..., Any]]] = {"vload": vload, "vstore": vstore}
 _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     Buffer: frozenset(
         [
@@ -34,6 +32,11 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
             "scope",
             "axis_separators",
             "data_alignment",
+            "access_ptr",
+            "vload",
+            "vstore",
+            "offset_of",
+            "get_flattened_buffer",
             "offset_factor",
         ]
     ),
@@ -204,8 +207,6 @@ class Evaluator:
         allowed = _PUBLIC_FIELDS.get(kind)
         if allowed is None and isinstance(owner, PrimExpr):
             allowed = frozenset({"dtype", "name", "value", "astype", "var"})
-        if isinstance(owner, Buffer) and name in _BUFFER_METHODS:
-            return partial(_BUFFER_METHODS[name], owner)
         if allowed is not None and name in allowed:
             return getattr(owner, name)
         if self.scope.trusted and allowed is None:

@@ -39,7 +39,6 @@ from tensorir.stmt import (
     AllocateConst,
     AssertStmt,
     AttrStmt,
-    BufferStore,
     DeclBuffer,
     ForKind,
     LetStmt,
@@ -351,26 +350,6 @@ def while_(condition: Any) -> ScopeFrame:
 def if_(condition: Any) -> IfFrame:
     """Choose between the suites of `T.Then()` and `T.Else()`."""
     return IfFrame(as_expr(condition))
-
-
-def vload(
-    buffer: Buffer, begin: Sequence[Any], dtype: str | None = None, predicate: Any = None
-) -> PrimExpr:
-    """Load from a buffer, perhaps a vector; a scalar index and a vector `dtype` give a ramp."""
-    indices = [as_expr(index) for index in begin]
-    lanes = 1 if dtype is None else DataType(dtype).lanes
-    if lanes > 1 and indices[-1].dtype.lanes == 1:
-        indices[-1] = e.Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
-    return e.BufferLoad(buffer, indices, None if predicate is None else as_expr(predicate))
-
-
-def vstore(buffer: Buffer, begin: Sequence[Any], value: Any, predicate: Any = None) -> BufferStore:
-    """Store to a buffer, perhaps a vector; a scalar index and a vector value give a ramp."""
-    stored = as_expr(value)
-    indices = [as_expr(index) for index in begin]
-    if stored.dtype.lanes > 1 and indices[-1].dtype.lanes == 1:
-        indices[-1] = e.Ramp(indices[-1], const(1, indices[-1].dtype), stored.dtype.lanes)
-    return BufferStore(buffer, stored, indices, None if predicate is None else as_expr(predicate))
 
 
 def let(var: Var, value: Any, body: Any = None) -> ScopeFrame | PrimExpr:

@@ -36,7 +36,10 @@ Dimensions may be variables (`n = te.size_var("n")`), which become dimensions th
 call. Functions of scalars have the names they have in scripts (`te.exp`, `te.if_then_else`, ...).
 """  # noqa: E501
 
+from typing import NoReturn
+
 from tensorir.ops import (
+    add,
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -57,9 +60,15 @@ from tensorir.ops import (
     truncdiv,
     truncmod,
 )
-from tensorir.te.compute import compute
+from tensorir.ops import (
+    mul as multiply,
+)
+from tensorir.ops import (
+    sub as subtract,
+)
+from tensorir.te.compute import compute, tag_scope
 from tensorir.te.create_prim_func import create_prim_func
-from tensorir.te.extern import extern_primfunc
+from tensorir.te.extern import extern, extern_primfunc
 from tensorir.te.reduction import (
     Reducer,
     comm_reducer,
@@ -100,9 +109,13 @@ from tensorir.te.scalar_functions import (
     exp2,
     exp10,
     floor,
+    fma,
     fmod,
     hypot,
+    isfinite,
+    isinf,
     isnan,
+    ldexp,
     likely,
     log,
     log1p,
@@ -112,6 +125,7 @@ from tensorir.te.scalar_functions import (
     nextafter,
     popcount,
     power,
+    reinterpret,
     rsqrt,
     sigmoid,
     sin,
@@ -149,6 +163,7 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "add",
     "all",
     "any",
     "asin",
@@ -175,17 +190,22 @@ __all__ = [
     "exp",
     "exp2",
     "exp10",
+    "extern",
     "extern_primfunc",
     "floor",
     "floordiv",
     "floormod",
+    "fma",
     "fmod",
     "hypot",
     "if_then_else",
     "indexdiv",
     "indexmod",
     "infinity",
+    "isfinite",
+    "isinf",
     "isnan",
+    "ldexp",
     "likely",
     "log",
     "log1p",
@@ -195,6 +215,7 @@ __all__ = [
     "max_value",
     "min",
     "min_value",
+    "multiply",
     "nearbyint",
     "nextafter",
     "placeholder",
@@ -202,6 +223,7 @@ __all__ = [
     "power",
     "prod",
     "reduce_axis",
+    "reinterpret",
     "round",
     "rsqrt",
     "shift_left",
@@ -211,7 +233,9 @@ __all__ = [
     "sinh",
     "size_var",
     "sqrt",
+    "subtract",
     "sum",
+    "tag_scope",
     "tan",
     "tanh",
     "trunc",
@@ -219,3 +243,16 @@ __all__ = [
     "truncmod",
     "var",
 ]
+
+_ELSEWHERE = {
+    "create_schedule": "a schedule is of a function: schedule.Schedule(te.create_prim_func(...))",
+    "hybrid": "loops and branches are written in the script dialect: te.extern_primfunc",
+    "scan": "a recurrence is a loop, which the script dialect has: te.extern_primfunc",
+    "thread_axis": "loops are bound to threads by a schedule: Schedule.bind(loop, tag)",
+}
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Say what there is in the place of names that tensor expressions have elsewhere."""
+    instead = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+    raise AttributeError(f"tensorir.te has no {name}{instead}")

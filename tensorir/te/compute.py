@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, overload
 
 from tensorir.buffer import Range
@@ -63,6 +64,16 @@ def compute(
     op = ComputeOp(name, axes, _reduce_axes(body, name), body, attrs)
     op.give([dims] * len(body), [part.dtype for part in body])
     return op.outputs if isinstance(value, (tuple, list)) else op.outputs[0]
+
+
+@contextmanager
+def tag_scope(tag: str) -> Iterator[None]:
+    """Give operations a tag: accepted, also as a decorator, for programs that do; it means nothing.
+
+    A schedule finds blocks by name.
+    """
+    del tag
+    yield
 
 
 def _axis_names(

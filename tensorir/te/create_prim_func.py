@@ -28,7 +28,7 @@ from tensorir.stmt import (
 from tensorir.te.index_dtype import with_index_dtype
 from tensorir.te.nest import Axes, Nest
 from tensorir.te.tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
-from tensorir.visit import Rewriter, collect_vars, substitute
+from tensorir.visit import Substitution, collect_vars, substitute
 
 _DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_tensor_indices")
 """Attributes of operations that other systems leave behind and nothing here reads."""
@@ -252,7 +252,7 @@ class _Function:
 
     def _lowered(self, expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
         """Return an expression over tensors and axes as one over buffers and axes of a block."""
-        return self._analyzer.simplify(_Placed(values, self._buffers)(expr))
+        return self._analyzer.simplify(Substitution(values, self._buffers)(expr))
 
     def _visible(self) -> dict[Var, Buffer]:
         return {buffer.data: buffer for buffer in self._buffers.values()}
@@ -306,19 +306,3 @@ def _looped(statement: Stmt, loops: Sequence[tuple[Var, Range]]) -> Stmt:
     for var, domain in reversed(loops):
         statement = For(var, domain.min, domain.extent, ForKind.SERIAL, statement)
     return statement
-
-
-class _Placed(Rewriter):
-    """Puts buffers in the place of tensors, and axes of a block in that of an operation's."""
-
-    def __init__(self, values: Mapping[Var, Var], buffers: Mapping[Buffer, Buffer]) -> None:
-        self._values = values
-        self._buffers = buffers
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that holds a tensor."""
-        return self._buffers.get(buffer, buffer)
-
-    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return the axis of the block."""
-        return self._values.get(node, node)

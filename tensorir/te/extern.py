@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer
+from tensorir.buffer import Buffer, decl_buffer
+from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.stmt import Block, BlockRealize
-from tensorir.te.tensor import ExternOp, Tensor
+from tensorir.ops import cast, const
+from tensorir.stmt import Block, BlockRealize, Evaluate, Stmt
+from tensorir.te.tensor import ExternOp, ShapeLike, Tensor, as_shape
+from tensorir.visit import Substitution
+
+
+def extern(
+    shape: ShapeLike | Sequence[Sequence[ShapeLike]],
+    inputs: Sequence[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Stmt | PrimExpr],
+    name: str = "extern",
+    dtype: str | Sequence[str] | None = None,
+    in_buffers: Buffer | Sequence[Buffer] | None = None,
+    out_buffers: Buffer | Sequence[Buffer] | None = None,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the tensors that a statement writes, or a call that is made for its effect.
+
+    `shape` is that of the output, or a sequence of shapes, and `dtype` goes with it; without it the
+    outputs have the dtype of the inputs. `fcompute(ins, outs)` gets a buffer for every input and
+    output: compact ones, or `in_buffers` and `out_buffers`, whose layouts must be compact once
+    their variables are replaced. What is read and written is inferred from accesses; where a
+    pointer is used it is all of the buffers. `tag` is accepted for programs that have one, and
+    means nothing.
+
+    Raises IRTypeError for an input that is no tensor, for dtypes that differ, or that cannot be
+    told, and for what is neither a statement nor an expression; IRValueError for counts and
+    layouts that do not fit.
+    """
+    del tag
+    for k, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            raise IRTypeError(
+                f"te.extern {name!r} takes tensors, got {type(tensor).__name__} as input {k}"
+            )
+    shapes = [as_shape(dims, name) for dims in _shapes(shape)]
+    dtypes = _dtypes(dtype, inputs, len(shapes), name)
+    ins = _buffers(in_buffers, [(t.shape, t.dtype, t.name) for t in inputs], "in", name)
+    rows = [(dims, kind, name) for dims, kind in zip(shapes, dtypes, strict=True)]
+    outs = _buffers(out_buffers, rows, "out", name)
+    made = fcompute(ins, outs)
+    if isinstance(made, PrimExpr):
+        made = Evaluate(made)
+    if not isinstance(made, Stmt):
+        raise IRTypeError(
+            f"the function of te.extern {name!r} returns a statement or an expression, "
+            f"got {type(made).__name__}"
+        )
+    matching = _Matching(f"te.extern {name!r}")
+    for buffer, (dims, kind, given) in zip(outs, rows, strict=True):
+        matching.match(buffer, dims, kind, given)
+    return matching.operation(name, inputs, ins, outs, Block((), (), (), name, made), attrs)
 
 
 def extern_primfunc(
@@ -23,8 +76,9 @@ def extern_primfunc(
     """Return what a function writes when it reads `input_tensors`.
 
     The buffers that the function writes are the outputs (a tuple if there are several), the others
-    take the tensors in the order of parameters. Raises IRTypeError for scalar parameters and where
-    dtypes differ, IRValueError where counts or shapes do.
+    take the tensors in the order of parameters, which gives the variables in their layouts. Raises
+    IRTypeError for scalar parameters and where dtypes differ, IRValueError where counts or layouts
+    do.
     """
     buffers = [primfunc.buffer_map[p] for p in primfunc.params if p in primfunc.buffer_map]
     if len(buffers) != len(primfunc.params):
@@ -45,11 +99,8 @@ def extern_primfunc(
             f"the function of te.extern_primfunc {name!r} reads {len(ins)} buffer(s), "
             f"got {len(input_tensors)} tensor(s)"
         )
-    for buffer, tensor in zip(ins, input_tensors, strict=True):
-        _check_match(buffer, tensor, name)
-    op = ExternOp(name, input_tensors, ins, outs, block, attrs)
-    op.give([buffer.shape for buffer in outs], [buffer.dtype for buffer in outs])
-    return op.outputs if len(outs) > 1 else op.outputs[0]
+    matching = _Matching(f"te.extern_primfunc {name!r}")
+    return matching.operation(name, input_tensors, ins, outs, block, attrs)
 
 
 def without_root(func: PrimFunc, name: str) -> Block:
@@ -60,12 +111,91 @@ def without_root(func: PrimFunc, name: str) -> Block:
     return Block((), (), (), name, body)
 
 
-def _check_match(buffer: Buffer, tensor: Tensor, name: str) -> None:
-    where = f"te.extern_primfunc {name!r} passes tensor {tensor.name} as {buffer.name}"
-    if buffer.dtype is not tensor.dtype:
-        raise IRTypeError(f"{where}: dtype mismatch, {tensor.dtype} and {buffer.dtype}")
-    analyzer = Analyzer()
-    same_rank = len(buffer.shape) == len(tensor.shape)
-    if not same_rank or not all(map(analyzer.can_prove_equal, buffer.shape, tensor.shape)):
-        shapes = [f"({', '.join(map(str, thing.shape))})" for thing in (tensor, buffer)]
-        raise IRValueError(f"{where}: shapes {shapes[0]} and {shapes[1]} differ")
+class _Matching:
+    """What the variables in the layouts of buffers are, for the tensors that the buffers hold."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._values: dict[Var, PrimExpr] = {}
+        self._analyzer = Analyzer()
+
+    def match(self, buffer: Buffer, shape: Sequence[PrimExpr], dtype: str, name: str) -> None:
+        """Match a buffer with a compact tensor; raise where they do not fit."""
+        where = f"{self._what} passes tensor {name} as {buffer.name}"
+        if buffer.dtype is not dtype:
+            raise IRTypeError(f"{where}: dtype mismatch, {dtype} and {buffer.dtype}")
+        same_rank = len(buffer.shape) == len(shape)
+        if not same_rank or not all(map(self._equate, buffer.shape, shape)):
+            shapes = [f"({', '.join(map(str, dims))})" for dims in (shape, buffer.shape)]
+            raise IRValueError(f"{where}: shapes {shapes[0]} and {shapes[1]} differ")
+        step: PrimExpr = const(1)
+        for k in reversed(range(len(buffer.strides))):
+            if not self._equate(buffer.strides[k], step):
+                raise IRValueError(f"{where}: stride {k} is {buffer.strides[k]}, not {step}")
+            step = shape[k] * step
+        if not self._equate(buffer.elem_offset, const(0)):
+            raise IRValueError(f"{where}: the offset is {buffer.elem_offset}, not 0")
+
+    def _equate(self, part: PrimExpr, actual: PrimExpr) -> bool:
+        actual = cast(part.dtype, actual)
+        known = self._values.setdefault(part, actual) if isinstance(part, Var) else part
+        return self._analyzer.can_prove_equal(known, actual)
+
+    def operation(
+        self,
+        name: str,
+        inputs: Sequence[Tensor],
+        ins: Sequence[Buffer],
+        outs: Sequence[Buffer],
+        body: Block,
+        attrs: Mapping[str, Any] | None,
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Return the outputs of the operation that runs `body`."""
+        for buffer, tensor in zip(ins, inputs, strict=True):
+            self.match(buffer, tensor.shape, tensor.dtype, tensor.name)
+        known = Substitution(self._values)
+        ins, outs = [known.buffer(b) for b in ins], [known.buffer(b) for b in outs]
+        op = ExternOp(name, inputs, ins, outs, known(body), attrs)
+        op.give([buffer.shape for buffer in outs], [buffer.dtype for buffer in outs])
+        return op.outputs if len(outs) > 1 else op.outputs[0]
+
+
+def _shapes(shape: Any) -> list[Any]:
+    """Return the shapes of outputs, of which there is one where no dimension is a sequence."""
+    several = isinstance(shape, Sequence) and any(isinstance(dim, Sequence) for dim in shape)
+    return list(shape) if several else [shape]
+
+
+def _dtypes(
+    dtype: str | Sequence[str] | None, inputs: Sequence[Tensor], count: int, name: str
+) -> Sequence[str]:
+    if dtype is None:
+        found = {tensor.dtype for tensor in inputs}
+        if len(found) != 1:
+            raise IRTypeError(
+                f"the outputs of te.extern {name!r} have no dtype that follows from its inputs, "
+                f"which are {sorted(found)}; pass dtype"
+            )
+        return list(found) * count
+    dtypes = [dtype] * count if isinstance(dtype, str) else list(dtype)
+    if len(dtypes) != count:
+        raise IRValueError(f"te.extern {name!r} has {count} output(s), and {len(dtypes)} dtype(s)")
+    return [DataType(kind) for kind in dtypes]
+
+
+def _buffers(
+    given: Buffer | Sequence[Buffer] | None,
+    rows: Sequence[tuple[Sequence[PrimExpr], str, str]],
+    which: str,
+    name: str,
+) -> list[Buffer]:
+    """Return the buffers that are given, or compact ones of shapes, dtypes and names."""
+    if given is None:
+        return [decl_buffer(list(shape), dtype, label) for shape, dtype, label in rows]
+    buffers = [given] if isinstance(given, Buffer) else list(given)
+    if len(buffers) != len(rows):
+        raise IRValueError(
+            f"te.extern {name!r} has {len(rows)} {which}put(s), "
+            f"and {len(buffers)} {which}_buffer(s)"
+        )
+    return buffers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.buffer import Range
+from tensorir.buffer import Buffer, Range
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 from tensorir.fresh_copy import FreshCopy, fresh_thread
@@ -23,14 +23,7 @@ _ARITHMETIC = (
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
     """Return a copy of a function in which scalars, loops, axes, shapes and indices are `dtype`."""
-    copy = _WithIndexDType(DataType(dtype))
-    params = [copy.define(param) for param in func.params]
-    buffer_map = {}
-    for old, new in zip(func.params, params, strict=True):
-        if old in func.buffer_map:
-            buffer_map[new] = copy.define_parameter(func.buffer_map[old])
-    body = copy(func.body)
-    return PrimFunc(params, body, func.ret_type, buffer_map, func.attrs)
+    return _WithIndexDType(DataType(dtype)).function(func)
 
 
 class _WithIndexDType(FreshCopy):
@@ -51,6 +44,13 @@ class _WithIndexDType(FreshCopy):
     def _define_value(self, var: Var) -> Var:
         new = var.with_name(var.name)
         self._values[var] = new
+        return new
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return the buffer in the copy, which has the index dtype throughout its layout."""
+        new = self._buffers.get(buffer)
+        if new is None:
+            new = self._buffers[buffer] = self._with_layout(buffer)
         return new
 
     def size(self, size: PrimExpr) -> PrimExpr:

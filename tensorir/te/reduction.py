@@ -82,13 +82,17 @@ class Reducer:
         """
         if axis is None and operands and _is_axes(operands[0]):
             axis, operands = operands[0], operands[1:]
+            if operands and where is None:
+                where, operands = operands[0], operands[1:]
+            if operands and init is None:
+                init, operands = operands[0], operands[1:]
         if axis is None:
             if where is not None or init is not None:
                 raise IRTypeError(f"te.{self.name} takes where and init together with an axis only")
             return self._fold(expr, operands)
         if operands:
             raise IRTypeError(
-                f"te.{self.name} takes a value and an axis, and where and init by name; "
+                f"te.{self.name} takes a value, an axis, where and init; "
                 f"got {len(operands)} argument(s) more"
             )
         made = self._reduce(expr, axis, where, init)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from tensorir import parse
-from tests.schedule.transformation import apply, refused
+from tensorir import Block, parse, verify_well_formed
+from tensorir.visit import walk
+from tests.schedule.transformation import apply, refused, scheduled
 
 BEFORE = """\
 @T.prim_func
@@ -189,3 +190,24 @@ def test_old_handles_name_the_primitive():
     sch.loop_partition(sch.get_loops(block)[0], [4])
     with pytest.raises(ValueError, match="loop-partition replaced it"):
         sch.get(block)
+
+
+def test_views_of_the_pieces_bind_variables_of_their_own():
+    before = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((8,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (8, n))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:n])
+            T.writes(C[vi])
+            V = T.match_buffer(A[vi, 0:n], (1, n), strides=("s", 1), offset_factor=1)
+            C[vi] = V[0, n - 1]
+"""
+    sch = scheduled(before, lambda s: s.loop_partition(s.get_loops(s.get_block("B"))[0], [2]))
+    verify_well_formed(sch.mod)
+    views = [v for b in walk(sch.mod["main"].body) if isinstance(b, Block) for v in b.match_buffers]
+    assert len({v.buffer.strides[0] for v in views}) == 2
+    assert len({v.buffer.shape[1] for v in views}) == 1

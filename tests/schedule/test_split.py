@@ -463,3 +463,33 @@ def test_factors_are_checked_before_the_loop():
     refused(SHIFTED, split("B", 0, [None, None, 0]), "NotSingleInferFactorError")
     refused(SHIFTED, split("B", 0, [None, 0]), "NonPositiveFactorError")
     refused(SHIFTED, split("B", 0, [2, 2]), "WrongFactorError")
+
+
+def test_buffers_whose_layout_has_the_loop_follow():
+    before = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        with T.block("outer"):
+            T.reads(A[i, 0:8])
+            T.writes(C[i, 0:8])
+            B = T.alloc_buffer((i + 8,))
+            for j in range(8):
+                B[j] = A[i, j]
+            for j in range(8):
+                C[i, j] = B[j]
+"""
+    after = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i_0, i_1 in T.grid(2, 4):
+        with T.block("outer"):
+            T.reads(A[i_0 * 4 + i_1, 0:8])
+            T.writes(C[i_0 * 4 + i_1, 0:8])
+            B = T.alloc_buffer((i_0 * 4 + i_1 + 8,))
+            for j in range(8):
+                B[j] = A[i_0 * 4 + i_1, j]
+            for j in range(8):
+                C[i_0 * 4 + i_1, j] = B[j]
+"""
+    apply(before, lambda sch: sch.split(sch.get_loops(sch.get_block("outer"))[0], [2, 4]), after)

@@ -41,6 +41,32 @@ def test_the_rest_of_the_package_does_not_need_it():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+# -------------------------------------------------------------------------------------------- axes
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda k: k + 1, "k + 1"),
+        (lambda k: 8 // k, "8 // k"),
+        (lambda k: -k, "k * -1"),
+        (lambda k: k < 3, "k < 3"),
+        (lambda k: te.Select(k == 3, k % 2, k & 1), "T.Select(k == 3, k % 2, T.bitwise_and(k, 1))"),
+        (lambda k: k.astype("float32") * 0.5, 'T.Cast("float32", k) * T.float32(0.5)'),
+    ],
+)
+def test_axes_are_operands(build, text):
+    assert str(build(te.reduce_axis((0, 8), "k"))) == text
+
+
+def test_axes_are_themselves_only():
+    i, j = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 8), "k")
+    assert i == i
+    assert i != j
+    assert {i: 1, j: 2}[i] == 1
+    assert (i, j).index(j) == 1
+
+
 # ----------------------------------------------------------------------------------------- tensors
 
 
@@ -206,6 +232,13 @@ def test_where_and_init():
     np.testing.assert_array_equal(elements(out, (A, values)), expected)
 
 
+def test_where_and_init_by_position():
+    k = te.reduce_axis((0, 8), "k")
+    out = te.compute((4,), lambda i: te.max(A[i, k], k, A[i, k] < 0, -4.0))
+    values = ramp(4, 8)
+    np.testing.assert_array_equal(elements(out, (A, values)), [-1, -4, -4, -4])
+
+
 def argmax():
     return te.comm_reducer(
         lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
@@ -267,8 +300,8 @@ def test_what_reducers_refuse():
         te.sum(A[0, k], axis=k, where=A[0, k])
     with pytest.raises(IRTypeError, match="takes where and init together with an axis only"):
         te.sum(A[0, 0], A[0, 1], init=1.0)
-    with pytest.raises(IRTypeError, match="where and init by name; got 1"):
-        te.sum(A[0, k], k, A[0, k] > 0)
+    with pytest.raises(IRTypeError, match=r"a value, an axis, where and init; got 1"):
+        te.sum(A[0, k], k, A[0, k] > 0, 1.0, 2.0)
     wide = te.comm_reducer(lambda x, y: x + y, lambda dtype: te.const(0, "float64"), name="wide")
     with pytest.raises(
         IRTypeError,
@@ -280,3 +313,32 @@ def test_what_reducers_refuse():
         IRValueError, match=r"the combination of te.single has 1 component\(s\), the"
     ):
         single((A[0, k], A[0, k]), axis=k)
+
+
+@pytest.mark.parametrize("name", ["isinf", "isfinite", "isnan"])
+def test_kinds_of_floats(name):
+    values = np.array([1, np.inf, -np.inf, np.nan], "float32")
+    x = te.placeholder((4,), name="x")
+    out = te.compute((4,), lambda i: getattr(te, name)(x[i]))
+    np.testing.assert_array_equal(elements(out, (x, values)), getattr(np, name)(values))
+
+
+def test_integers_are_finite():
+    i = te.var("i")
+    assert int(te.isinf(i)) == 0
+    assert int(te.isfinite(i)) == 1
+
+
+def test_tags_mean_nothing():
+    @te.tag_scope("injective")
+    def doubled(x):
+        with te.tag_scope(tag="inner"):
+            return te.compute((4, 8), lambda i, j: te.multiply(x[i, j], 2.0), tag="broadcast")
+
+    np.testing.assert_array_equal(elements(doubled(A), (A, ramp(4, 8))), ramp(4, 8) * 2)
+
+
+@pytest.mark.parametrize("name", ["scan", "thread_axis", "create_schedule", "hybrid"])
+def test_what_is_elsewhere(name):
+    with pytest.raises(AttributeError, match=rf"tensorir.te has no {name}; .*(schedule|script)"):
+        getattr(te, name)

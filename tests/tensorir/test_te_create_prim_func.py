@@ -13,11 +13,14 @@ from tensorir import (
     IRValueError,
     T,
     assert_structural_equal,
+    decl_buffer,
     parse,
     te,
     verify_well_formed,
 )
+from tensorir.expr import BufferLoad
 from tensorir.interp import interpret
+from tensorir.stmt import BufferStore, For, ForKind
 from tensorir.visit import walk
 from tests.recorded import RECORDED, recorded
 
@@ -491,6 +494,118 @@ def test_extern_primfunc_that_does_not_fit():
         te.extern_primfunc([te.placeholder((4, 4), "int32", name="A")], double)
     with pytest.raises(IRValueError, match=r"reads 1 buffer\(s\), got 0 tensor\(s\)"):
         te.extern_primfunc([], double)
+
+
+@T.prim_func
+def scale(x: T.handle, y: T.handle):
+    n, step = T.int32(), T.int32()
+    X = T.match_buffer(x, (n, 4), strides=(step, 1))
+    Y = T.match_buffer(y, (n, 4))
+    for i, j in T.grid(n, 4):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi, vj] * T.Cast("float32", step)
+
+
+def test_extern_primfunc_with_a_symbolic_layout():
+    a = te.placeholder((6, 4), name="A")
+    func = checked(a, te.extern_primfunc([a], scale, name="B"))
+    data, out = np.ones((6, 4), "float32"), np.zeros((6, 4), "float32")
+    interpret(func, data, out)
+    assert (out == 4).all()
+
+
+def copy_of(ins, outs):
+    i = te.var("i")
+    body = BufferStore(outs[0], BufferLoad(ins[0], [i]), [i])
+    return For(i, te.const(0), te.const(8), ForKind.SERIAL, body)
+
+
+def test_extern_of_a_statement():
+    a = te.placeholder((8,), name="A")
+    once = te.extern((8,), [a], copy_of, name="once")
+    func = checked(a, te.extern(8, [once], copy_of, name="twice"))
+    assert func.script() == (
+        """# from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), twice: T.Buffer((8,), "float32")):
+    T.func_attr({"tir.noalias": True})
+    # with T.block("root"):
+    once = T.alloc_buffer((8,))
+    with T.block("once"):
+        T.reads(A[0:8])
+        T.writes(once[0:8])
+        for i in range(8):
+            once[i] = A[i]
+    with T.block("twice"):
+        T.reads(once[0:8])
+        T.writes(twice[0:8])
+        for i in range(8):
+            twice[i] = once[i]"""
+    )
+    data, out = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    interpret(func, data, out)
+    np.testing.assert_array_equal(out, data)
+
+
+def test_extern_of_a_call():
+    a = te.placeholder((8,), name="A")
+    sums, count = te.extern(
+        [(2, 4), (1,)],
+        [a],
+        lambda ins, outs: T.call_extern(
+            "int32", "f", ins[0].access_ptr("r"), outs[0].access_ptr("w"), outs[1].data
+        ),
+        name="calls",
+        dtype=["float32", "int32"],
+        attrs={"note": 1},
+    )
+    assert [t.name for t in (sums, count)] == ["calls.v0", "calls.v1"]
+    func = checked(a, sums, count)
+    block = func.body.block
+    reads, writes = ([str(r) for r in regions] for regions in (block.reads, block.writes))
+    assert reads == ["A[0:8]"]
+    assert writes == ["calls_v0[0:2, 0:4]", "calls_v1[0]"]
+
+
+def test_extern_with_buffers_of_ones_own():
+    n = te.size_var("n")
+    a = te.placeholder((n, 8), name="A")
+    given = decl_buffer((n, 8), name="given", strides=[te.var("s"), 1], offset_factor=1)
+    seen = []
+
+    def compute(ins, outs):
+        seen.extend((ins, outs))
+        value = BufferLoad(ins[0], [te.const(0), te.const(0)])
+        return BufferStore(outs[0], value + given.strides[0] + given.elem_offset, [te.const(0)])
+
+    out = te.extern((1,), [a], compute, name="out", in_buffers=given)
+    assert seen[0] == [given]
+    func = checked(a, out)
+    result = np.zeros(1, "float32")
+    interpret(func, np.ones((3, 8), "float32"), result)
+    assert result[0] == 1 + 8
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"inputs": [1]}, IRTypeError, "takes tensors, got int as input 0"),
+        ({"inputs": []}, IRTypeError, "no dtype that follows from its inputs"),
+        ({"dtype": ["int8", "int8"]}, IRValueError, r"1 output\(s\), and 2 dtype\(s\)"),
+        ({"fcompute": lambda ins, outs: None}, IRTypeError, "or an expression, got NoneType"),
+        ({"in_buffers": []}, IRValueError, r"has 1 input\(s\), and 0 in_buffer\(s\)"),
+        ({"in_buffers": decl_buffer((9,))}, IRValueError, r"shapes \(8\) and \(9\) differ"),
+        ({"out_buffers": decl_buffer((8,), "int8")}, IRTypeError, "dtype mismatch"),
+        ({"in_buffers": decl_buffer((8,), strides=[2])}, IRValueError, "stride 0 is 2, not 1"),
+        ({"in_buffers": decl_buffer((8,), elem_offset=2)}, IRValueError, "the offset is 2, not 0"),
+    ],
+)
+def test_externs_that_do_not_fit(options, error, message):
+    a = te.placeholder((8,), name="A")
+    with pytest.raises(error, match=message):
+        te.extern(**{"shape": (8,), "inputs": [a], "fcompute": copy_of, **options})
 
 
 # ------------------------------------------------------------------------------------------- refused

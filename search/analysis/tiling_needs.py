@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Final
 
-from schedule.analysis.access_pattern import has_data_reuse
 from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
 from schedule.analysis.dependency import dependencies
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from search.analysis.access_pattern import has_data_reuse
+from search.annotations import TILING_STRUCTURE
 from tensorir.expr import IntImm, IterVar
 from tensorir.stmt import BlockRealize
-
-TILING_STRUCTURE: Final = "meta_schedule.tiling_structure"
-"""The annotation of a block that multi-level tiling has been applied to."""
 
 
 def has_been_tiled(block: StmtSRef) -> bool:

@@ -1,0 +1,1 @@
+"""What rules and postprocessors ask about a program: reuse, tiling, layouts."""

@@ -1,0 +1,132 @@
+"""Functions with symbolic parameters and shapes fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tensorir import expr as e
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import PrimExpr, Var
+from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
+from tensorir.visit import Substitution, collect_vars
+
+if TYPE_CHECKING:
+    from tensorir.function import PrimFunc
+
+_ARITHMETIC: Final = frozenset(
+    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max}
+)
+_DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
+
+
+def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
+    """Return a function with scalars and buffers in the place of parameters.
+
+    Before: f(a: handle, n: int32):  A = match_buffer(a, (n * 8,)); T = alloc_buffer((n + 1,))
+    After {n: 4}:  f(A: Buffer((32,))):  T = alloc_buffer((5,))
+
+    This is `PrimFunc.specialize`, which says what `values` may hold.
+    """
+    known = _Known(func)
+    for var, value in values.items():
+        if not isinstance(value, Buffer):
+            known.scalar(var, value)
+    for var, value in values.items():
+        if isinstance(value, Buffer):
+            known.buffer(var, value)
+    for var, value in values.items():
+        if isinstance(value, Buffer):
+            known.check_layout(var, value)
+    special = _Specialize(known.scalars, known.buffers)
+    return func.with_(
+        params=[param for param in func.params if param not in known.scalars],
+        buffer_map={param: special.buffer(buffer) for param, buffer in func.buffer_map.items()},
+        body=special(func.body),
+        attrs=special.value(func.attrs),
+    )
+
+
+class _Known:
+    """What is known of the variables and buffers of a function."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._func = func
+        self._in_layouts = {
+            var
+            for buffer in func.buffer_map.values()
+            for size in buffer.layout
+            for var in collect_vars(size)
+        }
+        self.scalars: dict[Var, PrimExpr] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def scalar(self, var: Var, value: PrimExpr | int) -> None:
+        """Note the value of a scalar parameter or a variable of a layout."""
+        func = self._func
+        if var in func.buffer_map or (var not in func.params and var not in self._in_layouts):
+            raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
+        self._bind(var, const(value, var.dtype) if isinstance(value, int) else as_expr(value))
+
+    def buffer(self, var: Var, new: Buffer) -> None:
+        """Note the buffer for a parameter, and what it says of the variables in the layout."""
+        old = self._func.buffer_map.get(var)
+        if old is None:
+            raise IRValueError(f"{var.name} is not a parameter that {new!r} can specialize")
+        where = f"{new.name} cannot take the place of {old.name}"
+        if new.dtype is not old.dtype or new.scope() != old.scope():
+            raise IRTypeError(
+                f"{where}: it is {new.dtype} in scope {new.scope()}, "
+                f"not {old.dtype} in scope {old.scope()}"
+            )
+        if len(new.shape) != len(old.shape) or len(new.strides) != len(old.strides):
+            raise IRValueError(
+                f"{where}: it has {len(new.shape)} dimension(s) and {len(new.strides)} stride(s), "
+                f"not {len(old.shape)} and {len(old.strides)}"
+            )
+        for part, given in zip(old.layout, new.layout, strict=True):
+            if isinstance(part, Var) and part is not given:
+                self._bind(part, given)
+        self.buffers[old] = new
+
+    def check_layout(self, var: Var, new: Buffer) -> None:
+        """Raise unless the layout of a buffer is the one that the parameter has by now."""
+        old = self._func.buffer_map[var]
+        special, analyzer = _Specialize(self.scalars), Analyzer()
+        for part, given in zip(old.layout, new.layout, strict=True):
+            wanted = special(part)
+            if not analyzer.can_prove_equal(wanted, cast(wanted.dtype, given)):
+                raise IRValueError(
+                    f"{new.name} cannot take the place of {old.name}: it has {given} where "
+                    f"{part} is needed; give the variables of {part} values that make them equal"
+                )
+
+    def _bind(self, var: Var, value: PrimExpr) -> None:
+        if isinstance(value, e.IntImm) and var.dtype.is_integral:
+            value = const(value.value, var.dtype)
+        if value.dtype is not var.dtype:
+            raise IRTypeError(f"{var.name} is {var.dtype}, its value {value} is {value.dtype}")
+        before = self.scalars.setdefault(var, value)
+        if before is not value and not Analyzer().can_prove_equal(before, value):
+            raise IRValueError(f"{var.name} cannot be both {before} and {value}")
+
+
+class _Specialize(Substitution):
+    """Substitutes, and folds what has become constant."""
+
+    def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
+        new = self.generic(node)
+        kind = type(new)
+        if new is node or kind not in _ARITHMETIC:
+            return new
+        # What is divided by 0 may never run.
+        if kind in _DIVISIONS and is_const_int(new.b, 0):
+            return new
+        folded = fold_binary(kind, new.a, new.b)
+        return new if folded is None else folded
+
+    def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
+        value = self(node.value)
+        return node if value is node.value else cast(node.dtype, value)
