@@ -526,7 +526,7 @@ def test_extern_of_a_statement():
     once = te.extern((8,), [a], copy_of, name="once")
     func = checked(a, te.extern(8, [once], copy_of, name="twice"))
     assert func.script() == (
-        """# from tvm.script import tir as T
+        """from tensorir import T
 
 @T.prim_func
 def main(A: T.Buffer((8,), "float32"), twice: T.Buffer((8,), "float32")):
