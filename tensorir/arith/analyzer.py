@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorir import expr as e
-from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
+from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, INFINITE, type_interval
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
-from tensorir.arith.linear import Linear
+from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer, expr_key
-from tensorir.arith.modular import ModularSet, modular_set
+from tensorir.arith.modular import ModularSet
 from tensorir.arith.polynomial import least_values
+from tensorir.arith.residues import learned, residue_of
 from tensorir.arith.simplifier import is_integer, simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.arith.writing import NotRepresentableError
@@ -51,6 +52,7 @@ class Analyzer:
     def __init__(self, values: Iterable[Var] = ()) -> None:
         self._simplifier = simplifier(self)
         self._linear = Linearizer(self._simplify_operands, values)
+        self._linear.context.reader = self._linear
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -136,16 +138,19 @@ class Analyzer:
             self._assume(condition.args[0])
             return
         gap = self._gap(condition)
+        residues: tuple[tuple[Term, ModularSet], ...] = ()
         if gap is not None:
             facts = [gap]
         elif isinstance(condition, e.EQ) and is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             facts = [difference, difference.times(-1)]
+            residues = tuple(learned(difference, self._linear.context))
         else:
             return
         lasting = _lasting(facts)
-        if lasting:
-            self._linear.context = Context(self._linear.context, Statement(lasting))
+        if lasting or residues:
+            said = Statement(lasting, residues=residues)
+            self._linear.context = Context(self._linear.context, said)
 
     # -------------------------------------------------------------------------------- simplifying
 
@@ -293,7 +298,10 @@ class Analyzer:
 
     def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
         """Return constants between which `expr` surely lies."""
-        low, high = self._linear.bound(self._linear(as_expr(expr)))
+        value = as_expr(expr)
+        low, high = self._linear.bound(self._linear(value))
+        least, most = type_interval(value) or EVERYTHING
+        low, high = max(low, least), min(high, most)
         return ConstIntBound(
             ConstIntBound.NEG_INF if low <= -HALF_INFINITE else low,
             ConstIntBound.POS_INF if high >= HALF_INFINITE else high,
@@ -301,7 +309,7 @@ class Analyzer:
 
     def modular_set(self, expr: ExprLike) -> ModularSet:
         """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k."""
-        return modular_set(self._linear(as_expr(expr)))
+        return residue_of(self._linear(as_expr(expr)), self._linear.context)
 
     def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
         """Return the interval that `expr` covers while variables run over theirs."""
