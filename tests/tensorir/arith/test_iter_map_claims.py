@@ -219,6 +219,13 @@ def test_regions_lie_between_their_estimates(case: IterationMap, data):
             assert _box(lower, known) <= truth
 
 
+def test_an_upper_bound_does_not_mention_the_loops():
+    """The range of Y depends on X: `for x in range(4): for y in range(x, 8)`."""
+    domain = {Y: Range.from_min_extent(X, 8 - X), X: Range(4)}
+    (found,) = estimate_region_upper_bound([Range.from_min_extent(Y * 2, const(2))], domain)
+    assert (str(found.min_value), str(found.max_value)) == ("0", "15")
+
+
 def _box(sets, known):
     return box(
         [range(evaluate(s.min_value, known), evaluate(s.max_value, known) + 1) for s in sets]
