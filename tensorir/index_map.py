@@ -180,10 +180,9 @@ class IndexMap:
         result = detect_iter_map(self.final_indices, domain, TRUE, level, True, analyzer)
         if not result.indices:
             reason = "; ".join(result.errors)
-            raise IRValueError(
-                f"the index map {self} has no inverse on this shape, "
-                f"as it may map two points to one place: {reason}"
-            )
+            bijective = level is IterMapLevel.BIJECTIVE
+            problem = "has no inverse" if bijective else "may map two points to one place"
+            raise IRValueError(f"the index map {self} {problem} on this shape: {reason}")
         outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(self.final_indices)]
         for var, place in zip(outputs, self._detected_ranges(result, analyzer), strict=True):
             analyzer.bind(var, place)

@@ -1,7 +1,8 @@
 """Intervals of integers, and arithmetic on them (Cousot and Cousot 1977).
 
 An interval is its least and largest value, Python ints; beyond `HALF_INFINITE` a bound counts as
-infinite, which lets sums of bounds be computed without special cases.
+infinite, which lets sums of bounds be computed without special cases. Bits are bounded as in Warren
+2012, section 4-3, but by whole powers of two.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
 
 
 def floor_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a % b` for divisors other than 0, None if there are none."""
+    """Return the interval of `a % b` for divisors other than 0, None if there are none.
+
+    The remainder of division rounded down, which has the divisor's sign; that of `trunc_remainder`
+    has the dividend's (Leijen 2001 compares them).
+    """
     if b[0] <= 0 <= b[1]:
         parts = [floor_remainder(a, p) for p in ((b[0], -1), (1, b[1])) if p[0] <= p[1]]
         found = [part for part in parts if part is not None]

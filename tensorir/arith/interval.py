@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorir import expr as e
+from tensorir.arith.linear import Linear
 from tensorir.arith.span import Ends, Span
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
+from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 from tensorir.ops import const, max_, min_
 from tensorir.visit import uses_var
@@ -152,24 +154,35 @@ def eval_set(
     a loop may depend on the loops around it, are replaced as well. A range gives all the values
     from its least to its largest.
     """
+    if not uses_var(value, lambda var: var in sets):
+        return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
+    first = last = value.min if isinstance(value, Range) else value
+    beyond = 0
     if isinstance(value, Range):
-        first = last = value.min
-        if not (isinstance(value.extent, e.IntImm) and value.extent.value == 1):
-            last = analyzer.simplify(value.min + value.extent - 1)
-    else:
-        first = last = value
-    if type(first) is Var and first is last and first in sets and not _depends(sets[first], sets):
+        if type(value.extent) is e.IntImm:
+            beyond = value.extent.value - 1
+        else:
+            last = value.min + value.extent - 1
+    if first is last and not beyond and type(first) is Var and not _depends(sets[first], sets):
         return sets[first]
+    if not first.dtype.is_integral:
+        return IntervalSet.everything()
     span = Span(analyzer.linearizer, lambda var: _ends(sets.get(var), analyzer))
-    low = _written(first, span, 0, sets, analyzer)
-    if first is last and low is first:
-        return IntervalSet.point(first)
-    return IntervalSet(low, _written(last, span, 1, sets, analyzer))
+    low, high = span(analyzer.linear(first))
+    if last is not first:
+        high = span(analyzer.linear(last))[1]
+    if high is not None:
+        high = high.plus_const(beyond)
+    return IntervalSet(_written(low, first.dtype, analyzer), _written(high, last.dtype, analyzer))
 
 
 def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
+    """Say whether a bound of `values` is about a variable that has a set."""
     ends = (values.min_value, values.max_value)
-    return any(end is not None and uses_var(end, lambda v: v in sets) for end in ends)
+    return any(
+        end is not None and type(end) is not e.IntImm and uses_var(end, lambda v: v in sets)
+        for end in ends
+    )
 
 
 def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
@@ -182,14 +195,8 @@ def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
     )
 
 
-def _written(
-    expr: PrimExpr, span: Span, end: int, sets: Mapping[Var, IntervalSet], analyzer: Analyzer
-) -> PrimExpr | None:
-    """Return an end of what an expression covers, itself if that is one point."""
-    if not uses_var(expr, lambda v: v in sets):
-        return expr
-    found = span(analyzer.linear(expr))[end] if expr.dtype.is_integral else None
+def _written(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
     try:
-        return None if found is None else analyzer.linearizer.write(found, expr.dtype)
+        return None if end is None else analyzer.linearizer.write(end, dtype)
     except NotRepresentableError:
         return None

@@ -355,10 +355,13 @@ class _Detector:
         come before those on quotients and remainders of sums.
         """
         found = inequalities(predicate, self._mentions_iterator, self._linear, self._sizes)
+        pending = [side for side in found if not self._tighten_var(*side)]
+        if len(pending) < 2:
+            self._constrain_sums(pending)
+            return
         by_depth: dict[int, list[Inequality]] = {}
-        for side in found:
-            if not self._tighten_var(*side):
-                by_depth.setdefault(_divisions(side[0]), []).append(side)
+        for side in pending:
+            by_depth.setdefault(_divisions(side[0]), []).append(side)
         for depth in sorted(by_depth):
             self._constrain_sums(by_depth[depth])
 

@@ -22,7 +22,10 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    Terms,
     Wrapped,
+    add_terms,
+    without_zeros,
 )
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import Piece, pieces
@@ -56,27 +59,27 @@ class Span:
         """Return the ends of `value` as combinations of what holds still."""
         if self._holds_still(value):
             return value, value
-        low: Linear | None = Linear({}, value.const)
-        high: Linear | None = low
+        low = high = value.const
         if self._known:
             value, (low, high) = self._without_known(value)
+        lows: list[tuple[int, Linear | None]] = []
+        highs: list[tuple[int, Linear | None]] = []
         for coefficient, piece in pieces(value):
             first, last = self._piece(piece)
             if coefficient < 0:
                 first, last = last, first
-            low = None if low is None or first is None else low.plus(first, coefficient)
-            high = None if high is None or last is None else high.plus(last, coefficient)
-        return low, high
+            lows.append((coefficient, first))
+            highs.append((coefficient, last))
+        return _total(low, lows), _total(high, highs)
 
-    def _without_known(self, value: Linear) -> tuple[Linear, Ends]:
+    def _without_known(self, value: Linear) -> tuple[Linear, Interval]:
         """Return the terms that are left, and the constant ends of the others."""
         loose = {t: c for t, c in value.terms.items() if self._moves_entirely(t)}
         low, high = self._reader.bound(Linear(loose, 0))
         if low <= -HALF_INFINITE or high >= HALF_INFINITE:
-            constant = Linear({}, value.const)
-            return value, (constant, constant)
+            return value, (value.const, value.const)
         left = Linear({t: c for t, c in value.terms.items() if t not in loose}, 0)
-        return left, (Linear({}, value.const + low), Linear({}, value.const + high))
+        return left, (value.const + low, value.const + high)
 
     # ----------------------------------------------------------------------------- what moves
 
@@ -84,9 +87,11 @@ class Span:
         """Return the ends of a variable by what holds still, None for one that does."""
         if var not in self._ends:
             found = self._moving(var)
-            # While it is looked up, the variable stands for itself, as a symbol of its own ends.
-            self._ends[var] = None
-            if found is not None:
+            if found is None:
+                self._ends[var] = None
+            else:
+                # Until they are found, the ends of a variable do not limit those of another one.
+                self._ends[var] = UNLIMITED
                 low, high = found
                 self._ends[var] = (
                     None if low is None else self(low)[0],
@@ -95,10 +100,12 @@ class Span:
         return self._ends[var]
 
     def _moves(self, term: Term) -> bool:
-        return any(self._moving(var) is not None for var in variables_of(term))
+        if type(term) is Var:
+            return self._var(term) is not None
+        return any(self._var(var) is not None for var in variables_of(term))
 
     def _moves_entirely(self, term: Term) -> bool:
-        return all(self._moving(var) is not None for var in variables_of(term))
+        return all(self._var(var) is not None for var in variables_of(term))
 
     def _holds_still(self, value: Linear) -> bool:
         return not any(self._moves(term) for term in value.terms)
@@ -215,6 +222,17 @@ class Span:
             return UNLIMITED
         least, most = integer_limits(piece.dtype)
         return Linear({}, least), Linear({}, most)
+
+
+def _total(constant: int, parts: list[tuple[int, Linear | None]]) -> Linear | None:
+    """Return a constant and multiples of combinations added up, None if one is missing."""
+    terms: Terms = {}
+    for coefficient, part in parts:
+        if part is None:
+            return None
+        add_terms(terms, part.terms, coefficient)
+        constant += coefficient * part.const
+    return Linear(without_zeros(terms), constant)
 
 
 def _branches(expr: PrimExpr) -> tuple[PrimExpr, ...]:
