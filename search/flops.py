@@ -6,9 +6,9 @@ from typing import Final
 
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.arith import Analyzer, ConstIntBound
+from tensorir.arith import Analyzer
 from tensorir.buffer import Range
-from tensorir.expr import IntImm, PrimExpr
+from tensorir.expr import IntImm, PrimExpr, integer_limits
 from tensorir.function import IRModule, PrimFunc
 
 _ONE_OPERATION: Final = frozenset(
@@ -68,7 +68,7 @@ class _Counter:
             self._analyzer.bind(loop.loop_var, domain, allow_override=True)
             return float(extent.value)
         limit = self._analyzer.const_int_bound(extent).max_value
-        return 1.0 if limit >= ConstIntBound.POS_INF else float(max(0, limit))
+        return 1.0 if limit >= integer_limits(extent.dtype)[1] else float(max(0, limit))
 
 
 def _expr(node: PrimExpr) -> float:

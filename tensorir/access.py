@@ -8,11 +8,13 @@ from typing import Any, Final
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, IntervalSet, eval_set
+from tensorir.arith.linear import Linear
+from tensorir.arith.terms import mentions, variables_of
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.errors import IRValueError
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.node import Node
-from tensorir.ops import conjuncts, logical_not
+from tensorir.ops import logical_not
 from tensorir.visit import children, substitute
 
 
@@ -210,45 +212,32 @@ class _Detector:
     def _under(self, condition: PrimExpr, node: Node) -> None:
         """Visit with the ranges of loop variables narrowed by a condition."""
         saved = dict(self._sets)
-        for conjunct in conjuncts(condition):
-            self._narrow(conjunct)
+        facts = self._analyzer.facts(condition) if saved else []
+        equations = {fact.key for fact in facts if any(_opposite(fact, f) for f in facts)}
+        for fact in facts:
+            self._narrow(fact, fact.key in equations)
         self._visit(node)
         self._sets = saved
 
-    def _narrow(self, condition: PrimExpr) -> None:
-        """Apply an inequality between a loop variable (plus or minus something) and the rest."""
-        if isinstance(condition, e.Not) and isinstance(condition.a, e.CmpOp):
-            inverse = {e.LT: e.GE, e.LE: e.GT, e.GT: e.LE, e.GE: e.LT, e.NE: e.EQ}
-            kind = inverse.get(type(condition.a))
-            if kind is None:
-                return
-            condition = kind(condition.a.a, condition.a.b)
-        if not isinstance(condition, (e.LT, e.LE, e.GT, e.GE, e.EQ)):
-            return
-        if not condition.a.dtype.is_int:
-            return
-        for var in self._sets:
-            gap = self._analyzer.linear(condition.a).plus(self._analyzer.linear(condition.b), -1)
-            weight = gap.terms.get(var)
-            if weight not in (1, -1):
+    def _narrow(self, fact: Linear, is_equal: bool) -> None:
+        """Apply to each loop variable that `fact` is at least 0, or that it is 0."""
+        reader = self._analyzer.linearizer
+        for var, known in self._sets.items():
+            weight = fact.terms.get(var, 0)
+            rest = fact.plus(Linear({var: weight}, 0), -1)
+            if not weight or mentions(rest, var):
                 continue
-            rest = gap.plus(type(gap)({var: weight}, 0), -1).times(-weight)
-            if any(isinstance(t, Var) and t in self._sets for t in rest.terms):
-                continue
-            limit = self._analyzer.linearizer.write(rest, var.dtype)
-            self._sets[var] = self._limited(self._sets[var], type(condition), weight, limit)
-
-    def _limited(self, known: IntervalSet, kind: type, weight: int, limit: PrimExpr) -> IntervalSet:
-        below = (kind in (e.LT, e.LE)) == (weight == 1)
-        strict = kind in (e.LT, e.GT)
-        if kind is e.EQ:
-            return IntervalSet.point(limit)
-        if below:
-            bound = IntervalSet(None, limit - 1 if strict else limit)
-        else:
-            bound = IntervalSet(limit + 1 if strict else limit, None)
-        narrowed = known.intersect(bound, self._analyzer)
-        return known if narrowed.is_nothing else narrowed
+            # `weight * var + rest >= 0` limits the variable by a quotient that is rounded down.
+            quotient = reader.quotient(rest, abs(weight))
+            limit = reader.write(quotient.times(-1) if weight > 0 else quotient, var.dtype)
+            moves = any(v in self._sets for term in rest.terms for v in variables_of(term))
+            if is_equal and abs(weight) == 1 and not moves:
+                narrowed = IntervalSet.point(limit)
+            elif weight > 0:
+                narrowed = known.intersect(IntervalSet(limit, None), self._analyzer)
+            else:
+                narrowed = known.intersect(IntervalSet(None, limit), self._analyzer)
+            self._sets[var] = known if narrowed.is_nothing else narrowed
 
     def realize(self, node: s.BlockRealize) -> None:
         values = {
@@ -273,6 +262,10 @@ _WALK: Final[dict[type, Callable[[_Detector, Any], None]]] = {
     e.Var: _Detector.pointer,
     s.BlockRealize: _Detector.realize,
 }
+
+
+def _opposite(a: Linear, b: Linear) -> bool:
+    return a.const == -b.const and a.times(-1).key == b.key
 
 
 def require_no_opaque(block: s.Block, opaque: Sequence[BufferRegion]) -> None:

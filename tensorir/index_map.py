@@ -17,8 +17,8 @@ from tensorir.arith import (
     IterMapResult,
     detect_iter_map,
     eval_set,
-    inverse_affine_iter_map,
 )
+from tensorir.arith.iter_inverse import inverse_with_padding
 from tensorir.arith.size import Size, is_positive, size_expr
 from tensorir.buffer import Range
 from tensorir.dialect import Dialect
@@ -223,7 +223,7 @@ class IndexMap:
         self, shape: Sequence[ExprLike | Range]
     ) -> tuple[IndexMap, PrimExpr]:
         """Return the map back, and the condition under which a result is padding."""
-        return self._invert(shape, IterMapLevel.NO_CHECK)
+        return self._invert(shape, IterMapLevel.INJECTIVE)
 
     def _invert(
         self, shape: Sequence[ExprLike | Range], level: IterMapLevel
@@ -238,18 +238,15 @@ class IndexMap:
         result = detect_iter_map(self.final_indices, domain, TRUE, level, True, analyzer)
         if not result.indices:
             reason = "; ".join(result.errors)
-            raise IRValueError(f"the index map {self} has no inverse on this shape: {reason}")
+            bijective = level is IterMapLevel.BIJECTIVE
+            problem = "has no inverse" if bijective else "may map two points to one place"
+            raise IRValueError(f"the index map {self} {problem} on this shape: {reason}")
         outputs = [Var(f"axis{k}", f.dtype) for k, f in enumerate(self.final_indices)]
         for var, place in zip(outputs, self._detected_ranges(result, analyzer), strict=True):
             analyzer.bind(var, place)
-        solved = inverse_affine_iter_map(result.indices, outputs, analyzer.linearizer)
+        solved, padding = inverse_with_padding(result.indices, outputs, analyzer.linearizer)
         back = [analyzer.simplify(solved.get(v, domain[v].min)) for v in self.initial_indices]
-        inverse = IndexMap(outputs, back)
-        padding = result.padding_predicate
-        if not isinstance(padding, IntImm):
-            values = dict(zip(self.initial_indices, back, strict=True))
-            padding = analyzer.simplify(substitute(padding, values))
-        return inverse, padding
+        return IndexMap(outputs, back), analyzer.simplify(padding)
 
     def retyped(self, dtypes: Sequence[DataType]) -> IndexMap:
         """Return the same map on indices of other integer types, computed in those types."""

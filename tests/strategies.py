@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,47 +12,31 @@ from hypothesis import strategies as st
 from tensorir import expr as e
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import as_expr, max_, min_, truncdiv, truncmod
+from tensorir.semantics import convert, operation
+from tensorir.visit import children
 
 X, Y, Z = Var("x"), Var("y"), Var("z")
 
 
-def _truncated_quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a >= 0) == (b >= 0) else -1)
-
-
-_VALUES: dict[type, Callable[[Any, Any], Any]] = {
-    e.Add: operator.add,
-    e.Sub: operator.sub,
-    e.Mul: operator.mul,
-    e.FloorDiv: operator.floordiv,
-    e.FloorMod: operator.mod,
-    e.Div: _truncated_quotient,
-    e.Mod: lambda a, b: a - _truncated_quotient(a, b) * b,
-    e.Min: min,
-    e.Max: max,
-    e.LT: operator.lt,
-    e.LE: operator.le,
-    e.GT: operator.gt,
-    e.GE: operator.ge,
-    e.EQ: operator.eq,
-    e.NE: operator.ne,
-    e.And: lambda a, b: a and b,
-    e.Or: lambda a, b: a or b,
-}
-
-
-def evaluate(node: PrimExpr, env: Mapping[Var, int]) -> int:
-    """Return the value of an expression."""
-    if isinstance(node, Var):
-        return env[node]
-    if isinstance(node, IntImm):
-        return node.value
-    if isinstance(node, e.Not):
-        return not evaluate(node.a, env)
-    if isinstance(node, e.Select):
-        return evaluate(node.true_value if evaluate(node.condition, env) else node.false_value, env)
-    assert isinstance(node, e.BinaryOp)
-    return _VALUES[type(node)](evaluate(node.a, env), evaluate(node.b, env))
+def evaluate(node: PrimExpr, env: Mapping[Var, int]) -> Any:
+    """Return the value of an expression; IRValueError for a division by 0."""
+    kind = type(node)
+    if kind is Var:
+        return env[node]  # type: ignore[index]
+    if kind is IntImm:
+        return node.value  # type: ignore[attr-defined]
+    if isinstance(node, e.Let):
+        return evaluate(node.body, {**env, node.var: evaluate(node.value, env)})
+    if isinstance(node, e.Cast):
+        return convert(evaluate(node.value, env), node.value.dtype, node.dtype)
+    if isinstance(node, e.Call):
+        name = node.op.short_name
+        if name == "if_then_else":
+            condition, yes, no = node.args
+            return evaluate(yes if evaluate(condition, env) else no, env)
+        return operation(name, node.dtype)(*[evaluate(a, env) for a in node.args])
+    parts = children(node)
+    return operation(kind, parts[-1].dtype)(*[evaluate(p, env) for p in parts])
 
 
 def points(domain: Mapping[Var, range]) -> Iterator[dict[Var, int]]:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from codegen.lower.annotations import EXPLICIT_REGIONS
 from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
 from tensorir import stmt as s
-from tensorir.arith import IntervalSet, eval_set
 from tensorir.arith.const_interval import HALF_INFINITE
-from tensorir.arith.linear import Linear, Term
+from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.terms import reads_memory, variables_of
-from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.arith.span import UNLIMITED, Ends, Span
+from tensorir.arith.terms import reads_memory
+from tensorir.buffer import Buffer, BufferRegion
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Ramp, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, logical_not
 from tensorir.visit import children
 
-Span = tuple[Linear, Linear]
+Extent = tuple[Linear, Linear]
 """First and last index, both included, as combinations of what is outside the allocation."""
 
 
@@ -54,7 +54,7 @@ class _Uses:
         self.buffer = buffer
         self.depth = depth
         """How many loops and lets are around the allocation; what is defined inside is relaxed."""
-        self.spans: list[list[Span] | None] = [[] for _ in buffer.shape]
+        self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
         """By dimension; None once something unbounded was seen."""
         self.whole = False
 
@@ -66,7 +66,8 @@ class LiveRegions:
         self._analyzer = analyzer_for(func)
         self._regions: list[LiveRegion] = []
         self._uses: dict[Var, _Uses] = {}
-        self._defined: list[s.For | s.LetStmt] = []
+        self._defined = 0
+        """How many loops and lets are around what is visited."""
         self._depth: dict[Var, int] = {}
         self._trusted_reads: set[Buffer] = set()
         self._trusted_writes: set[Buffer] = set()
@@ -114,15 +115,15 @@ class LiveRegions:
                 self.visit(child)
         var = node.loop_var if isinstance(node, s.For) else node.var
         outer = self._depth.get(var)
-        self._depth[var] = len(self._defined)
-        self._defined.append(node)
+        self._depth[var] = self._defined
+        self._defined += 1
         if isinstance(node, s.For):
             inside = inside_loop(self._analyzer, node)
         else:
             inside = inside_let(self._analyzer, node)
         with inside:
             self.visit(body)
-        self._defined.pop()
+        self._defined -= 1
         if outer is not None:
             self._depth[var] = outer
 
@@ -136,7 +137,7 @@ class LiveRegions:
 
     def _block(self, node: s.Block) -> None:
         for buffer in node.alloc_buffers:
-            self._uses[buffer.data] = _Uses(buffer, len(self._defined))
+            self._uses[buffer.data] = _Uses(buffer, self._defined)
         for match in node.match_buffers:
             self._region(match.source)
         read, written = (_declared(node, key) for key in EXPLICIT_REGIONS)
@@ -175,7 +176,7 @@ class LiveRegions:
         for k, index in enumerate(indices):
             self._add(uses, k, self._span(index, uses.depth))
 
-    def _add(self, uses: _Uses, k: int, span: Span | None) -> None:
+    def _add(self, uses: _Uses, k: int, span: Extent | None) -> None:
         known = uses.spans[k]
         if known is None:
             return
@@ -186,7 +187,7 @@ class LiveRegions:
 
     # ---------------------------------------------------------------------------------- relaxation
 
-    def _span(self, index: PrimExpr, depth: int) -> Span | None:
+    def _span(self, index: PrimExpr, depth: int) -> Extent | None:
         if index.dtype.lanes == 1:
             return self._relaxed(index, depth)
         if type(index) is not Ramp or type(index.stride) is not IntImm:
@@ -197,55 +198,30 @@ class LiveRegions:
             return None
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
-    def _relaxed(self, index: PrimExpr, depth: int) -> Span | None:
-        """Return what `index` covers while everything defined from `depth` on varies."""
-        linear = self._linear(index)
-        moving: dict[Term, int] = {}
-        fixed: dict[Term, int] = {}
-        for term, coefficient in linear.terms.items():
-            if reads_memory(term):
-                return None
-            inner, outer = self._sides(term, depth)
-            if inner and outer:
-                return self._evaluated(index, depth)
-            (moving if inner else fixed)[term] = coefficient
-        if not moving:
-            return linear, linear
-        low, high = self._linear.bound(Linear(moving, 0))
-        if abs(low) >= HALF_INFINITE or abs(high) >= HALF_INFINITE:
-            return self._evaluated(index, depth)
-        return Linear(fixed, linear.const + low), Linear(fixed, linear.const + high)
+    def _relaxed(self, index: PrimExpr, depth: int) -> Extent | None:
+        """Return what `index` covers while everything defined from `depth` on varies.
 
-    def _sides(self, term: Term, depth: int) -> tuple[bool, bool]:
-        """Say whether `term` has variables defined inside the allocation, and others."""
-        if isinstance(term, Var):
-            inner = self._depth.get(term, -1) >= depth
-            return inner, not inner
-        inner = outer = False
-        for var in variables_of(term):
-            if self._depth.get(var, -1) >= depth:
-                inner = True
-            else:
-                outer = True
-        return inner, outer
-
-    def _evaluated(self, index: PrimExpr, depth: int) -> Span | None:
-        """Relax one variable after the other, from the innermost, by interval arithmetic."""
-        low: PrimExpr | None = self._analyzer.integer(index)
-        high = low
-        for scope in reversed(self._defined[depth:]):
-            if isinstance(scope, s.For):
-                values = Range.from_min_extent(scope.min, scope.extent)
-                sets = {scope.loop_var: IntervalSet.from_range(values)}
-            else:
-                sets = {scope.var: IntervalSet.everything()}
-            if low is not None:
-                low = eval_set(low, sets, self._analyzer).min_value
-            if high is not None:
-                high = eval_set(high, sets, self._analyzer).max_value
+        None where that has no limit, or one that memory holds.
+        """
+        span = Span(self._linear, lambda var: self._ends(var, depth), known=True)
+        low, high = span(self._linear(index))
         if low is None or high is None:
             return None
-        return self._linear(low), self._linear(high)
+        if any(reads_memory(term) for end in (low, high) for term in end.terms):
+            return None
+        return low, high
+
+    def _ends(self, var: Var, depth: int) -> Ends | None:
+        """Return the ends of a variable that is defined inside the allocation."""
+        if self._depth.get(var, -1) < depth:
+            return None
+        origin = self._linear.context.bound_to.get(var)
+        if origin is None:
+            return UNLIMITED
+        if len(origin) == 1:
+            return origin[0], origin[0]
+        low, extent = origin
+        return low, low.plus(extent).plus_const(-1)
 
     # -------------------------------------------------------------------------------------- result
 
@@ -275,7 +251,7 @@ class LiveRegions:
                 region.low[k] = low
         return region
 
-    def _least(self, spans: list[Span]) -> Linear | None:
+    def _least(self, spans: list[Extent]) -> Linear | None:
         """Return a combination that is provably at most every first index."""
         for candidate, _ in spans:
             if all(self._linear.bound(low.plus(candidate, -1))[0] >= 0 for low, _ in spans):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from schedule.analysis.block_kind import (
     check_complete,
@@ -24,13 +23,12 @@ from tensorir.access import get_block_read_write_region
 from tensorir.arith import (
     Analyzer,
     IterMapLevel,
-    IterSumExpr,
     detect_iter_map,
     inverse_affine_iter_map,
 )
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import EQ, And, BufferLoad, Call, IntImm, Or, PrimExpr, Select, Var
+from tensorir.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
 from tensorir.ops import TRUE, compare, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
@@ -315,9 +313,14 @@ class _ReversePlan:
                 fail(BODY, self._block, reason="the buffer is loaded at different indices")
         self._places = indices
         ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
-        result = detect_iter_map(indices, ranges, TRUE, IterMapLevel.NO_CHECK, True, self._analyzer)
+        level = IterMapLevel.INJECTIVE
+        result = detect_iter_map(indices, ranges, TRUE, level, True, self._analyzer)
         if not result.indices:
-            fail(BODY, self._block, reason=f"its loads are not affine: {result.errors[0]}")
+            reason = (
+                "its loads are not affine, or several of its instances read the same element: "
+                f"{result.errors[0]}"
+            )
+            fail(BODY, self._block, reason=reason)
         stored = self._producer_store.indices
         producer = self._producer.block
         read, given = ([Range.point(i) for i in where] for where in (indices, stored))
@@ -325,35 +328,7 @@ class _ReversePlan:
             reason = f"it runs where {producer.name_hint!r} stores nothing"
             fail(BODY, self._block, reason=reason)
         solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
-        axes: dict[Var, PrimExpr] = {}
-        for var, values in ranges.items():
-            if var in solved:
-                axes[var] = solved[var]
-            elif is_const_int(values.extent, 1):
-                axes[var] = values.min
-            else:
-                fail(BODY, self._block, reason=f"axis {var.name} does not follow from what is read")
-        if not self._reads_each_once(indices, ranges, result.indices):
-            fail(BODY, self._block, reason="several of its instances read the same element")
-        return axes
-
-    def _reads_each_once(
-        self,
-        indices: Sequence[PrimExpr],
-        ranges: Mapping[Var, Range],
-        pieces: Sequence[IterSumExpr],
-    ) -> bool:
-        """Say whether no two instances of the consumer read the same element.
-
-        The pieces of the indices then take at least as many values as there are instances.
-        """
-        values = [piece.extent for index in pieces for piece in index.args]
-        counts = [r.extent.value for r in ranges.values() if isinstance(r.extent, IntImm)]
-        sizes = [value for value in values if isinstance(value, int)]
-        if len(sizes) == len(values) and len(counts) == len(ranges):
-            return prod(counts) <= prod(sizes)
-        exact = detect_iter_map(indices, ranges, TRUE, IterMapLevel.BIJECTIVE, True, self._analyzer)
-        return bool(exact.indices)
+        return {var: solved.get(var, values.min) for var, values in ranges.items()}
 
     def apply(self, scope: StmtSRef) -> None:
         """Put the consumer's store into the producer, and drop the consumer and the buffer."""

@@ -6,9 +6,9 @@ accesses coincide or loops may be rearranged asks here.
 
 from tensorir.arith.analyzer import Analyzer, ConstIntBound
 from tensorir.arith.interval import IntervalSet, IntSet, eval_set
+from tensorir.arith.iter_independence import IterMapLevel
 from tensorir.arith.iter_inverse import inverse_affine_iter_map
 from tensorir.arith.iter_map import (
-    IterMapLevel,
     IterMapResult,
     detect_iter_map,
     iter_map_simplify,

@@ -8,18 +8,19 @@ the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tensorir import expr as e
-from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
+from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, INFINITE, type_interval
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
-from tensorir.arith.linear import Linear
+from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer, expr_key
-from tensorir.arith.modular import ModularSet, modular_set
+from tensorir.arith.modular import ModularSet
 from tensorir.arith.polynomial import least_values
+from tensorir.arith.residues import learned, residue_of
 from tensorir.arith.simplifier import is_integer, simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.arith.writing import NotRepresentableError
@@ -51,6 +52,7 @@ class Analyzer:
     def __init__(self, values: Iterable[Var] = ()) -> None:
         self._simplifier = simplifier(self)
         self._linear = Linearizer(self._simplify_operands, values)
+        self._linear.context.reader = self._linear
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -127,25 +129,28 @@ class Analyzer:
             reader.context = outer
 
     def _assume(self, condition: PrimExpr) -> None:
-        parts = conjuncts(condition)
-        if len(parts) > 1:
-            for part in parts:
-                self._assume(part)
-            return
-        if isinstance(condition, e.Call) and getattr(condition.op, "short_name", "") == "likely":
-            self._assume(condition.args[0])
-            return
+        for part in _parts(condition):
+            facts, residues = self._said(part)
+            if facts or residues:
+                said = Statement(facts, residues=residues)
+                self._linear.context = Context(self._linear.context, said)
+
+    def facts(self, condition: PrimExpr) -> list[Linear]:
+        """Return what is not negative where `condition` holds, except about memory."""
+        return [fact for part in _parts(condition) for fact in self._said(part)[0]]
+
+    def _said(
+        self, condition: PrimExpr
+    ) -> tuple[tuple[Linear, ...], tuple[tuple[Term, ModularSet], ...]]:
+        """Return what a comparison says that lasts: what is not negative, and residue classes."""
         gap = self._gap(condition)
         if gap is not None:
-            facts = [gap]
-        elif isinstance(condition, e.EQ) and is_integer(condition.a):
+            return _lasting([gap]), ()
+        if isinstance(condition, e.EQ) and is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
-            facts = [difference, difference.times(-1)]
-        else:
-            return
-        lasting = _lasting(facts)
-        if lasting:
-            self._linear.context = Context(self._linear.context, Statement(lasting))
+            classes = tuple(learned(difference, self._linear.context))
+            return _lasting([difference, difference.times(-1)]), classes
+        return (), ()
 
     # -------------------------------------------------------------------------------- simplifying
 
@@ -292,16 +297,26 @@ class Analyzer:
         return self._linear.at_least_zero(self._linear(as_expr(expr)).plus_const(-lower_bound))
 
     def const_int_bound(self, expr: ExprLike) -> ConstIntBound:
-        """Return constants between which `expr` surely lies."""
-        low, high = self._linear.bound(self._linear(as_expr(expr)))
+        """Return constants between which `expr` surely lies (Cousot and Cousot 1977).
+
+        They hold of the value that its dtype holds, whatever wraps. Divisors are other than 0.
+        """
+        value = as_expr(expr)
+        low, high = self._linear.bound(self._linear(value))
+        least, most = type_interval(value) or EVERYTHING
+        low, high = max(low, least), min(high, most)
         return ConstIntBound(
             ConstIntBound.NEG_INF if low <= -HALF_INFINITE else low,
             ConstIntBound.POS_INF if high >= HALF_INFINITE else high,
         )
 
     def modular_set(self, expr: ExprLike) -> ModularSet:
-        """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k."""
-        return modular_set(self._linear(as_expr(expr)))
+        """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k.
+
+        Classes are propagated through operations (Granger 1989); equations that are assumed, such
+        as `x % 8 == 3`, narrow those of variables.
+        """
+        return residue_of(self._linear(as_expr(expr)), self._linear.context)
 
     def int_set(self, expr: PrimExpr, dom_map: dict[Var, IntervalSet]) -> IntervalSet:
         """Return the interval that `expr` covers while variables run over theirs."""
@@ -324,6 +339,32 @@ class Scope:
 
     def __exit__(self, *_: object) -> None:
         self._reader.context = self._outside
+
+
+def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
+    """Yield comparisons, and other conditions, that all hold where a condition does."""
+    for part in conjuncts(condition):
+        if isinstance(part, e.Call) and getattr(part.op, "short_name", "") == "likely":
+            yield from _parts(part.args[0])
+        elif isinstance(part, e.Not) and isinstance(part.a, e.Not):
+            yield from _parts(part.a.a)
+        elif isinstance(part, e.Not) and isinstance(part.a, e.Or):
+            yield from _parts(e.Not(part.a.a))
+            yield from _parts(e.Not(part.a.b))
+        elif isinstance(part, e.Not) and isinstance(part.a, e.CmpOp) and is_integer(part.a.a):
+            yield _INVERSE[type(part.a)](part.a.a, part.a.b)
+        else:
+            yield part
+
+
+_INVERSE: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
+    e.LT: e.GE,
+    e.LE: e.GT,
+    e.GT: e.LE,
+    e.GE: e.LT,
+    e.EQ: e.NE,
+    e.NE: e.EQ,
+}
 
 
 def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:

@@ -53,18 +53,19 @@ def coefficients(expr: PrimExpr) -> Coefficients:
 
 
 def _read(expr: PrimExpr, factor: int, into: Coefficients) -> None:
+    # What is read are long sums, whose last terms are variables, scaled or not.
+    while type(expr) is Add:
+        _read(expr.a, factor, into)
+        expr = expr.b
     if isinstance(expr, Var):
         into.of[expr] = into.of.get(expr, 0) + factor
+    elif isinstance(expr, Mul) and isinstance(expr.b, IntImm):
+        _read(expr.a, factor * expr.b.value, into)
     elif isinstance(expr, IntImm):
         into.constant += factor * expr.value
-    elif isinstance(expr, Add):
-        _read(expr.a, factor, into)
-        _read(expr.b, factor, into)
     elif isinstance(expr, Sub):
         _read(expr.a, factor, into)
         _read(expr.b, -factor, into)
-    elif isinstance(expr, Mul) and isinstance(expr.b, IntImm):
-        _read(expr.a, factor * expr.b.value, into)
     elif isinstance(expr, Mul) and isinstance(expr.a, IntImm):
         _read(expr.b, factor * expr.a.value, into)
     else:

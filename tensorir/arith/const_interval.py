@@ -1,7 +1,8 @@
 """Intervals of integers, and arithmetic on them (Cousot and Cousot 1977).
 
 An interval is its least and largest value, Python ints; beyond `HALF_INFINITE` a bound counts as
-infinite, which lets sums of bounds be computed without special cases.
+infinite, which lets sums of bounds be computed without special cases. Bits are bounded as in Warren
+2012, section 4-3, but by whole powers of two.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from tensorir import expr as e
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var, integer_limits
+from tensorir.visit import substitute
 
 Interval: TypeAlias = tuple[int, int]
 Ranges: TypeAlias = Mapping[Var, Interval]
@@ -35,11 +37,9 @@ def _times(a: int, b: int) -> int:
 
 
 def floor_quotient(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a // b`, None if the divisor may be 0."""
-    if b[0] <= 0 <= b[1]:
-        return None
-    corners = [floor_bound(x, d) for x in a for d in b]
-    return min(corners), max(corners)
+    """Return the interval of `a // b` for divisors other than 0, None if there are none."""
+    corners = [floor_bound(x, d) for x in a for d in _divisors(b)]
+    return (min(corners), max(corners)) if corners else None
 
 
 def floor_bound(bound: int, divisor: int) -> int:
@@ -52,17 +52,26 @@ def floor_bound(bound: int, divisor: int) -> int:
 
 
 def trunc_quotient(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a / b` rounded to zero, None if the divisor may be 0."""
-    if b[0] <= 0 <= b[1]:
-        return None
-    corners = [abs(x) // abs(d) * (1 if (x < 0) == (d < 0) else -1) for x in a for d in b]
-    return min(corners), max(corners)
+    """Return the interval of `a / b` rounded to zero, for divisors other than 0.
+
+    None if there are none.
+    """
+    corners = [
+        abs(x) // abs(d) * (1 if (x < 0) == (d < 0) else -1) for x in a for d in _divisors(b)
+    ]
+    return (min(corners), max(corners)) if corners else None
 
 
 def floor_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a % b`, None if the divisor may be 0."""
+    """Return the interval of `a % b` for divisors other than 0, None if there are none.
+
+    The remainder of division rounded down, which has the divisor's sign; that of `trunc_remainder`
+    has the dividend's (Leijen 2001 compares them).
+    """
     if b[0] <= 0 <= b[1]:
-        return None
+        parts = [floor_remainder(a, p) for p in ((b[0], -1), (1, b[1])) if p[0] <= p[1]]
+        found = [part for part in parts if part is not None]
+        return union(*found) if found else None
     if b[0] == b[1] and max(abs(a[0]), abs(a[1])) < HALF_INFINITE and a[0] // b[0] == a[1] // b[0]:
         return a[0] % b[0], a[1] % b[0]
     if b[0] > 0:
@@ -71,94 +80,203 @@ def floor_remainder(a: Interval, b: Interval) -> Interval | None:
 
 
 def trunc_remainder(a: Interval, b: Interval) -> Interval | None:
-    """Return the interval of `a - trunc(a / b) * b`, None if the divisor may be 0."""
-    if b[0] <= 0 <= b[1]:
+    """Return the interval of `a - trunc(a / b) * b` for divisors other than 0.
+
+    None if there are none.
+    """
+    sizes = [abs(d) for d in _divisors(b)]
+    if not sizes:
         return None
-    most = max(abs(b[0]), abs(b[1])) - 1
+    if max(-a[0], a[1]) < min(sizes):
+        return a
+    most = max(sizes) - 1
     return max(min(a[0], 0), -most), min(max(a[1], 0), most)
 
 
+def _divisors(b: Interval) -> list[int]:
+    """Return the ends of the negative and of the positive part of an interval."""
+    ends: list[int] = []
+    if b[0] < 0:
+        ends += (b[0], min(b[1], -1))
+    if b[1] > 0:
+        ends += (max(b[0], 1), b[1])
+    return ends
+
+
+def union(*parts: Interval) -> Interval:
+    """Return the interval around several."""
+    return min(p[0] for p in parts), max(p[1] for p in parts)
+
+
+def common_bits(a: Interval, b: Interval) -> Interval:
+    """Return an interval that holds `a & b`, of integers in two's complement."""
+    if a[0] >= 0 or b[0] >= 0:
+        return 0, min(x[1] for x in (a, b) if x[0] >= 0)
+    return -_power_above(max(-a[0], -b[0]) - 1), max(a[1], b[1])
+
+
+def either_bits(a: Interval, b: Interval) -> Interval:
+    """Return an interval that holds `a | b`, of integers in two's complement."""
+    return inverted(common_bits(inverted(a), inverted(b)))
+
+
+def different_bits(a: Interval, b: Interval) -> Interval:
+    """Return an interval that holds `a ^ b`, of integers in two's complement."""
+    beyond = _power_above(max(a[1], b[1], -a[0] - 1, -b[0] - 1))
+    return (0 if a[0] >= 0 and b[0] >= 0 else -beyond), beyond - 1
+
+
+def inverted(a: Interval) -> Interval:
+    """Return the interval of `~a`, which is `-a - 1`."""
+    return -a[1] - 1, -a[0] - 1
+
+
+def _power_above(value: int) -> int:
+    """Return the least power of two above a value that is not negative."""
+    return 1 << value.bit_length()
+
+
+def shifted_left(a: Interval, b: Interval) -> Interval | None:
+    """Return the interval of `a * 2**b`, None if `b` may be negative."""
+    return product(a, _powers(b)) if b[0] >= 0 else None
+
+
+def shifted_right(a: Interval, b: Interval) -> Interval | None:
+    """Return the interval of `a // 2**b`, None if `b` may be negative."""
+    return floor_quotient(a, _powers(b)) if b[0] >= 0 else None
+
+
+def _powers(exponent: Interval) -> Interval:
+    # As far as the widest type goes: what is shifted further is 0, or only signs.
+    return 1 << min(exponent[0], 64), 1 << min(exponent[1], 64)
+
+
 # ----------------------------------------------------------------------------------- expressions
+
+
+Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
+"""Gives what an operand lies in; None if it is no integer, or something in it may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
     """Return the lowest and highest value of `node`, or None if something in it may wrap around.
 
     Where it is not None, computing the expression with more bits gives the same value. `ranges`
-    bounds variables; other leaves may be anything that their dtype holds.
+    bounds variables; other leaves may be anything that their dtype holds. None as well for
+    quotients and remainders by what may be 0.
+    """
+
+    def interval(part: PrimExpr) -> Interval | None:
+        kind = type(part)
+        if kind is Var or kind is e.SizeVar:
+            known = ranges.get(part)  # type: ignore[call-overload]
+            return known if known is not None else type_interval(part)
+        if kind in _DIVISIONS:
+            divisor = interval(part.b)  # type: ignore[attr-defined]
+            if divisor is None or divisor[0] <= 0 <= divisor[1]:
+                return None
+        rule = _RULES.get(kind)
+        return rule(part, interval) if rule is not None else type_interval(part)
+
+    return interval(node)
+
+
+def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
+    """Return an interval that holds the value of `node`, wrapped to its dtype; None for no integer.
+
+    `operand` gives the same of the operands. A quotient by 0 has no value.
     """
     rule = _RULES.get(type(node))
-    if rule is not None:
-        return rule(node, ranges)
+    found = rule(node, operand) if rule is not None else None
+    return type_interval(node) if found is None else found
+
+
+def type_interval(node: PrimExpr) -> Interval | None:
+    """Return what the dtype of an expression holds, None if it is no integer."""
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 
-def _fitting(low: int, high: int, dtype: DataType) -> Interval | None:
+def _fitting(found: Interval | None, dtype: DataType) -> Interval | None:
+    if found is None:
+        return None
     least, most = integer_limits(dtype)
-    return (low, high) if least <= low and high <= most else None
-
-
-def _variable(n: Var, ranges: Ranges) -> Interval | None:
-    known = ranges.get(n)
-    if known is not None:
-        return known
-    return integer_limits(n.dtype) if n.dtype.is_integral else None
+    return found if least <= found[0] and found[1] <= most else None
 
 
 def _binary(
     combine: Callable[[Interval, Interval], Interval | None],
-) -> Callable[[Any, Ranges], Interval | None]:
-    def rule(n: e.BinaryOp, ranges: Ranges) -> Interval | None:
-        a = exact_interval(n.a, ranges)
+) -> Callable[[Any, Operand], Interval | None]:
+    def rule(n: e.BinaryOp, operand: Operand) -> Interval | None:
+        a = operand(n.a)
         if a is None:
             return None
-        b = exact_interval(n.b, ranges)
-        if b is None:
-            return None
-        found = combine(a, b)
-        return None if found is None else _fitting(*found, n.dtype)
+        b = operand(n.b)
+        return None if b is None else _fitting(combine(a, b), n.dtype)
 
     return rule
 
 
-def _cast(n: e.Cast, ranges: Ranges) -> Interval | None:
-    if not n.dtype.is_integral:
-        return None
-    if n.value.dtype.is_integral:
-        inner = exact_interval(n.value, ranges)
-        if inner is not None and _fitting(*inner, n.dtype) is not None:
-            return inner
-    return integer_limits(n.dtype)
+def _cast(n: e.Cast, operand: Operand) -> Interval | None:
+    inner = operand(n.value) if n.dtype.is_integral and n.value.dtype.is_integral else None
+    return type_interval(n) if inner is None else _fitting(inner, n.dtype) or type_interval(n)
 
 
-def _select(n: e.Select, ranges: Ranges) -> Interval | None:
-    a, b = exact_interval(n.true_value, ranges), exact_interval(n.false_value, ranges)
-    return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+def _select(n: e.Select, operand: Operand) -> Interval | None:
+    a, b = operand(n.true_value), operand(n.false_value)
+    return None if a is None or b is None else union(a, b)
 
 
-def _ramp(n: e.Ramp, ranges: Ranges) -> Interval | None:
-    base, stride = exact_interval(n.base, ranges), exact_interval(n.stride, ranges)
+def _let(n: e.Let, operand: Operand) -> Interval | None:
+    return operand(substitute(n.body, {n.var: n.value}))
+
+
+def _ramp(n: e.Ramp, operand: Operand) -> Interval | None:
+    base, stride = operand(n.base), operand(n.stride)
     if base is None or stride is None:
         return None
     reach = product(stride, (0, n.lanes - 1))
-    return _fitting(base[0] + reach[0], base[1] + reach[1], n.dtype)
+    return _fitting((base[0] + reach[0], base[1] + reach[1]), n.dtype)
 
 
-_RULES: Final[dict[type, Callable[[Any, Ranges], Interval | None]]] = {
+def _call(n: e.Call, operand: Operand) -> Interval | None:
+    """Return the interval of a call, which computes in its own type whatever the operands do."""
+    combine = _CALLS.get(getattr(n.op, "short_name", ""))
+    if combine is None or not n.dtype.is_integral:
+        return type_interval(n)
+    parts = [operand(a) or type_interval(a) or EVERYTHING for a in n.args]
+    return _fitting(combine(*parts), n.dtype) or type_interval(n)
+
+
+_CALLS: Final[dict[str, Callable[..., Interval | None]]] = {
+    "bitwise_and": common_bits,
+    "bitwise_or": either_bits,
+    "bitwise_xor": different_bits,
+    "bitwise_not": inverted,
+    "if_then_else": lambda _, a, b: union(a, b),
+    "likely": lambda a: a,
+    "shift_left": shifted_left,
+    "shift_right": shifted_right,
+}
+
+_DIVISIONS: Final[dict[type, Callable[[Interval, Interval], Interval | None]]] = {
+    e.FloorDiv: floor_quotient,
+    e.FloorMod: floor_remainder,
+    e.Div: trunc_quotient,
+    e.Mod: trunc_remainder,
+}
+
+_RULES: Final[dict[type, Callable[[Any, Operand], Interval | None]]] = {
     e.IntImm: lambda n, _: (n.value, n.value),
-    e.Var: _variable,
-    e.SizeVar: _variable,
     e.Add: _binary(lambda a, b: (a[0] + b[0], a[1] + b[1])),
     e.Sub: _binary(lambda a, b: (a[0] - b[1], a[1] - b[0])),
     e.Mul: _binary(product),
-    e.FloorDiv: _binary(floor_quotient),
-    e.FloorMod: _binary(floor_remainder),
-    e.Div: _binary(trunc_quotient),
-    e.Mod: _binary(trunc_remainder),
+    **{kind: _binary(combine) for kind, combine in _DIVISIONS.items()},
     e.Min: _binary(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
     e.Max: _binary(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+    e.Call: _call,
     e.Cast: _cast,
+    e.Let: _let,
     e.Select: _select,
     e.Ramp: _ramp,
-    e.Broadcast: lambda n, ranges: exact_interval(n.value, ranges),
+    e.Broadcast: lambda n, operand: operand(n.value),
 }

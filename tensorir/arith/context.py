@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from tensorir.arith.const_interval import (
     EVERYTHING,
@@ -15,6 +15,8 @@ from tensorir.arith.const_interval import (
     floor_quotient,
     floor_remainder,
     product,
+    type_interval,
+    value_interval,
 )
 from tensorir.arith.linear import (
     Atom,
@@ -27,17 +29,30 @@ from tensorir.arith.linear import (
     Term,
     Wrapped,
 )
-from tensorir.arith.terms import mentions
-from tensorir.expr import PrimExpr, SizeVar, Var, integer_limits
+from tensorir.arith.modular import ANY, ModularSet
+from tensorir.arith.terms import mentions, variables_of
+from tensorir.expr import BufferLoad, PrimExpr, SizeVar, Var, integer_limits
 from tensorir.index_arithmetic import holds_indices
 
 _stamps: Final = count()
 
 
-class Statement:
-    """What one context adds to its parent: a variable's range or value, and facts."""
+class Reader(Protocol):
+    """What reads expressions as linear combinations by what its context knows."""
 
-    __slots__ = ("facts", "interval", "origin", "value", "var")
+    context: Context
+
+    def __call__(self, expr: PrimExpr) -> Linear:
+        """Return an integer expression as a linear combination."""
+
+    def bound(self, linear: Linear) -> Interval:
+        """Return an interval that holds every value."""
+
+
+class Statement:
+    """What one context adds to its parent: a variable's range or value, facts and congruences."""
+
+    __slots__ = ("facts", "interval", "origin", "residues", "value", "var")
 
     def __init__(
         self,
@@ -46,9 +61,12 @@ class Statement:
         origin: tuple[Linear, ...] = (),
         interval: Interval = EVERYTHING,
         value: Linear | None = None,
+        residues: tuple[tuple[Term, ModularSet], ...] = (),
     ) -> None:
         self.facts: Final = facts
         """What is not negative."""
+        self.residues: Final = residues
+        """Terms and the residue classes that they are in."""
         self.var: Final = var
         """The variable that is bound, if one is."""
         self.origin: Final = origin
@@ -62,14 +80,16 @@ class Statement:
         if self.var is var:
             return None
         facts = tuple([fact for fact in self.facts if not mentions(fact, var)])
+        residues = tuple([r for r in self.residues if var not in variables_of(r[0])])
         value = self.value
         if value is not None and mentions(value, var):
             value = None
-        if len(facts) == len(self.facts) and value is self.value:
+        kept = len(facts) + len(residues)
+        if kept == len(self.facts) + len(self.residues) and value is self.value:
             return self
-        if self.var is None and not facts:
+        if self.var is None and not kept:
             return None
-        return Statement(facts, self.var, self.origin, self.interval, value)
+        return Statement(facts, self.var, self.origin, self.interval, value, residues)
 
 
 class Context:
@@ -88,6 +108,8 @@ class Context:
         "forms",
         "parent",
         "ranges",
+        "reader",
+        "residues",
         "stamp",
         "statement",
         "values",
@@ -114,10 +136,14 @@ class Context:
         """Bound variables in order, with the origin of what is known of them."""
         self.facts: tuple[Linear, ...] = ()
         """What is not negative, as far as ranges do not say it."""
+        self.residues: dict[Term, ModularSet] = {}
+        """Residue classes of terms, where one was assumed."""
+        self.reader: Reader | None = None
+        """What reads the operands of terms that are not linear; set by who makes the first one."""
         if parent is None or statement is None:
             return
         self.ranges, self.values, self.bound_to = parent.ranges, parent.values, parent.bound_to
-        self.facts = parent.facts
+        self.facts, self.residues, self.reader = parent.facts, parent.residues, parent.reader
         var = statement.var
         if var is not None:
             self.ranges = {**parent.ranges, var: statement.interval}
@@ -126,6 +152,9 @@ class Context:
                 self.values = {**parent.values, var: statement.value}
         for fact in statement.facts:
             self._learn(fact)
+        for term, found in statement.residues:
+            known = self.residues.get(term, ANY)
+            self.residues = {**self.residues, term: known.meet(found)}
 
     def _learn(self, fact: Linear) -> None:
         """Take in that `fact` is not negative; of a single variable it narrows the range."""
@@ -253,7 +282,7 @@ class Context:
             pick = max if atom.largest else min
             return pick(b[0] for b in bounds), pick(b[1] for b in bounds)
         if type(atom) is Opaque:
-            return atom.interval
+            return self._opaque_bound(atom)
         if type(atom) is Wrapped:
             return integer_limits(atom.dtype)
         if type(atom) is Product:
@@ -261,6 +290,33 @@ class Context:
         if type(atom) is SymbolicQuotient:
             return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
         return EVERYTHING
+
+    def _opaque_bound(self, atom: Opaque) -> Interval:
+        if self.reader is None or type(atom.expr) is BufferLoad:
+            return atom.interval
+        found = value_interval(atom.expr, self._operand_bound)
+        low, high = atom.interval
+        return atom.interval if found is None else (max(low, found[0]), min(high, found[1]))
+
+    def _operand_bound(self, expr: PrimExpr) -> Interval | None:
+        limits = type_interval(expr)
+        if limits is None or expr.dtype.is_bool or expr.dtype.lanes != 1:
+            return limits
+        low, high = self.bound(self.read(expr))
+        return max(low, limits[0]), min(high, limits[1])
+
+    def read(self, expr: PrimExpr) -> Linear:
+        """Return an operand of a term that is not linear, as it is in this context."""
+        reader = self.reader
+        assert reader is not None
+        outer = reader.context
+        reader.context = self
+        try:
+            linear = reader(expr)
+            reader.bound(linear)
+        finally:
+            reader.context = outer
+        return linear
 
 
 def _unbound(var: Var) -> Interval:

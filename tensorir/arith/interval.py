@@ -1,14 +1,18 @@
-"""Sets of integers between two expressions, and arithmetic on them."""
+"""Sets of integers between two expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tensorir import expr as e
+from tensorir.arith.linear import Linear
+from tensorir.arith.span import Ends, Span
+from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
+from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
-from tensorir.ops import cast, const, floordiv, floormod, max_, min_
+from tensorir.ops import const, max_, min_
 from tensorir.visit import uses_var
 
 if TYPE_CHECKING:
@@ -146,158 +150,53 @@ def eval_set(
 ) -> IntervalSet:
     """Return an interval that holds `value` while variables run over their sets.
 
-    Variables without a set stay symbolic. A range gives all the values from its least to its
-    largest.
+    Variables without a set stay symbolic; those that bound the set of another one, as the bounds of
+    a loop may depend on the loops around it, are replaced as well. A range gives all the values
+    from its least to its largest.
     """
-    evaluator = _Evaluator(sets, analyzer)
+    if not uses_var(value, lambda var: var in sets):
+        return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
+    first = last = value.min if isinstance(value, Range) else value
+    beyond = 0
     if isinstance(value, Range):
-        if isinstance(value.extent, e.IntImm) and value.extent.value == 1:
-            return evaluator(value.min)
-        low = evaluator(value.min)
-        high = evaluator(analyzer.simplify(value.min + value.extent - 1))
-        return IntervalSet(low.min_value, high.max_value)
-    return evaluator(value)
-
-
-class _Evaluator:
-    def __init__(self, sets: Mapping[Var, IntervalSet], analyzer: Analyzer) -> None:
-        self.sets = sets
-        self.analyzer = analyzer
-
-    def __call__(self, node: PrimExpr) -> IntervalSet:
-        rule = _RULES.get(type(node))
-        if rule is not None:
-            return rule(self, node)
-        relaxed = uses_var(node, lambda v: v in self.sets)
-        return IntervalSet.everything() if relaxed else IntervalSet.point(node)
-
-    def var(self, node: Var) -> IntervalSet:
-        known = self.sets.get(node)
-        return IntervalSet.point(node) if known is None else known
-
-    def add(self, node: Any) -> IntervalSet:
-        a, b = self(node.a), self(node.b)
-        if self._points(a, b):
-            return self._point(node, type(node)(a.min_value, b.min_value), a, b)
-        if type(node) is e.Sub:
-            b = IntervalSet(
-                None if b.max_value is None else const(0, node.dtype) - b.max_value,
-                None if b.min_value is None else const(0, node.dtype) - b.min_value,
-            )
-        return IntervalSet(_sum(a.min_value, b.min_value), _sum(a.max_value, b.max_value))
-
-    def mul(self, node: e.Mul) -> IntervalSet:
-        a, b = self(node.a), self(node.b)
-        if self._points(a, b):
-            return self._point(node, e.Mul(a.min_value, b.min_value), a, b)
-        if a.is_single_point():
-            a, b = b, a
-        if not b.is_single_point():
-            return IntervalSet.everything()
-        factor = b.min_value
-        if self.analyzer.can_prove_greater_equal(factor, 0):
-            return IntervalSet(_scaled(a.min_value, factor), _scaled(a.max_value, factor))
-        if self.analyzer.can_prove_less(factor, 1):
-            return IntervalSet(_scaled(a.max_value, factor), _scaled(a.min_value, factor))
+        if type(value.extent) is e.IntImm:
+            beyond = value.extent.value - 1
+        else:
+            last = value.min + value.extent - 1
+    if first is last and not beyond and type(first) is Var and not _depends(sets[first], sets):
+        return sets[first]
+    if not first.dtype.is_integral:
         return IntervalSet.everything()
-
-    def floordiv(self, node: e.FloorDiv) -> IntervalSet:
-        a, b = self(node.a), self(node.b)
-        if self._points(a, b):
-            return self._point(node, e.FloorDiv(a.min_value, b.min_value), a, b)
-        if not b.is_single_point() or not self.analyzer.can_prove_greater_equal(b.min_value, 1):
-            return IntervalSet.everything()
-        divisor = b.min_value
-        return IntervalSet(
-            None if a.min_value is None else floordiv(a.min_value, divisor),
-            None if a.max_value is None else floordiv(a.max_value, divisor),
-        )
-
-    def floormod(self, node: e.FloorMod) -> IntervalSet:
-        a, b = self(node.a), self(node.b)
-        if self._points(a, b):
-            return self._point(node, e.FloorMod(a.min_value, b.min_value), a, b)
-        if not b.is_single_point() or not self.analyzer.can_prove_greater_equal(b.min_value, 1):
-            return IntervalSet.everything()
-        divisor = b.min_value
-        if a.is_bounded:
-            first, last = floordiv(a.min_value, divisor), floordiv(a.max_value, divisor)
-            if self.analyzer.can_prove_equal(first, last):
-                return IntervalSet(floormod(a.min_value, divisor), floormod(a.max_value, divisor))
-        return IntervalSet(const(0, node.dtype), divisor - 1)
-
-    def extremum(self, node: e.Min | e.Max) -> IntervalSet:
-        a, b = self(node.a), self(node.b)
-        fold = min_ if type(node) is e.Min else max_
-        missing_low = _either if type(node) is e.Max else _pick
-        missing_high = _pick if type(node) is e.Max else _either
-        return IntervalSet(
-            missing_low(fold, a.min_value, b.min_value, self.analyzer),
-            missing_high(fold, a.max_value, b.max_value, self.analyzer),
-        )
-
-    def select(self, node: e.Select) -> IntervalSet:
-        return self(node.true_value).union(self(node.false_value), self.analyzer)
-
-    def call(self, node: e.Call) -> IntervalSet:
-        if getattr(node.op, "short_name", "") == "if_then_else":
-            return self(node.args[1]).union(self(node.args[2]), self.analyzer)
-        relaxed = uses_var(node, lambda v: v in self.sets)
-        return IntervalSet.everything() if relaxed else IntervalSet.point(node)
-
-    def cast(self, node: e.Cast) -> IntervalSet:
-        inner = self(node.value)
-        if inner.min_value is node.value:
-            return IntervalSet.point(node)
-        source, target = node.value.dtype, node.dtype
-        if source.is_int and target.is_int and target.bits >= source.bits:
-            return IntervalSet(
-                None if inner.min_value is None else cast(target, inner.min_value),
-                None if inner.max_value is None else cast(target, inner.max_value),
-            )
-        if not target.is_integral:
-            return IntervalSet.everything()
-        least, most = e.integer_limits(target)
-        if source.is_integral and self._within(inner, least, most):
-            return IntervalSet(cast(target, inner.min_value), cast(target, inner.max_value))
-        return IntervalSet(const(least, target), const(most, target))
-
-    def _within(self, values: IntervalSet, least: int, most: int) -> bool:
-        """Say whether all values surely lie between two constants."""
-        if not values.is_bounded:
-            return False
-        low = self.analyzer.const_int_bound(values.min_value).min_value
-        return low >= least and self.analyzer.const_int_bound(values.max_value).max_value <= most
-
-    def _points(self, a: IntervalSet, b: IntervalSet) -> bool:
-        return a.is_single_point() and b.is_single_point()
-
-    def _point(self, node: Any, rebuilt: PrimExpr, a: IntervalSet, b: IntervalSet) -> IntervalSet:
-        """Return one point, as the expression that is there if its operands did not change."""
-        same = a.min_value is node.a and b.min_value is node.b
-        return IntervalSet.point(node if same else rebuilt)
+    span = Span(analyzer.linearizer, lambda var: _ends(sets.get(var), analyzer))
+    low, high = span(analyzer.linear(first))
+    if last is not first:
+        high = span(analyzer.linear(last))[1]
+    if high is not None:
+        high = high.plus_const(beyond)
+    return IntervalSet(_written(low, first.dtype, analyzer), _written(high, last.dtype, analyzer))
 
 
-def _sum(a: Any, b: Any) -> Any:
-    return None if a is None or b is None else a + b
+def _depends(values: IntervalSet, sets: Mapping[Var, IntervalSet]) -> bool:
+    """Say whether a bound of `values` is about a variable that has a set."""
+    ends = (values.min_value, values.max_value)
+    return any(
+        end is not None and type(end) is not e.IntImm and uses_var(end, lambda v: v in sets)
+        for end in ends
+    )
 
 
-def _scaled(a: Any, factor: PrimExpr) -> Any:
-    return None if a is None else a * factor
+def _ends(values: IntervalSet | None, analyzer: Analyzer) -> Ends | None:
+    if values is None:
+        return None
+    low, high = values.min_value, values.max_value
+    return (
+        None if low is None else analyzer.linear(low),
+        None if high is None else analyzer.linear(high),
+    )
 
 
-_RULES: Final[dict[type, Callable[[_Evaluator, Any], IntervalSet]]] = {
-    e.Var: _Evaluator.var,
-    e.SizeVar: _Evaluator.var,
-    e.IntImm: lambda _, node: IntervalSet.point(node),
-    e.Add: _Evaluator.add,
-    e.Sub: _Evaluator.add,
-    e.Mul: _Evaluator.mul,
-    e.FloorDiv: _Evaluator.floordiv,
-    e.FloorMod: _Evaluator.floormod,
-    e.Min: _Evaluator.extremum,
-    e.Max: _Evaluator.extremum,
-    e.Select: _Evaluator.select,
-    e.Call: _Evaluator.call,
-    e.Cast: _Evaluator.cast,
-}
+def _written(end: Linear | None, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
+    try:
+        return None if end is None else analyzer.linearizer.write(end, dtype)
+    except NotRepresentableError:
+        return None

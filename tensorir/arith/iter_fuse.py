@@ -7,9 +7,10 @@ constrains together count as far as it lets them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
+from tensorir.arith.iter_term import Group, IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
 from tensorir.arith.linear import ZERO
 from tensorir.arith.size import (
     Size,
@@ -23,19 +24,6 @@ from tensorir.arith.size import (
 )
 
 
-class Group:
-    """Terms that a predicate constrains together: they run over `extent` values from `low`."""
-
-    __slots__ = ("extent", "low", "met", "terms")
-
-    def __init__(self, terms: list[IterSplitExpr], low: Size, extent: Size) -> None:
-        self.terms = terms
-        self.met = False
-        """Whether an index contains the terms as a whole."""
-        self.low = low
-        self.extent = extent
-
-
 class Fuser:
     """Makes single iterators of sums; equal sums give the same iterator.
 
@@ -47,11 +35,6 @@ class Fuser:
         self._marks: dict[tuple[Any, ...], IterMark] = {}
         self.groups: list[Group] = []
 
-    @property
-    def marks(self) -> list[IterMark]:
-        """The iterators made so far."""
-        return list(self._marks.values())
-
     def single(self, value: IterSumExpr) -> IterSumExpr:
         """Return a sum as one piece and a base; NoIterMapError if it is none."""
         if not value.args or (len(value.args) == 1 and not self.groups):
@@ -59,66 +42,71 @@ class Fuser:
         terms = _merge_pieces(list(value.args))
         if len(terms) == 1 and not self.groups:
             return IterSumExpr(tuple(terms), value.base)
-        ordered, base_scale, extent, low = self._order(terms)
-        if len(ordered) == 1 and extent == ordered[0].extent:
-            return IterSumExpr((ordered[0],), value.base)
-        relative = [s.scaled(s.scale // base_scale) for s in ordered]
-        mark = self.mark(relative, extent, 0 - low)
-        piece = IterSplitExpr(mark, 1, extent, base_scale)
-        return IterSumExpr((piece,), plus_size(value.base, low * base_scale))
+        order = self._order(terms)
+        if len(terms) == 1 and not order.groups:
+            return IterSumExpr(tuple(terms), value.base)
+        relative = [s.scaled(s.scale // order.scale) for s in order.terms]
+        mark = self.mark(relative, order.extent, 0 - order.low, tuple(order.groups))
+        piece = IterSplitExpr(mark, 1, order.extent, order.scale)
+        return IterSumExpr((piece,), plus_size(value.base, order.low * order.scale))
 
-    def mark(self, terms: list[IterSplitExpr], extent: Size, base: Size) -> IterMark:
+    def mark(
+        self, terms: list[IterSplitExpr], extent: Size, base: Size, groups: tuple[Group, ...] = ()
+    ) -> IterMark:
         """Return the iterator that stands for a sum of terms and a base."""
-        key = (extent, base, *((*s.key, s.scale) for s in terms))
+        key = (extent, base, *groups, *((*s.key, s.scale) for s in terms))
         mark = self._marks.get(key)
         if mark is None:
-            mark = IterMark(IterSumExpr(tuple(terms), linear_of(base) if base else ZERO), extent)
-            self._marks[key] = mark
+            total = IterSumExpr(tuple(terms), linear_of(base) if base else ZERO)
+            mark = self._marks[key] = IterMark(total, extent, groups=groups)
         return mark
 
     def constrain(self, value: IterSumExpr, low: Size | None, high: Size | None) -> None:
-        """Note that the terms of a sum only take values from `low` to `high`."""
+        """Note that the terms of a sum only take values from `low` to `high`.
+
+        Raises NoIterMapError if they take none, or if that is not known.
+        """
         terms = _merge_pieces(list(value.args))
         if not terms:
-            return
-        ordered, scale, extent, least = self._order(terms)
-        if scale != 1:
+            if (low is None or at_most(low, 0)) and (high is None or at_most(0, high)):
+                return
+            raise NoIterMapError("a predicate that no iterator decides may not hold")
+        order = self._order(terms)
+        if order.scale != 1:
             raise NoIterMapError("a predicate constrains a scaled iterator")
-        most = least + extent - 1
+        least, most = order.low, order.low + order.extent - 1
         first = least if low is None else larger(low, least)
         last = most if high is None else smaller(high, most)
+        if first == least and last == most:
+            return
         if at_most(last + 1, first):
             raise NoIterMapError("the predicate never holds")
-        keys = {s.key for s in ordered}
+        keys = {s.key for s in order.terms}
         for group in self.groups:
             known = {s.key for s in group.terms}
             if keys & known and not keys >= known:
                 raise NoIterMapError("constraints overlap without being nested")
-        self.groups.append(Group(ordered, first, last - first + 1))
+        self.groups.append(Group(order.terms, first, last - first + 1, tuple(order.groups)))
 
-    def _order(self, terms: list[IterSplitExpr]) -> tuple[list[IterSplitExpr], Size, Size, Size]:
-        """Return terms from the outermost to the innermost, their scale, extent and least value.
-
-        The extent and the least value are in units of the innermost term's scale.
-        """
+    def _order(self, terms: list[IterSplitExpr]) -> _Order:
+        """Find in which order terms continue each other; NoIterMapError where they do not."""
         left = list(terms)
         start = _innermost(left)
-        base_scale = left[start].scale
-        if not is_positive(base_scale):
+        scale = left[start].scale
+        if not is_positive(scale):
             if len(left) == 1:
-                return left, base_scale, left[0].extent, 0
+                return _Order(left, scale, left[0].extent, 0, [])
             raise NoIterMapError("iterators with negative scales are added")
         picked: list[IterSplitExpr] = []
-        expected: Size = base_scale
+        groups: list[Group] = []
+        expected: Size = scale
         low: Size = 0
         slack: Size = 0
-        first = True
         while left:
-            following = start if first else _next(left, expected)
+            following = _next(left, expected) if picked else start
             overlap: Size = 0
             if following is None:
-                following, overlap = self._overlapping(left, expected, base_scale)
-            first = False
+                following, overlap = self._overlapping(left, expected, scale)
             term = left[following]
             slack = slack + overlap
             group = self._group_ending_in(term, left) if self.groups else None
@@ -127,17 +115,14 @@ class Fuser:
                 picked.append(term)
                 expected = term.extent * term.scale
             else:
-                group.met = True
-                factor = term.scale
+                groups.append(group)
                 keys = {s.key for s in group.terms}
-                taken = [s for s in left if s.key in keys]
-                taken.sort(key=lambda s: size_rank(s.scale))
                 left = [s for s in left if s.key not in keys]
-                picked.extend(taken)
-                low = low + group.low * factor // base_scale
-                expected = group.extent * factor
+                picked.extend(s.scaled(s.scale * term.scale) for s in reversed(group.terms))
+                low = low + group.low * term.scale // scale
+                expected = group.extent * term.scale
         picked.reverse()
-        return picked, base_scale, expected // base_scale + slack, low
+        return _Order(picked, scale, expected // scale + slack, low, groups)
 
     def _overlapping(
         self, left: list[IterSplitExpr], expected: Size, base_scale: Size
@@ -162,6 +147,21 @@ class Fuser:
             if all(present.get(s.key) == s.scale * term.scale for s in group.terms):
                 return group
         return None
+
+
+@dataclass(slots=True)
+class _Order:
+    """Terms from the outermost to the innermost, and the values that their sum takes.
+
+    It has `extent` values from `low` on, both in units of `scale`, that of the innermost term,
+    if the sum of each of `groups` is as constrained.
+    """
+
+    terms: list[IterSplitExpr]
+    scale: Size
+    extent: Size
+    low: Size
+    groups: list[Group]
 
 
 def _innermost(terms: list[IterSplitExpr]) -> int:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
 
-from tensorir.arith.iter_fuse import Group
-from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
+from tensorir.arith.iter_term import Group, IterMark, IterSplitExpr, IterSumExpr, NoIterMapError
 from tensorir.arith.size import Size, at_most, ceil_div, size_rank
 
 
+class IterMapLevel(IntEnum):
+    """How strictly the pieces of an iterator must fit."""
+
+    BIJECTIVE = 0
+    """Every value of every iterator appears exactly once."""
+    SURJECTIVE = 1
+    """The indices are independent; parts of an iterator may be unused."""
+    INJECTIVE = 2
+    """Every value of every iterator appears, and iterators may be padded."""
+    NO_CHECK = 3
+    """Nothing is checked, and iterators may be padded."""
+
+
 def check_pieces_fit(
-    found: Iterable[IterSumExpr], groups: Sequence[Group], strict: bool
+    found: Iterable[IterSumExpr], groups: Sequence[Group], level: IterMapLevel
 ) -> set[IterMark]:
     """Return the iterators that occur in indices; NoIterMapError unless their pieces fit together.
 
-    With `strict` the pieces must make up every iterator, else parts may be unused.
+    Each of `groups` must be contained in an index, or share no variable with any: else the values
+    that one iterator takes depend on another, which only the injective level allows.
     """
     uses: dict[IterMark, list[IterSplitExpr]] = {}
     for value in found:
@@ -23,30 +37,50 @@ def check_pieces_fit(
     depths = max((m.depth for m in uses), default=0)
     for depth in range(depths, -1, -1):
         for mark in [m for m in uses if m.depth == depth]:
-            _check_mark(mark, uses[mark], strict)
+            _check_mark(mark, uses[mark], level)
             if isinstance(mark.source, IterSumExpr):
                 for split in mark.source.args:
                     uses.setdefault(split.source, []).append(split)
+    if level is IterMapLevel.INJECTIVE:
+        return set(uses)
+    met = {group for mark in uses for group in _with_inner(mark.groups)}
     for group in groups:
-        if not group.met and any(s.source in uses for s in group.terms):
+        if group not in met and any(m in uses for s in group.terms for m in _variables(s.source)):
             raise NoIterMapError("a predicate constrains iterators that no index has together")
     return set(uses)
 
 
-def _check_mark(mark: IterMark, splits: list[IterSplitExpr], strict: bool) -> None:
+def _with_inner(groups: Iterable[Group]) -> Iterator[Group]:
+    for group in groups:
+        yield group
+        yield from _with_inner(group.inner)
+
+
+def _variables(mark: IterMark) -> Iterator[IterMark]:
+    """Yield the iterators that stand for variables in an iterator."""
+    if isinstance(mark.source, IterSumExpr):
+        for split in mark.source.args:
+            yield from _variables(split.source)
+    else:
+        yield mark
+
+
+def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
-        gap = split.lower_factor != reached
-        if gap and (strict or split.lower_factor % reached != 0):
+        skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0
+        if split.lower_factor != reached and not skips:
             raise NoIterMapError("the pieces of an iterator overlap or leave a gap")
         reached = split.lower_factor * split.extent
-    if mark.padded_extent != mark.extent or mark.missing:
+    if level is IterMapLevel.INJECTIVE:
+        fits = at_most(mark.extent, reached)
+    elif level is IterMapLevel.BIJECTIVE:
+        fits = reached == mark.extent
+    elif not mark.padded and not mark.missing:
+        fits = mark.extent % reached == 0
+    else:
         present = mark.extent - mark.missing
         fits = at_most(reached, present) or (len(splits) == 1 and _takes_all(splits[0], mark))
-    elif strict:
-        fits = reached == mark.extent
-    else:
-        fits = mark.extent % reached == 0
     if not fits:
         raise NoIterMapError("the pieces of an iterator do not make up its extent")
 

@@ -9,17 +9,28 @@ from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import size_expr
 from tensorir.errors import IRValueError
-from tensorir.expr import PrimExpr, Var
-from tensorir.ops import add, floordiv, floormod, mul, sub
+from tensorir.expr import GE, LT, PrimExpr, Var
+from tensorir.ops import FALSE, add, floordiv, floormod, logical_or, mul, sub
 
 
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
 ) -> dict[Var, PrimExpr]:
-    """Return what each iterator is when the indices of a bijective map have the given values.
+    """Return what each iterator is when the indices of an injective map have the given values.
 
     The values are propagated from the indices back to the iterators; every piece of an iterator
     adds what it contributes. Raises IRValueError for a piece whose scale is not 1 or -1.
+    """
+    return inverse_with_padding(iter_map, outputs, linearizer)[0]
+
+
+def inverse_with_padding(
+    iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
+) -> tuple[dict[Var, PrimExpr], PrimExpr]:
+    """Return the inverse, and the condition under which no iterators lead to the given values.
+
+    The values are taken to lie where the map says that its indices do; of these, iterators that
+    were padded for a division do not reach all.
     """
     solver = _Solver(linearizer)
     for value, output in zip(iter_map, outputs, strict=True):
@@ -31,13 +42,15 @@ def inverse_affine_iter_map(
         base = linearizer.write(value.base, output.dtype)
         shifted = sub(output, base) if split.scale == 1 else sub(base, output)
         solver.contribute(split, shifted)
-    return solver.solve()
+    return solver.solve(), solver.padding
 
 
 class _Solver:
     def __init__(self, linearizer: Linearizer) -> None:
         self._linearizer = linearizer
         self._values: dict[IterMark, PrimExpr] = {}
+        self.padding: PrimExpr = FALSE
+        """Whether an iterator has a value that it does not take."""
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
         """Add what a piece of known value says about its iterator."""
@@ -51,12 +64,19 @@ class _Solver:
         while self._values:
             mark = max(self._values, key=lambda m: m.depth)
             value = self._values.pop(mark)
+            if mark.padded:
+                self._or(GE(value, size_expr(mark.extent, value.dtype)))
+            if mark.missing:
+                self._or(LT(value, size_expr(mark.missing, value.dtype)))
             if isinstance(mark.source, IterSumExpr):
                 self._unfuse(mark.source, value)
                 continue
             offset = mark.offset or Linear({}, 0)
             found[mark.source] = add(value, self._linearizer.write(offset, value.dtype))
         return found
+
+    def _or(self, condition: PrimExpr) -> None:
+        self.padding = logical_or(self.padding, condition)
 
     def _unfuse(self, fused: IterSumExpr, value: PrimExpr) -> None:
         value = sub(value, self._linearizer.write(fused.base, value.dtype))

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.const_interval import Interval
 from tensorir.arith.iter_fuse import Fuser
-from tensorir.arith.iter_independence import check_pieces_fit
-from tensorir.arith.iter_predicate import inequalities, tighter_high, tighter_low
+from tensorir.arith.iter_independence import IterMapLevel, check_pieces_fit
+from tensorir.arith.iter_predicate import Inequality, inequalities, tighter_high, tighter_low
 from tensorir.arith.iter_term import (
     IterMark,
     IterSplitExpr,
@@ -38,27 +37,15 @@ from tensorir.arith.size import (
     is_positive,
     larger,
     linear_of,
-    round_up,
-    size_expr,
     smaller,
     times_size,
 )
 from tensorir.buffer import Range
 from tensorir.dtype import INT32, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import FALSE, TRUE, is_const_int
-from tensorir.visit import uses_var
-
-
-class IterMapLevel(IntEnum):
-    """How strictly the pieces of an iterator must fit."""
-
-    BIJECTIVE = 0
-    """Every value of every iterator appears exactly once."""
-    SURJECTIVE = 1
-    """The indices are independent; parts of an iterator may be unused."""
-    NO_CHECK = 3
-    """Nothing is checked, and iterators may be padded."""
+from tensorir.node import Node
+from tensorir.ops import TRUE, is_const_int
+from tensorir.visit import children, uses_var
 
 
 @dataclass(slots=True)
@@ -67,7 +54,6 @@ class IterMapResult:
 
     indices: tuple[IterSumExpr, ...] = ()
     errors: list[str] = field(default_factory=list)
-    padding_predicate: PrimExpr = FALSE
 
 
 def detect_iter_map(
@@ -90,7 +76,7 @@ def detect_iter_map(
         detector.check_independent(found)
     except NoIterMapError as error:
         return IterMapResult(errors=[str(error)])
-    return IterMapResult(found, [], detector.padding_predicate())
+    return IterMapResult(found)
 
 
 def iter_map_simplify(
@@ -153,7 +139,7 @@ class _Detector:
         self._domain = domain
         self._sizes = Sizes(self._linear, (values.extent for values in domain.values()))
         self._vars: dict[Var, IterSumExpr] = {}
-        self._fuser = Fuser(level is IterMapLevel.BIJECTIVE)
+        self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
 
     # ---------------------------------------------------------------------------------- iterators
@@ -333,24 +319,23 @@ class _Detector:
         if self._level is IterMapLevel.BIJECTIVE:
             raise NoIterMapError("an iterator would have to be padded on the left")
         mark = self._fuser.mark([split], left + split.extent, left)
-        mark.padded_extent = round_up(left + split.extent, divisor)
         mark.missing = left
         return IterSplitExpr(mark, 1, mark.extent, 1)
 
-    def _pad(self, mark: IterMark, unit: Size) -> None:
+    def _pad(self, mark: IterMark) -> None:
         if self._level is IterMapLevel.BIJECTIVE:
             raise NoIterMapError("an iterator would have to be padded")
-        mark.padded_extent = round_up(mark.extent, unit)
+        mark.padded = True
 
     def _quotient_piece(self, split: IterSplitExpr, divisor: Size) -> IterSplitExpr:
         lower, extent = split.lower_factor, split.extent
         if extent % divisor == 0:
             return IterSplitExpr(split.source, lower * divisor, extent // divisor, 1)
         if split.is_whole:
-            self._pad(split.source, divisor)
+            self._pad(split.source)
             return IterSplitExpr(split.source, divisor, ceil_div(extent, divisor), 1)
         mark = self._fuser.mark([split], extent, 0)
-        self._pad(mark, divisor)
+        self._pad(mark)
         return IterSplitExpr(mark, divisor, ceil_div(extent, divisor), 1)
 
     def _remainder_piece(self, split: IterSplitExpr, divisor: Size, scale: Size) -> IterSplitExpr:
@@ -358,17 +343,31 @@ class _Detector:
             if not split.is_whole:
                 mark = self._fuser.mark([split], split.extent, 0)
                 split = IterSplitExpr(mark, 1, split.extent, 1)
-            self._pad(split.source, divisor)
+            self._pad(split.source)
         return IterSplitExpr(split.source, split.lower_factor, divisor, scale)
 
     # -------------------------------------------------------------------------------- predicates
 
     def constrain(self, predicate: PrimExpr) -> None:
-        """Take the inequalities of a predicate into account."""
-        bounds: dict[frozenset[Any], tuple[IterSumExpr, Size | None, Size | None]] = {}
+        """Take the inequalities of a predicate into account.
+
+        What a division fuses is what is known of its operand by then, so that inequalities on sums
+        come before those on quotients and remainders of sums.
+        """
         found = inequalities(predicate, self._mentions_iterator, self._linear, self._sizes)
         pending = [side for side in found if not self._tighten_var(*side)]
-        for expr, low, high in pending:
+        if len(pending) < 2:
+            self._constrain_sums(pending)
+            return
+        by_depth: dict[int, list[Inequality]] = {}
+        for side in pending:
+            by_depth.setdefault(_divisions(side[0]), []).append(side)
+        for depth in sorted(by_depth):
+            self._constrain_sums(by_depth[depth])
+
+    def _constrain_sums(self, found: list[Inequality]) -> None:
+        bounds: dict[frozenset[Any], tuple[IterSumExpr, Size | None, Size | None]] = {}
+        for expr, low, high in found:
             value = self._rewrite(expr)
             base = self._sizes.of(value.base)
             key = frozenset((*s.key, s.scale) for s in value.args)
@@ -406,28 +405,21 @@ class _Detector:
         """Raise unless the pieces found fit together in every iterator."""
         if self._level is IterMapLevel.NO_CHECK:
             return
-        strict = self._level is IterMapLevel.BIJECTIVE
-        used = check_pieces_fit(found, self._fuser.groups, strict)
-        if strict:
-            for var, values in self._domain.items():
-                if is_const_int(values.extent, 1):
-                    continue
-                known = self._vars.get(var)
-                if known is None or (known.args and known.args[0].source not in used):
-                    raise NoIterMapError(f"iterator {var.name} is not used")
-
-    def padding_predicate(self) -> PrimExpr:
-        """Return the condition under which a point lies in the padding that was added."""
-        result: PrimExpr = FALSE
-        marks = [v.args[0].source for v in self._vars.values() if v.args]
-        for mark in [*marks, *self._fuser.marks]:
-            if mark.padded_extent == mark.extent:
+        used = check_pieces_fit(found, self._fuser.groups, self._level)
+        if self._level is IterMapLevel.SURJECTIVE:
+            return
+        for var, values in self._domain.items():
+            if is_const_int(values.extent, 1):
                 continue
-            whole = IterSumExpr((IterSplitExpr(mark, 1, mark.extent, 1),), ZERO)
-            value = IterWriter(self._linear, INT32).sum(whole)
-            beyond = e.GE(value, size_expr(mark.extent, value.dtype))
-            result = beyond if result is FALSE else e.Or(result, beyond)
-        return result
+            known = self._vars.get(var)
+            if known is None or (known.args and known.args[0].source not in used):
+                raise NoIterMapError(f"iterator {var.name} is not used")
+
+
+def _divisions(expr: Node) -> int:
+    """Return how many quotients and remainders are nested in an expression."""
+    inside = max((_divisions(part) for part in children(expr)), default=0)
+    return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 
 
 _RULES: Final[dict[type, Callable[[_Detector, Any], IterSumExpr]]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from tensorir import expr as e
 from tensorir.arith.iter_term import NoIterMapError
@@ -11,14 +12,17 @@ from tensorir.arith.size import Size, Sizes, larger, smaller
 from tensorir.expr import PrimExpr
 from tensorir.ops import conjuncts
 
+Inequality: TypeAlias = "tuple[PrimExpr, Size | None, Size | None]"
+"""An expression and what it lies between, both included; None is no limit."""
+
 
 def inequalities(
     predicate: PrimExpr,
     mentions_iterator: Callable[[PrimExpr], bool],
     reader: Linearizer,
     sizes: Sizes,
-) -> Iterator[tuple[PrimExpr, Size | None, Size | None]]:
-    """Yield expressions and what they lie between, both included, for the conjuncts of a predicate.
+) -> Iterator[Inequality]:
+    """Yield the conjuncts of a predicate as limits of expressions.
 
     Conjuncts without an iterator are left out. NoIterMapError for one that is no inequality.
     """

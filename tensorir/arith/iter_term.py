@@ -2,7 +2,8 @@
 
 A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
 or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
-*sum* adds splits and a base that contains no iterator. Extents, factors and scales are sizes: ints,
+*sum* adds splits and a base that contains no iterator; a *group* is a sum that a predicate bounds.
+Extents, factors and scales are sizes: ints,
 or expressions that contain no iterator.
 """
 
@@ -24,19 +25,25 @@ class IterMark:
     """An iterator over `[0, extent)`.
 
     `source` is a variable, or the sum that the iterator stands for; `offset` is the variable's
-    minimum, which the iterator leaves out. `padded_extent` exceeds `extent` where divisions were
-    rounded up; the first `missing` values do not occur where it was padded on the left.
+    minimum, which the iterator leaves out. It is `padded` where a division rounds its extent up;
+    the first `missing` values do not occur where it was padded on the left. `groups` are the
+    constraints due to which a sum takes no other values.
     """
 
-    __slots__ = ("depth", "extent", "missing", "offset", "padded_extent", "source")
+    __slots__ = ("depth", "extent", "groups", "missing", "offset", "padded", "source")
 
     def __init__(
-        self, source: Var | IterSumExpr, extent: Size, offset: Linear | None = None
+        self,
+        source: Var | IterSumExpr,
+        extent: Size,
+        offset: Linear | None = None,
+        groups: tuple[Group, ...] = (),
     ) -> None:
         self.source = source
         self.extent = extent
         self.offset = offset
-        self.padded_extent: Size = extent
+        self.groups = groups
+        self.padded = False
         self.missing = 0
         self.depth: int = (
             1 + max((s.source.depth for s in source.args), default=0)
@@ -69,6 +76,24 @@ class IterSplitExpr:
     def is_whole(self) -> bool:
         """Whether the piece is all of its iterator."""
         return self.lower_factor == 1 and self.extent == self.source.extent
+
+
+class Group:
+    """Terms that a predicate constrains together: they run over `extent` values from `low`.
+
+    They come from the outermost to the innermost, with scales relative to that. `inner` are the
+    groups that some of the terms are in by themselves.
+    """
+
+    __slots__ = ("extent", "inner", "low", "terms")
+
+    def __init__(
+        self, terms: list[IterSplitExpr], low: Size, extent: Size, inner: tuple[Group, ...]
+    ) -> None:
+        self.terms = terms
+        self.low = low
+        self.extent = extent
+        self.inner = inner
 
 
 class IterSumExpr:

@@ -1,11 +1,13 @@
-"""Residue classes: what is known of an integer modulo another (Granger 1989)."""
+"""Residue classes: what is known of an integer modulo another (Granger 1989).
+
+The classes are a lattice: `join` is the class around two, `meet` what both say together. Products,
+quotients and remainders of classes are the best abstractions of those on integers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-
-from tensorir.arith.linear import Linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +17,52 @@ class ModularSet:
     coeff: int
     base: int
 
+    def times(self, other: ModularSet) -> ModularSet:
+        """Return the class of `a * b`."""
+        a, b = self, other
+        return residue(gcd(a.coeff * b.coeff, a.coeff * b.base, a.base * b.coeff), a.base * b.base)
 
-def modular_set(linear: Linear) -> ModularSet:
-    """Return the residue class of a linear combination, whatever the values of its terms."""
-    coeff = gcd(*linear.terms.values()) if linear.terms else 0
-    return ModularSet(coeff, linear.const % coeff if coeff else linear.const)
+    def plus(self, other: ModularSet, scale: int = 1) -> ModularSet:
+        """Return the class of `a + scale * b`."""
+        return residue(gcd(self.coeff, scale * other.coeff), self.base + scale * other.base)
+
+    def over(self, divisor: int) -> ModularSet:
+        """Return the class of `a // divisor`."""
+        if self.coeff % divisor:
+            return ANY
+        return residue(abs(self.coeff // divisor), self.base // divisor)
+
+    def modulo(self, divisor: int) -> ModularSet:
+        """Return a class of `a + k * divisor`, whatever k is."""
+        return residue(gcd(self.coeff, divisor), self.base)
+
+    def remainder(self, divisor: int) -> ModularSet:
+        """Return the class of `a % divisor`, rounded down."""
+        if self.coeff % divisor == 0:
+            return ModularSet(0, self.base % divisor)
+        return self.modulo(divisor)
+
+    def join(self, other: ModularSet) -> ModularSet:
+        """Return the smallest class around both."""
+        return residue(gcd(self.coeff, other.coeff, self.base - other.base), self.base)
+
+    def meet(self, other: ModularSet) -> ModularSet:
+        """Return the integers in both, `self` if there are none: then nothing is asked of it."""
+        a, b = (self, other) if self.coeff else (other, self)
+        common = gcd(a.coeff, b.coeff)
+        if (a.base - b.base) % common if common else a.base != b.base:
+            return self
+        if b.coeff == 0:
+            return b
+        # The Chinese remainder theorem: step through `a` until the residue modulo `b` is right.
+        steps = (b.base - a.base) // common * pow(a.coeff // common, -1, b.coeff // common)
+        return residue(a.coeff * b.coeff // common, a.base + a.coeff * steps)
+
+
+def residue(coeff: int, base: int) -> ModularSet:
+    """Return a class with its least base."""
+    return ModularSet(coeff, base % coeff if coeff else base)
+
+
+ANY = ModularSet(1, 0)
+"""All integers."""

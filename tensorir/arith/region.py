@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from tensorir.arith.analyzer import Analyzer
 from tensorir.arith.coefficients import coefficients
 from tensorir.arith.interval import IntervalSet, eval_set
-from tensorir.arith.iter_map import IterMapLevel, detect_iter_map
+from tensorir.arith.iter_independence import IterMapLevel
+from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterSumExpr
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.mixed_radix import radix_span

@@ -201,11 +201,6 @@ def ceil_div(a: Size, b: Size) -> Size:
     return (a + (b - 1)) // b
 
 
-def round_up(extent: Size, unit: Size) -> Size:
-    """Return `extent` rounded up to a multiple of `unit`."""
-    return ceil_div(extent, unit) * unit
-
-
 def size_rank(size: Size) -> tuple[int, int]:
     """Return a key by which sizes sort such that one never comes before a divisor of it.
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorir.arith.analyzer import Analyzer
-from tensorir.arith.iter_map import IterMapLevel, detect_iter_map
+from tensorir.arith.iter_independence import IterMapLevel
+from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterMark, IterSplitExpr, IterSumExpr
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.size import Size, at_most

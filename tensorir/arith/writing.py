@@ -89,7 +89,7 @@ class Writer:
             return self._const(rest)
         if rest > 0:
             return add(result, self._const(rest))
-        if rest == integer_limits(dtype)[0]:
+        if rest and rest == integer_limits(dtype)[0]:
             return e.Add(result, self._const(rest))  # Its negative is beyond the type.
         return sub(result, self._const(-rest)) if rest < 0 else result
 

@@ -613,6 +613,20 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8, 6))):
             C[vx, vy] = B[vx]
 """
 
+DIAGONAL = """\
+@T.prim_func
+def main(A: T.Buffer((4, 4)), C: T.Buffer((16,))):
+    B = T.alloc_buffer((4, 4))
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for x in range(16):
+        with T.block("C"):
+            vx = T.axis.spatial(16, x)
+            C[vx] = B[vx % 4, vx % 4]
+"""
+
 VIEW = """\
 @T.prim_func
 def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
@@ -698,7 +712,8 @@ def tiled(sch):
             ["block C"],
         ),
         (LARGER, inline("C"), "BodyAnalysisError", "runs where 'B' stores nothing", ["block C"]),
-        (BROADCAST, inline("C"), "BodyAnalysisError", "axis vy does not follow", ["block C"]),
+        (BROADCAST, inline("C"), "BodyAnalysisError", "iterator vy is not used", ["block C"]),
+        (DIAGONAL, inline("C"), "BodyAnalysisError", "read the same element", ["block C"]),
         (VIEW, inline("C"), "OpaqueAccessError", "match_buffer", ["block root"]),
     ],
 )

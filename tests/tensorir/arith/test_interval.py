@@ -10,6 +10,7 @@ from tensorir import Range
 from tensorir import expr as e
 from tensorir.arith import Analyzer, IntervalSet, eval_set
 from tensorir.arith.const_interval import exact_interval
+from tensorir.ops import min_
 
 
 @given(INDEX_EXPRESSIONS, DOMAINS)
@@ -34,6 +35,31 @@ def test_constant_intervals_hold_every_value(expr, domain):
     if found is not None:
         for env in points(domain):
             assert found[0] <= evaluate(expr, env) <= found[1]
+
+
+@pytest.mark.parametrize(
+    ("expr", "low", "high"),
+    [
+        (Y, "0", "7"),
+        (Y * 2 - X, "-3", "14"),
+        (Y % 16 + Z, "z", "z + 7"),
+        ((Z * 8 + Y) // 8, "z", "z"),
+        ((Z * 8 + Y) % 8, "0", "7"),
+        (min_(Y, Z), "T.min(0, z)", "T.min(7, z)"),
+        (e.Select(Z < 3, X, Y + 2), "0", "9"),
+        (Z * Y, None, None),
+        (Z // (Y + 1), None, None),
+    ],
+)
+def test_variables_whose_ranges_depend_on_each_other(expr, low, high):
+    """X runs from 0 to 3 and Y from X to 7, as in a triangular nest; neither is in the ends."""
+    sets = {
+        Y: IntervalSet.from_range(Range.from_min_extent(X, 8 - X)),
+        X: IntervalSet.from_range(Range(4)),
+    }
+    found = eval_set(expr, sets, Analyzer())
+    ends = (found.min_value, found.max_value)
+    assert tuple(None if end is None else str(end) for end in ends) == (low, high)
 
 
 @pytest.mark.parametrize(

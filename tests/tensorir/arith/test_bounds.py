@@ -1,0 +1,300 @@
+"""Bounds and residue classes: every value is inside, whatever wraps, and they are as tight as said."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from strategies import evaluate, points
+
+from tensorir import Range, T, Var
+from tensorir import expr as e
+from tensorir.arith import Analyzer, ModularSet
+from tensorir.arith import const_interval as interval
+from tensorir.arith.modular import residue
+from tensorir.buffer import decl_buffer
+from tensorir.dtype import DataType
+from tensorir.errors import IRValueError
+from tensorir.expr import integer_limits
+from tensorir.ops import (
+    as_expr,
+    bitwise_not,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    intrinsic,
+    max_,
+    min_,
+    select,
+    truncdiv,
+    truncmod,
+)
+from tensorir.semantics import EXACT
+from tensorir.visit import substitute
+
+i, j, n = Var("i"), Var("j"), Var("n")
+
+# ------------------------------------------------------------------------------- intervals, classes
+
+_ENDS = range(-5, 7)
+INTERVALS = [(a, b) for a in _ENDS for b in _ENDS if a <= b]
+LAWS = {
+    interval.product: EXACT[e.Mul],
+    interval.floor_quotient: EXACT[e.FloorDiv],
+    interval.floor_remainder: EXACT[e.FloorMod],
+    interval.trunc_quotient: EXACT[e.Div],
+    interval.trunc_remainder: EXACT[e.Mod],
+    interval.common_bits: operator.and_,
+    interval.either_bits: operator.or_,
+    interval.different_bits: operator.xor,
+    interval.shifted_left: EXACT["shift_left"],
+    interval.shifted_right: EXACT["shift_right"],
+}
+DIVISIONS = (EXACT[e.FloorDiv], EXACT[e.FloorMod], EXACT[e.Div], EXACT[e.Mod])
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_laws_of_intervals(law):
+    """Of all intervals between -5 and 6: the result holds each value, and an end is reached."""
+    exact = LAWS[law]
+    table = {
+        (x, y): exact(x, y) for x in _ENDS for y in _ENDS if not (exact in DIVISIONS and y == 0)
+    }
+    tried = reached = 0
+    for a, b in itertools.product(INTERVALS, repeat=2):
+        found = law(a, b)
+        values = [
+            table[x, y]
+            for x in range(a[0], a[1] + 1)
+            for y in range(b[0], b[1] + 1)
+            if (x, y) in table
+        ]
+        if found is None:
+            assert not values or b[0] < 0
+            continue
+        assert found[0] <= min(values)
+        assert max(values) <= found[1]
+        tried += 1
+        reached += found[0] == min(values) or found[1] == max(values)
+    assert reached > tried // 2
+
+
+CLASSES = [residue(m, b) for m in range(7) for b in range(max(m, 1))] + [residue(0, -4)]
+
+
+def members(found: ModularSet) -> list[int]:
+    return [x for x in range(-24, 25) if _is_in(x, found)]
+
+
+def _is_in(value: int, found: ModularSet) -> bool:
+    return (value - found.base) % found.coeff == 0 if found.coeff else value == found.base
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 4, 6])
+def test_laws_of_classes_and_numbers(divisor):
+    for a in CLASSES:
+        for x in members(a):
+            assert _is_in(x // divisor, a.over(divisor))
+            assert _is_in(x % divisor, a.remainder(divisor))
+            assert _is_in(x + 5 * divisor, a.modulo(divisor))
+
+
+def test_laws_of_classes():
+    for a, b in itertools.product(CLASSES, repeat=2):
+        both = set(members(a)) & set(members(b))
+        assert set(members(a)) | set(members(b)) <= set(members(a.join(b)))
+        assert not both or set(members(a.meet(b))) == both
+        for x, y in itertools.product(members(a)[:5], members(b)[:5]):
+            assert _is_in(x * y, a.times(b))
+            assert _is_in(x - 2 * y, a.plus(b, -2))
+
+
+# ---------------------------------------------------------------------------------- expressions
+
+
+@pytest.mark.parametrize(
+    ("expr", "low", "high"),
+    [
+        (T.bitwise_and(i, 7), 0, 7),
+        (T.bitwise_and(i - 20, -8), -32, 19),
+        (T.bitwise_or(i, 64), 0, 127),
+        (T.shift_right(i, j), 0, 39),
+        (T.shift_left(i % 4, j), 0, 48),
+        (e.Select(n < 3, i, j + 50), 0, 54),
+        (if_then_else(n < 3, i, j), 0, 39),
+        (truncmod(i - 20, 8), -7, 7),
+        (truncdiv(i - 20, j + 2), -10, 9),
+        (i // (j + 2), 0, 19),
+        (i // j, 0, 39),
+        (n % (j + 2), 0, 5),
+        (truncmod(n, j + 2), -5, 5),
+        (min_(T.bitwise_and(n, 15), i), 0, 15),
+        (cast("int8", i) * cast("int8", j), -128, 127),
+        (cast("int32", cast("uint8", n)), 0, 255),
+        (cast("int32", n < 3) * 5, 0, 5),
+        (n, -(1 << 31), (1 << 31) - 1),
+        (T.Let(n * n + i, where={n: j}), 0, 55),
+    ],
+)
+def test_bounds(expr, low, high):
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(40))
+    analyzer.bind(j, Range(5))
+    bound = analyzer.const_int_bound(expr)
+    assert (bound.min_value, bound.max_value) == (low, high)
+
+
+def same(a, b):
+    return e.EQ(a, as_expr(b))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expr", "coeff", "base"),
+    [
+        (same(i % 8, 3), i, 8, 3),
+        (same(i % 8, 3), i % 4, 0, 3),
+        (same(i % 8, 3), i * 3 + 2, 24, 11),
+        (same(truncmod(i, 8), 3), i, 8, 3),
+        (same(truncmod(i + 1, 8), 3), i, 8, 2),
+        (same(i, j * 8 + 3), i, 8, 3),
+        (same(j * 8 + 3, i), i, 8, 3),
+        (same(i * 2 % 8, 6), i, 4, 3),
+        (e.And(same(i % 4, 3), same(i % 6, 5)), i, 12, 11),
+        (same(i % 8, 3), truncmod(i * 2, 6), 2, 0),
+        (same(i % 8, 3), min_(i, j * 4 + 3), 4, 3),
+        (same(i % 8, 3), e.Select(j < 2, i, j * 6 + 1), 2, 1),
+        (same(i % 8, 3), cast("int8", i), 8, 3),
+        (same(i % 8, 3), i * (j * 8 + 1), 8, 3),
+        (same(i % 8, 3), (i + 5) // 4, 2, 0),
+        (same(i % 8, 3), T.shift_left(i, 2), 32, 12),
+        (i < 8, T.bitwise_and(i, -4), 4, 0),
+        (i < 8, cast("uint8", i) * const(6, "uint8"), 2, 0),
+    ],
+)
+def test_residue_classes(condition, expr, coeff, base):
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(condition):
+        assert analyzer.modular_set(expr) == ModularSet(coeff, base)
+    assert analyzer.modular_set(i) == ModularSet(1, 0), "outside nothing is known"
+
+
+def test_a_bound_anew_variable_forgets_its_class():
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(40))
+    with analyzer.constraint_scope(same(i % 8, 3)):
+        analyzer.bind(i, Range(20), allow_override=True)
+        assert analyzer.modular_set(i) == ModularSet(1, 0)
+
+
+def test_what_was_loaded_may_be_another_value_later():
+    memory = decl_buffer((4,), "int32")
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(same(memory[0] % 8, 3)):
+        assert analyzer.modular_set(memory[0]) == ModularSet(1, 0)
+
+
+TYPES = [DataType(t) for t in ("int32", "int64", "int8", "uint8")]
+
+
+_BINARY = [
+    *(operator.add, operator.sub, operator.mul, min_, max_),
+    *(floordiv, floormod, truncdiv, truncmod),
+    *[
+        functools.partial(intrinsic, name)
+        for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
+    ],
+]
+
+
+def _combined(op, a, b):
+    """Return `a op b`; `a` where it is refused, as a division by the constant 0 is."""
+    try:
+        return op(a, b)
+    except IRValueError:
+        return a
+
+
+def _let(value, body, var):
+    """Return `body` with a new variable for `var` that stands for `value`."""
+    new = Var("let", value.dtype)
+    return e.Let(new, value, substitute(body, {var: new}))
+
+
+def _expressions(dtype, variables):
+    def grow(parts):
+        return st.one_of(
+            st.builds(_combined, st.sampled_from(_BINARY), parts, parts),
+            st.builds(bitwise_not, parts),
+            st.builds(lambda t, a: cast(dtype, cast(t, a)), st.sampled_from(TYPES), parts),
+            st.builds(
+                lambda choose, a, b, x, y: choose(a < b, x, y),
+                st.sampled_from([select, if_then_else]),
+                *[parts] * 4,
+            ),
+            st.builds(_let, parts, parts, st.sampled_from(variables)),
+        )
+
+    low = max(integer_limits(dtype)[0], -20)
+    numbers = st.integers(low, 20).map(lambda v: const(v, dtype))
+    return st.recursive(st.one_of(st.sampled_from(variables), numbers), grow, max_leaves=6)
+
+
+VARIABLES = {t: (Var("a", t), Var("b", t)) for t in TYPES}
+
+
+@st.composite
+def typed_expressions(draw):
+    """Draw an expression of some type, and small ranges of its variables, often next to a limit."""
+    dtype = draw(st.sampled_from(TYPES))
+    variables = VARIABLES[dtype]
+    least, most = integer_limits(dtype)
+    starts = [s for s in (-3, 0, 0, 5, 100, 120, 250, -128) if least <= s <= most - 6]
+    spans = {}
+    for v in variables:
+        low = draw(st.sampled_from(starts))
+        spans[v] = range(low, low + draw(st.integers(1, 6)))
+    return draw(_expressions(dtype, variables)), spans
+
+
+def _values(expr, spans):
+    for env in points(spans):
+        try:
+            yield int(evaluate(expr, env)), env
+        except IRValueError:
+            continue  # A division by 0.
+
+
+def _known(analyzer, expr):
+    try:
+        return analyzer.const_int_bound(expr), analyzer.modular_set(expr)
+    except IRValueError:
+        reject()  # A divisor that is known to be 0.
+
+
+@given(typed_expressions(), st.integers(1, 6), st.integers(0, 5))
+def test_bounds_and_classes_hold_every_value(case, modulus, rest):
+    expr, spans = case
+    analyzer = Analyzer()
+    for var, span in spans.items():
+        low, extent = const(span.start, var.dtype), const(len(span), var.dtype)
+        analyzer.bind(var, Range.from_min_extent(low, extent))
+    bound, found = _known(analyzer, expr)
+    exact = interval.exact_interval(expr, {v: (s[0], s[-1]) for v, s in spans.items()})
+    for value, _ in _values(expr, spans):
+        assert bound.min_value <= value <= bound.max_value
+        assert _is_in(value, found)
+        assert exact is None or exact[0] <= value <= exact[1]
+    var = next(iter(spans))
+    condition = same(floormod(var, const(modulus, var.dtype)), const(rest % modulus, var.dtype))
+    with analyzer.constraint_scope(condition):
+        bound, found = _known(analyzer, expr)
+    for value, env in _values(expr, spans):
+        if evaluate(condition, env):
+            assert bound.min_value <= value <= bound.max_value
+            assert _is_in(value, found)
