@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet
 
 from schedule.arguments import Arguments, resolve
-from schedule.errors import Problem, RenderLevel, ScheduleError
+from schedule.errors import Problem, RenderLevel, ScheduleError, fail
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
@@ -18,7 +18,7 @@ from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
 from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
 from schedule.trace import Trace
 from tensorir.arith import Analyzer
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError, WellFormedError
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
@@ -52,6 +52,13 @@ _UNKNOWN = Problem(
     "UnknownHandleError",
     "the {what} does not belong to this schedule",
     "handles are valid in the schedule that made them and in its copies",
+)
+
+
+_OUT_OF_SCOPE = Problem(
+    "OutOfScopeError",
+    "the primitive would leave a name without its definition: {reason}",
+    "stay inside of the let, allocation or buffer declaration that defines it",
 )
 
 
@@ -296,6 +303,8 @@ class Schedule(PrimitiveMethods):
             if kind.has_decision:
                 assert isinstance(result, Sampled)
                 result, decision = result.value, result.decision
+            if state.has_definitions and not kind.is_pure:
+                _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:
                 state.verify()
             if state.debug_mask & DEBUG_VERIFY_FLAGS:
@@ -343,6 +352,14 @@ class Schedule(PrimitiveMethods):
             error.primitive = kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
+
+
+def _check_names_defined(mod: IRModule) -> None:
+    """Raise ScheduleError if a primitive took something out of the statement that defines it."""
+    try:
+        verify_well_formed(mod)
+    except WellFormedError as error:
+        fail(_OUT_OF_SCOPE, reason=error)
 
 
 def _refuse(method: str, name: str, expected: str, value: object) -> NoReturn:

@@ -12,11 +12,25 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, is_no_op
-from tensorir.visit import children
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    is_no_op,
+)
+from tensorir.visit import children, walk
 
 DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
+
+_DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 
 
 class ScheduleState:
@@ -40,6 +54,8 @@ class ScheduleState:
         """The primitive that runs now; recorded in the references it consumes."""
         self.covered: dict[Block, tuple[list[Node], bool]] = {}
         """Whether what a block reads is written before it, with all that this depends on."""
+        self.has_definitions = False
+        """Whether other statements than loops and blocks define names for blocks in them."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -219,6 +235,9 @@ class ScheduleState:
             elif type(node) is SeqStmt:
                 pending.extend((child, above) for child in node.seq)
             else:
+                if isinstance(node, _DEFINING) and not self.has_definitions:
+                    inside = walk(node.body)
+                    self.has_definitions = any(type(part) is BlockRealize for part in inside)
                 pending.extend((c, above) for c in children(node) if isinstance(c, Stmt))
 
     def _expire(self, stmt: Stmt, kept: set[Stmt], alive: set[StmtSRef]) -> None:
@@ -376,6 +395,7 @@ class ScheduleState:
         twin.enable_check = self.enable_check
         twin.running = ""
         twin.covered = dict(self.covered)
+        twin.has_definitions = self.has_definitions
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs

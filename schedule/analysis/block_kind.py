@@ -8,13 +8,14 @@ from __future__ import annotations
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
+from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import ROOT_BLOCK, Problem, check, fail
 from schedule.sref import StmtSRef, scope_root
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
 from tensorir.expr import IterVar, Var
 from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import uses_var, walk
+from tensorir.visit import children, uses_var, walk
 
 COMPLETE_CONDITIONS = (
     "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "
@@ -61,7 +62,7 @@ NOT_PIPELINE = Problem(
 
 def is_dominant(block: StmtSRef, scope: BlockScope) -> bool:
     """Say whether the block is the only writer in the scope of each buffer that it writes."""
-    return all(len(scope.buffer_writers.get(r.buffer, ())) == 1 for r in block.block.writes)
+    return all(len(scope.writers(r.buffer)) == 1 for r in block.block.writes)
 
 
 def complete_violation(block: StmtSRef, dominant: bool) -> int:
@@ -71,8 +72,8 @@ def complete_violation(block: StmtSRef, dominant: bool) -> int:
         return 1
     if not dominant:
         return 2
-    written = {region.buffer for region in node.writes}
-    return 3 if any(region.buffer in written for region in node.reads) else 0
+    written = {region.buffer.data for region in node.writes}
+    return 3 if any(region.buffer.data in written for region in node.reads) else 0
 
 
 def reduction_violation(state: ScheduleState, block: StmtSRef, dominant: bool) -> int:
@@ -135,10 +136,10 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     A block is locally dominant if what it writes has at most one writer inside each of the blocks.
     """
     children = state.child_blocks(subtree)
-    inner = [dependencies(state, child).buffer_writers for child in children]
-    crowded = {b for writers in inner for b, found in writers.items() if len(found) > 1}
+    inner = [dependencies(state, child).several_writers() for child in children]
+    crowded = set().union(*inner)
     for child in children:
-        dominant = not any(region.buffer in crowded for region in child.block.writes)
+        dominant = not any(region.buffer.data in crowded for region in child.block.writes)
         if complete_violation(child, dominant) and reduction_violation(state, child, dominant):
             fail(NOT_COMPACT, subtree, child)
 
@@ -162,13 +163,16 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
 def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = False) -> StmtSRef:
     """Return the block whose scope `block` is in.
 
-    With `pipeline`, raise unless it is a stage pipeline (the state may have the check disabled).
+    Raise if other things than loops and blocks decide what the block does there, and with
+    `pipeline` unless it is a stage pipeline (the state may have these checks disabled).
     """
     if pipeline:
         return require_pipeline(state, block)[0]
     scope = scope_root(block)
     if scope is None:
         fail(ROOT_BLOCK, block)
+    if state.enable_check:
+        check_follows_blocks(state, block, scope)
     return scope
 
 
@@ -215,12 +219,5 @@ def blocks_in(stmt: Stmt) -> list[BlockRealize]:
         elif isinstance(node, For):
             pending.append(node.body)
         else:
-            seq = getattr(node, "seq", None)
-            if seq is not None:
-                pending.extend(reversed(seq))
-            else:
-                bodies = ("then_case", "else_case", "body")
-                pending.extend(
-                    part for part in (getattr(node, b, None) for b in bodies) if part is not None
-                )
+            pending.extend(p for p in reversed(children(node)) if isinstance(p, Stmt))
     return found

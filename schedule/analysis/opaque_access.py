@@ -14,7 +14,8 @@ from tensorir.visit import children
 
 OPAQUE = Problem(
     "OpaqueAccessError",
-    "{buffer} has an opaque access in {0}, through a pointer, a vector index or a match_buffer",
+    "{buffer} has an opaque access in {0}, through a pointer, a vector index, a match_buffer or "
+    "another buffer that shares its memory",
 )
 
 
@@ -57,7 +58,9 @@ def is_opaque(node: Node, buffer: Buffer) -> bool:
     if isinstance(node, Var):
         return node is buffer.data
     if isinstance(node, (BufferLoad, BufferStore)):
-        return node.buffer is buffer and any(i.dtype.lanes > 1 for i in node.indices)
+        if node.buffer is buffer:
+            return any(i.dtype.lanes > 1 for i in node.indices)
+        return node.buffer.data is buffer.data
     if isinstance(node, Call):
         # The argument is an address, whatever load stands for it.
         return getattr(node.op, "short_name", "") == "address_of" and any(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from schedule.sref import StmtSRef, loops_above
+from schedule.analysis.surroundings import guards
+from schedule.sref import StmtSRef, loops_above, scope_root
 from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import IntImm, Var
@@ -19,6 +20,9 @@ def fills_buffer(block: StmtSRef, buffer: Buffer) -> bool:
     realize = block.block_realize
     node = realize.block
     if not is_const_int(realize.predicate, 1) or not _stores_everything(node, buffer):
+        return False
+    scope = scope_root(block)
+    if scope is not None and guards(block, scope):
         return False
     loops = {sref.loop.loop_var: sref.loop for sref in loops_above(block)}
     digits = mixed_radix(realize.iter_values, loops, keep_unit=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedule.analysis.bindings import substitute_loops
-from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
+from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.errors import Problem, check, fail
@@ -52,7 +52,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     position = loops.index(loop)
     if state.enable_check:
-        check_reduction(state, block, dependencies(state, state.scope_root(block)))
+        check_reduction(state, block, dependencies(state, require_scope(state, block)))
         _check_height(block, loops, position)
         _check_not_repeated(block, loops[position:])
     old = block.block

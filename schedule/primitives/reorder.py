@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schedule.analysis.bindings import is_affine_binding, loop_domain
+from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -85,6 +86,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
             depends = uses_var(sref.loop.min, var) or uses_var(sref.loop.extent, var)
             check(not depends, DEPENDENT, sref, var=var.name)
     if state.enable_check:
+        check_order_is_free(state, chain[-1])
         for child in state.child_blocks(chain[-1]):
             _check_not_repeated(child, chain, target)
             if child.block.init is not None:
