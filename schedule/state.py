@@ -56,6 +56,8 @@ class ScheduleState:
         """Whether what a block reads is written before it, with all that this depends on."""
         self.has_definitions = False
         """Whether other statements than loops and blocks define names for blocks in them."""
+        self.plain_nests: set[Stmt] = set()
+        """Statements that touch nothing outside of the blocks in them."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -395,6 +397,7 @@ class ScheduleState:
         twin.enable_check = self.enable_check
         twin.running = ""
         twin.covered = dict(self.covered)
+        twin.plain_nests = set(self.plain_nests)
         twin.has_definitions = self.has_definitions
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)

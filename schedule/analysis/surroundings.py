@@ -5,7 +5,9 @@ Most programs have loops and blocks alone, which every question here passes thro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
@@ -63,8 +65,10 @@ def guards(low: StmtSRef, high: StmtSRef) -> list[tuple[Stmt, Stmt]]:
     found: list[tuple[Stmt, Stmt]] = []
     current = low
     while current is not high:
+        around = wrappers(current)
+        if around:
+            found += [pair for pair in around if isinstance(pair[0], _GUARDS)]
         assert current.parent is not None
-        found += [pair for pair in wrappers(current) if isinstance(pair[0], _GUARDS)]
         current = current.parent
     return found
 
@@ -72,21 +76,22 @@ def guards(low: StmtSRef, high: StmtSRef) -> list[tuple[Stmt, Stmt]]:
 _GUARDS = (IfThenElse, While, AssertStmt)
 
 
-def wrappers(sref: StmtSRef) -> list[tuple[Stmt, Stmt]]:
+def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, Stmt]]:
     """Return the statements between a loop or block and the next one around it, outermost first.
 
     Each comes with the statement in it that leads further.
     """
     above = sref.parent
     if above is None:
-        return []
-    assert above.stmt is not None
-    body = above.stmt.body
+        return ()
+    body = above.stmt.body  # type: ignore[union-attr]
+    if body is sref.stmt or body is sref.realize:
+        return ()
     target = sref.realize or sref.stmt
     assert target is not None
-    if body is target or (type(body) is SeqStmt and target in body.seq):
-        return []
-    return _path_to(body, target) or []
+    if type(body) is SeqStmt and target in body.seq:
+        return ()
+    return _path_to(body, target) or ()
 
 
 def _path_to(stmt: Stmt, target: Stmt) -> list[tuple[Stmt, Stmt]] | None:
@@ -154,6 +159,28 @@ class Accesses:
                 self.has_effect = True
 
 
+NONE: Final = Accesses()
+_LIMIT = 128
+"""How many loop nests a schedule remembers; what it remembers keeps old ones in memory."""
+
+
+def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
+    """Return what a scope touches outside of the blocks in it, `NONE` if nothing.
+
+    Loop nests that do so are rare, and the others are looked at once: statements are immutable.
+    """
+    parts = body.seq if type(body) is SeqStmt else (body,)
+    if all(part in state.plain_nests for part in parts):
+        return NONE
+    found = Accesses.of(body)
+    if found != NONE:
+        return found
+    if len(state.plain_nests) >= _LIMIT:
+        state.plain_nests.clear()
+    state.plain_nests.update(parts)
+    return NONE
+
+
 # ---------------------------------------------------------------------------------------- memory
 
 
@@ -175,7 +202,7 @@ class Memory:
 
     def of(self, buffer: Buffer) -> Var:
         """Return the pointer that stands for the memory of a buffer, the same for all its names."""
-        return self.behind(buffer.data)
+        return self.behind(buffer.data) if self._origin else buffer.data
 
     def behind(self, pointer: Var) -> Var:
         """Return the pointer that stands for what a pointer points to."""
@@ -194,15 +221,23 @@ def check_follows_blocks(state: ScheduleState, block: StmtSRef, scope: StmtSRef)
     """
     for outer, _ in guards(block, scope):
         fail(GUARDED, block, guard=_heading(outer))
+    check_dependencies_show(state, block, scope)
+
+
+def check_dependencies_show(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
+    """Raise if a block of a scope depends on more than the dependency graph shows."""
     memory = Memory(scope)
     node = block.block
     names = {memory.of(r.buffer): r.buffer for r in (*node.reads, *node.writes)}
     for child in state.child_blocks(scope):
         for region in (*child.block.reads, *child.block.writes):
-            name = names.get(memory.of(region.buffer), region.buffer)
-            same = name is region.buffer
-            check(same, ALIASED, block, child, buffer=name.name, other=region.buffer.name)
-    bare = Accesses.of(scope.block.body)
+            buffer = region.buffer
+            name = names.get(memory.of(buffer), buffer)
+            if name is not buffer:
+                fail(ALIASED, block, child, buffer=name.name, other=buffer.name)
+    bare = _bare_accesses(state, scope.block.body)
+    if bare is NONE:
+        return
     changed = {*map(memory.of, bare.written), *map(memory.behind, bare.pointers)}
     for data, buffer in names.items():
         check(data not in changed, BARE, block, scope, buffer=buffer.name, how="written")

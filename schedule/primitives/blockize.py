@@ -11,7 +11,6 @@ from schedule.analysis.block_division import (
     init_nest,
     same_outer_axes,
 )
-from schedule.analysis.block_kind import require_scope
 from schedule.analysis.regions import union
 from schedule.errors import Problem, check
 from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
@@ -128,7 +127,7 @@ def _blockize_blocks(
     # Preconditions.
     check(bool(blocks), NO_BLOCKS)
     for block in blocks:
-        require_scope(state, block)
+        state.scope_root(block)
         check(scope_root(block) is scope_root(blocks[0]), NOT_SIBLINGS, blocks[0], block)
     place = _place(blocks)
     parts = place.stmt.body  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.execution_order import may_overtake
-from schedule.analysis.surroundings import check_follows_blocks, check_order_is_free
+from schedule.analysis.surroundings import check_dependencies_show, check_order_is_free
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.fuse import NOT_ONLY_CHILD
@@ -163,7 +163,7 @@ def _check_order(
     for nest, blocks in zip(nests, groups, strict=True):
         check_order_is_free(state, nest[0])
         for block in blocks:
-            check_follows_blocks(state, block, scope)
+            check_dependencies_show(state, block, scope)
     group_of = {block: k for k, group in enumerate(groups) for block in group}
     merged = [block for group in groups for block in group]
     order: list[StmtSRef] = []
