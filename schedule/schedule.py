@@ -7,10 +7,11 @@ from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet
 
 from schedule.arguments import Arguments, resolve
-from schedule.errors import Problem, RenderLevel, ScheduleError, fail
+from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
+from schedule.operand_types import matches, type_text
 from schedule.primitives.decompose_padding import plan_decomposition
 from schedule.primitives.lookup import get_block
 from schedule.random_state import RandomState, normalize_seed
@@ -43,6 +44,10 @@ class UnknownHandleError(ScheduleError, IndexError):
     """A handle was not made by this schedule, or was removed from it."""
 
 
+class ImpossibleError(ScheduleError, ValueError):
+    """The arguments ask for a program that cannot be."""
+
+
 _EXPIRED = Problem(
     "ExpiredHandleError",
     "the {what} that the handle pointed to no longer exists{by}",
@@ -55,6 +60,7 @@ _UNKNOWN = Problem(
 )
 
 
+_IMPOSSIBLE = Problem("ImpossibleError", "there is no such program: {reason}")
 _OUT_OF_SCOPE = Problem(
     "OutOfScopeError",
     "the primitive would leave a name without its definition: {reason}",
@@ -270,8 +276,7 @@ class Schedule(PrimitiveMethods):
                 self.invoke(InstructionKind.get(name), operands)
         except BaseException as error:
             self.trace.truncate(length)
-            if isinstance(error, ScheduleError):
-                self._locate(error, kind)
+            self._raise_refusal(error, kind)
             raise
         if kind.result in ("blocks", "loops", "exprs"):
             return outputs
@@ -290,7 +295,7 @@ class Schedule(PrimitiveMethods):
             operands: list[Any] = []
             options: dict[str, Any] = {}
             for param, value in zip(kind.params, values, strict=True):
-                operand = resolve(self, param, value)
+                operand = resolve(self, kind.method, param, value)
                 if param.variadic:
                     operands.extend(operand)
                 elif param.keyword_only:
@@ -298,6 +303,9 @@ class Schedule(PrimitiveMethods):
                 else:
                     operands.append(operand)
             if kind.has_decision:
+                if not matches(kind.decision_type, decision):
+                    expected = type_text(kind.decision_type)
+                    raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 options.update(rng=self._rng, decision=decision)
             result = kind.function(state, *operands, **options)
             if kind.has_decision:
@@ -311,8 +319,7 @@ class Schedule(PrimitiveMethods):
                 verify_well_formed(state.mod)
         except BaseException as error:
             state.rollback()
-            if isinstance(error, ScheduleError):
-                self._locate(error, kind)
+            self._raise_refusal(error, kind)
             raise
         state.commit()
         outputs = self._outputs(kind.result, result)
@@ -346,6 +353,16 @@ class Schedule(PrimitiveMethods):
                 f"{sorted(self.mod.functions)}, and none is called main; or call work_on first"
             )
         return self._func_working_on
+
+    def _raise_refusal(self, error: BaseException, kind: InstructionKind) -> None:
+        """Raise an error of a primitive that concerns the program or the arguments, located."""
+        if isinstance(error, (IRValueError, IRTypeError)):
+            # What cannot be written as a program, such as a number beyond the type of a loop.
+            raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
+            self._locate(raised, kind)
+            raise raised from error
+        if isinstance(error, ScheduleError):
+            self._locate(error, kind)
 
     def _locate(self, error: ScheduleError, kind: InstructionKind) -> None:
         if error.mod is None:

@@ -23,7 +23,7 @@ from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
-from schedule.instruction import BlockArg, LoopArg, primitive
+from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline, reverse_compute_inline
 from schedule.primitives.loop_kind import driven_axes
 from schedule.sref import (
@@ -115,7 +115,7 @@ UNSOLVABLE = Problem(
 def compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
@@ -148,7 +148,7 @@ def compute_at(
 def reverse_compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
