@@ -62,7 +62,7 @@ NOT_PIPELINE = Problem(
 
 def is_dominant(block: StmtSRef, scope: BlockScope) -> bool:
     """Say whether the block is the only writer in the scope of each buffer that it writes."""
-    return all(len(scope.writers(r.buffer)) == 1 for r in block.block.writes)
+    return all(len(scope.buffer_writers.get(r.buffer, ())) == 1 for r in block.block.writes)
 
 
 def complete_violation(block: StmtSRef, dominant: bool) -> int:
@@ -136,8 +136,8 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     A block is locally dominant if what it writes has at most one writer inside each of the blocks.
     """
     children = state.child_blocks(subtree)
-    inner = [dependencies(state, child).several_writers() for child in children]
-    crowded = set().union(*inner)
+    inner = [dependencies(state, child).buffer_writers for child in children]
+    crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
         if complete_violation(child, dominant) and reduction_violation(state, child, dominant):

@@ -53,32 +53,28 @@ class BlockScope:
         memory: Memory,
     ) -> None:
         self.children = children
-        self._memory = memory
-        self._writers: dict[Var, list[StmtSRef]] = {}
+        self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
+        self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
         self._into: dict[StmtSRef, list[Dependency]] = defaultdict(list)
         readers: dict[Var, list[StmtSRef]] = {}
-        writers = self._writers
+        writers: dict[Var, list[StmtSRef]] = {}
         for child in children:
             read, written = touched(child.block)
             for buffer in read:
-                data = memory.of(buffer)
-                readers.setdefault(data, []).append(child)
-                self._link(writers.get(data, ()), child, DepKind.RAW, buffer)
+                found = readers.setdefault(memory.of(buffer), [])
+                self.buffer_readers[buffer] = found
+                if child not in found[-1:]:
+                    found.append(child)
+                self._link(writers.get(memory.of(buffer), ()), child, DepKind.RAW, buffer)
             for buffer in written:
-                data = memory.of(buffer)
-                self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
-                self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
-            for data in dict.fromkeys(memory.of(buffer) for buffer in written):
-                writers.setdefault(data, []).append(child)
-
-    def writers(self, buffer: Buffer) -> list[StmtSRef]:
-        """Return the blocks that write the memory of a buffer, in program order."""
-        return self._writers.get(self._memory.of(buffer), [])
-
-    def several_writers(self) -> set[Var]:
-        """Return the memory that more than one block writes, as pointers."""
-        return {data for data, found in self._writers.items() if len(found) > 1}
+                self._link(writers.get(memory.of(buffer), ()), child, DepKind.WAW, buffer)
+                self._link(readers.get(memory.of(buffer), ()), child, DepKind.WAR, buffer)
+            for buffer in written:
+                found = writers.setdefault(memory.of(buffer), [])
+                self.buffer_writers[buffer] = found
+                if child not in found[-1:]:
+                    found.append(child)
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]

@@ -110,7 +110,7 @@ def cache_read(
         if any(r.buffer is buffer for r in child.block.reads):
             covered = covers_reads(state, child, graph)
             check(covered, NOT_COVERED, scope, child, buffer=buffer.name)
-    writers = graph.writers(buffer)
+    writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
 
     readers = [
@@ -158,7 +158,7 @@ def cache_write(
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope = require_scope(state, block)
     graph = dependencies(state, scope)
-    writers = graph.writers(buffer)
+    writers = graph.buffer_writers.get(buffer, [])
     check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
     check_starts_anew(state, block, buffer)
     wanted = list(consumer_blocks or ())

@@ -224,7 +224,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     scope = require_scope(state, block, pipeline=True)
     graph = dependencies(state, scope)
     read = list(dict.fromkeys(r.buffer for r in node.reads))
-    made = [b for b in read if graph.writers(b)]
+    made = [b for b in read if b in graph.buffer_writers]
     check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))
     buffer = made[0]
     check_complete(state, block, graph)

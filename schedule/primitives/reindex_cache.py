@@ -91,7 +91,7 @@ def reindex_cache_read(
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_pipeline(state, block)
-    writers = graph.writers(buffer)
+    writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
     stage = _Stage(state, block, buffer, block.block.reads[read_buffer_index], index_map)
     if state.enable_check:
@@ -132,7 +132,7 @@ def reindex_cache_write(
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block)
-    writers = graph.writers(buffer)
+    writers = graph.buffer_writers.get(buffer, [])
     check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
     stage = _Stage(state, block, buffer, block.block.writes[write_buffer_index], index_map)
     check_fills_before_reading(state, block, buffer)
