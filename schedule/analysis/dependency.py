@@ -52,10 +52,10 @@ class BlockScope:
     ) -> None:
         self.children = children
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
+        self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
         self._into: dict[StmtSRef, list[Dependency]] = defaultdict(list)
-        readers: dict[Buffer, list[StmtSRef]] = {}
-        writers = self.buffer_writers
+        readers, writers = self.buffer_readers, self.buffer_writers
         for child in children:
             read, written = touched(child.block)
             for buffer in read:

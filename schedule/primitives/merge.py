@@ -96,7 +96,7 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
         made.append(body)
     tops = [nest[0].loop for nest in nests]
     parts: list[Stmt] = []
-    for part in siblings.parts[siblings.first : siblings.last]:
+    for part in siblings.stmts:
         if part is tops[-1]:
             parts.append(body)
         elif part not in tops:
