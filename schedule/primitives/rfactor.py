@@ -9,6 +9,7 @@ from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
+from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -131,9 +132,11 @@ def _check_loops(
             )
         if name in touched.reduce:
             require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
-        idle = name not in touched.spatial and name not in touched.reduce
-        repeats = below_reduction and idle and not is_const_int(sref.loop.extent, 1)
-        require(not repeats, f"loop {name.name} repeats each step of the reduction")
+    problem = steps_problem(instances_of(block), loops_around(block))
+    require(
+        problem is None,
+        f"its steps do not run once, beginning with the one that initialises, because {problem}",
+    )
 
 
 def _final_predicate(
