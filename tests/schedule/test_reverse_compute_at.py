@@ -916,3 +916,30 @@ def test_steps_follow_tiles_of_a_fused_loop_only_in_its_order():
         "RepeatedReductionError",
         "drive data-parallel and reduction axes, and do not count up as nested",
     )
+
+
+FUSED_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((10, 7, 5)), D: T.Buffer((10, 7))):
+    Z = T.alloc_buffer((10, 7))
+    for i, j, k in T.grid(10, 7, 5):
+        with T.block("Z"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Z[vi, vj] = T.float32(0)
+            Z[vi, vj] = Z[vi, vj] + A[vi, vj, vk]
+    for i, j in T.grid(10, 7):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = Z[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_reduction_whose_loops_and_tiles_have_remainders_covers_its_tile():
+    def call(sch):
+        i, j, k = sch.get_loops("Z")
+        sch.split(k, [None, 2])
+        _, lanes = sch.split(sch.fuse(i, j), [None, 4])
+        sch.reverse_compute_at("D", lanes)
+
+    apply(FUSED_SUMS, call)
