@@ -25,8 +25,9 @@ from schedule.analysis.reduction_steps import loops_around, reductions_in, steps
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
-from schedule.primitives.inline import compute_inline, reverse_compute_inline
+from schedule.primitives.inline import compute_inline
 from schedule.primitives.loop_kind import driven_axes
+from schedule.primitives.reverse_inline import reverse_compute_inline
 from schedule.sref import (
     INLINE_MARK,
     ROOT_MARK,
