@@ -24,10 +24,11 @@ from tensorir.stmt import (
     BufferStore,
     DeclBuffer,
     For,
+    LetStmt,
     SeqStmt,
     Stmt,
 )
-from tensorir.visit import walk
+from tensorir.visit import substitute, walk
 
 Box = tuple[IntervalSet, ...]
 
@@ -84,6 +85,11 @@ def _boxes(
         yield from _boxes(stmt.body, buffer, {**domain, stmt.loop_var: loop_range(stmt)}, analyzer)
     elif isinstance(stmt, (AttrStmt, Allocate, AllocateConst, DeclBuffer)):
         yield from _boxes(stmt.body, buffer, domain, analyzer)
+    elif isinstance(stmt, LetStmt):
+        body = stmt.body
+        if stmt.var.dtype.is_int:
+            body = substitute(body, {stmt.var: stmt.value})
+        yield from _boxes(body, buffer, domain, analyzer)
     elif isinstance(stmt, BlockRealize):
         for region in stmt.block.writes:
             if region.buffer is buffer:

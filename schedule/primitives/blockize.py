@@ -81,7 +81,7 @@ def blockize(
     outer, inner = loops[:position], loops[position:]
     division = divide_block(block, outer, inner, preserve_unit_iters)
     if block.block.init is not None:
-        check_init_moves_out(block, outer, inner, division)
+        check_init_moves_out(block, inner)
 
     # Rewrite.
     old = block.block

@@ -21,11 +21,13 @@ from schedule.analysis.domain_solving import (
 )
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.known_cover import reads_covered
+from schedule.analysis.reduction_steps import loops_around, reductions_in, steps_problem
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
-from schedule.primitives.inline import compute_inline, reverse_compute_inline
+from schedule.primitives.inline import compute_inline
 from schedule.primitives.loop_kind import driven_axes
+from schedule.primitives.reverse_inline import reverse_compute_inline
 from schedule.sref import (
     INLINE_MARK,
     ROOT_MARK,
@@ -42,7 +44,7 @@ from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
-from tensorir.visit import collect_vars, walk
+from tensorir.visit import walk
 
 NOT_SAME_SCOPE = Problem(
     "NotInSameScopeError",
@@ -98,7 +100,8 @@ CONCURRENT = Problem(
 )
 REPEATED = Problem(
     "RepeatedReductionError",
-    "{0} cannot move under {1}, because {2} would repeat each step of its reduction",
+    "{0} cannot move under {1}: {where}, the steps of its reduction do not run once, beginning "
+    "with the one that initialises, because {reason}",
     "choose a loop further out",
 )
 USES_LOOP = Problem(
@@ -132,7 +135,7 @@ def compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
-    DomainNotSolvableError, OpaqueBlockError.
+    DomainNotSolvableError, RepeatedReductionError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -240,7 +243,7 @@ def plan_move(
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
-        _check_steps_run_once(block, loop, nest)
+        _check_steps(block, loop, nest)
     return Move(block, loop, position, nest)
 
 
@@ -309,28 +312,14 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
             check(independent, CONCURRENT, block, above, axis=axis.var.name)
 
 
-def _check_steps_run_once(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if a loop would repeat steps of a reduction; it may repeat the reduction as a whole."""
-    realize = nest
-    while isinstance(realize, For):
-        realize = realize.body
-    if not isinstance(realize, BlockRealize):
-        return
-    reduced: set[Var] = set()
-    used: set[Var] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        found = collect_vars(value)
-        used.update(found)
-        if axis.iter_type != IterVar.DATA_PAR:
-            reduced.update(found)
-    if not reduced:
-        return
-    steps = False
-    for above in (*loops_above(loop), loop):
-        var = above.loop.loop_var
-        idle = var not in used and not is_const_int(above.loop.extent, 1)
-        check(not (steps and idle), REPEATED, block, loop, above)
-        steps = steps or var in reduced
+def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise unless loops run the steps of the reductions in a block in passes, here and there."""
+    below = [*loops_around(loop), loop.loop]
+    places = (("there", nest, below), ("here", block.block_realize, loops_around(block)))
+    for where, stmt, around in places:
+        for instances, inside in reductions_in(stmt):
+            reason = steps_problem(instances, [*around, *inside])
+            check(reason is None, REPEATED, block, loop, where=where, reason=reason)
 
 
 def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:

@@ -6,13 +6,13 @@ from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
+from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.fresh_copy import fresh_thread
-from tensorir.ops import is_const_int
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
 from tensorir.visit import collect_vars, substitute, uses_var
 
@@ -28,9 +28,10 @@ TOO_LOW = Problem(
     "give the outermost of the block's reduction loops, or one above it",
 )
 
-REPEATED = Problem(
+NOT_ONE_PASS = Problem(
     "LoopPositionError",
-    "the init of {2} cannot move before {0}, because {1} runs the reduction several times",
+    "the init of {1} cannot move before {0}: below, the steps of the reduction do not run once, "
+    "beginning with the one that initialises, because {reason}",
     "give a loop further in",
 )
 
@@ -54,7 +55,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     if state.enable_check:
         check_reduction(state, block, dependencies(state, require_scope(state, block)))
         _check_height(block, loops, position)
-        _check_not_repeated(block, loops[position:])
+        reason = steps_problem(instances_of(block), loops_around(block), once=loop.loop)
+        check(reason is None, NOT_ONE_PASS, loop, block, reason=reason)
     old = block.block
     init = old.init
     if init is None:
@@ -113,14 +115,6 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
                 block,
                 axis=axis.var.name,
             )
-
-
-def _check_not_repeated(block: StmtSRef, below: list[StmtSRef]) -> None:
-    """Raise if a loop runs the whole reduction several times: each time needs its init."""
-    used = {v for value in block.block_realize.iter_values for v in collect_vars(value)}
-    for sref in below:
-        repeats = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
-        check(not repeats, REPEATED, below[0], sref, block)
 
 
 def _update_block(old: Block) -> Block:

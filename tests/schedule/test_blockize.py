@@ -794,7 +794,7 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
             REPEATED,
             inside("B", 1),
             "SubspaceNotDivisibleError",
-            "r repeats the reduction, init included",
+            "loop `r` runs the same steps several times",
             ["block B"],
         ),
         (

@@ -892,3 +892,44 @@ def test_instances_that_overlap_may_not_be_cut_off():
         "may lie outside of those there are, 0 to 3",
         marked=["block B", "loop i"],
     )
+
+
+ROW_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((4, 6)), D: T.Buffer((4,))):
+    C = T.alloc_buffer((4,))
+    for i, k in T.grid(4, 12):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(6, k // 2)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for i in range(4):
+        with T.block("D"):
+            vi = T.axis.spatial(4, i)
+            D[vi] = C[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (ROW_SUMS, "its bindings may give the same steps several times"),
+        (
+            ROW_SUMS.replace("i, k in T.grid(4, 12)", "i, k, r in T.grid(4, 6, 2)").replace(
+                "k // 2", "k"
+            ),
+            "loop `r` runs the same steps several times",
+        ),
+    ],
+)
+def test_a_reduction_that_repeats_its_steps_stays(before, words):
+    refused(
+        before,
+        lambda s: s.compute_at("C", s.get_loops("D")[0]),
+        "RepeatedReductionError",
+        "here, the steps of its reduction do not run once, beginning with the one that "
+        "initialises, because " + words,
+        marked=["block C", "loop i"],
+    )
