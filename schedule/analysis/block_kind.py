@@ -8,9 +8,9 @@ from __future__ import annotations
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
-from schedule.analysis.surroundings import check_follows_blocks
-from schedule.errors import ROOT_BLOCK, Problem, check, fail
-from schedule.sref import StmtSRef, scope_root
+from schedule.analysis.surroundings import check_follows_blocks, check_one_name
+from schedule.errors import Problem, check, fail
+from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
 from tensorir.expr import IterVar, Var
@@ -163,27 +163,27 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
 def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = False) -> StmtSRef:
     """Return the block whose scope `block` is in.
 
-    Raise if other things than loops and blocks decide what the block does there, and with
-    `pipeline` unless it is a stage pipeline (the state may have these checks disabled).
+    Raise if what the block touches has several names there, and with `pipeline` as
+    `require_pipeline` does (the state may have these checks disabled).
     """
     if pipeline:
         return require_pipeline(state, block)[0]
-    scope = scope_root(block)
-    if scope is None:
-        fail(ROOT_BLOCK, block)
+    scope = state.scope_root(block)
     if state.enable_check:
-        check_follows_blocks(state, block, scope)
+        check_one_name(state, block, scope)
     return scope
 
 
 def require_pipeline(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
 
-    Raises unless it is one; the state may have the check disabled.
+    Raises unless it is one, and unless loops and blocks alone decide what the block does there; the
+    state may have these checks disabled.
     """
-    scope = require_scope(state, block)
+    scope = state.scope_root(block)
     graph = dependencies(state, scope)
     if state.enable_check:
+        check_follows_blocks(state, block, scope)
         _check_stage_pipeline(state, scope, graph)
     return scope, graph
 

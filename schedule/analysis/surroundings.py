@@ -226,6 +226,23 @@ def check_follows_blocks(state: ScheduleState, block: StmtSRef, scope: StmtSRef)
 
 def check_dependencies_show(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
     """Raise if a block of a scope depends on more than the dependency graph shows."""
+    check_one_name(state, block, scope)
+    bare = _bare_accesses(state, scope.block.body)
+    if bare is NONE:
+        return
+    node, memory = block.block, Memory(scope)
+    changed = {*map(memory.of, bare.written), *map(memory.behind, bare.pointers)}
+    for region in (*node.reads, *node.writes):
+        unchanged = memory.of(region.buffer) not in changed
+        check(unchanged, BARE, block, scope, buffer=region.buffer.name, how="written")
+    used = set(map(memory.of, bare.read))
+    for region in node.writes:
+        unused = memory.of(region.buffer) not in used
+        check(unused, BARE, block, scope, buffer=region.buffer.name, how="read")
+
+
+def check_one_name(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
+    """Raise if blocks of a scope touch what a block does through another buffer."""
     memory = Memory(scope)
     node = block.block
     names = {memory.of(r.buffer): r.buffer for r in (*node.reads, *node.writes)}
@@ -235,16 +252,6 @@ def check_dependencies_show(state: ScheduleState, block: StmtSRef, scope: StmtSR
             name = names.get(memory.of(buffer), buffer)
             if name is not buffer:
                 fail(ALIASED, block, child, buffer=name.name, other=buffer.name)
-    bare = _bare_accesses(state, scope.block.body)
-    if bare is NONE:
-        return
-    changed = {*map(memory.of, bare.written), *map(memory.behind, bare.pointers)}
-    for data, buffer in names.items():
-        check(data not in changed, BARE, block, scope, buffer=buffer.name, how="written")
-    used = set(map(memory.of, bare.read))
-    for region in node.writes:
-        unused = memory.of(region.buffer) not in used
-        check(unused, BARE, block, scope, buffer=region.buffer.name, how="read")
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:

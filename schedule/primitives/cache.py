@@ -69,11 +69,10 @@ def cache_read(
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope = require_scope(state, block)
     graph = dependencies(state, scope)
-    for child in graph.children:
-        if any(r.buffer is buffer for r in child.block.reads):
-            covered = covers_reads(state, child, graph)
-            check(covered, NOT_COVERED, scope, child, buffer=buffer.name)
     place = place_to_read(scope, graph, block, buffer, consumer_blocks or ())
+    for user in place.users:
+        covered = covers_reads(state, user, graph)
+        check(covered, NOT_COVERED, scope, user, buffer=buffer.name)
 
     # Rewrite.
     region: Region | None

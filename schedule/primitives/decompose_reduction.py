@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from schedule.analysis.bindings import substitute_loops
-from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction, require_scope
+from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
+from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -53,7 +54,9 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     position = loops.index(loop)
     if state.enable_check:
-        check_reduction(state, block, dependencies(state, require_scope(state, block)))
+        scope = state.scope_root(block)
+        check_follows_blocks(state, block, scope)
+        check_reduction(state, block, dependencies(state, scope))
         _check_height(block, loops, position)
         reason = steps_problem(instances_of(block), loops_around(block), once=loop.loop)
         check(reason is None, NOT_ONE_PASS, loop, block, reason=reason)

@@ -277,14 +277,19 @@ OTHERS = {
     [
         into_consumer,
         lambda sch: sch.compute_inline("B"),
-        lambda sch: sch.cache_write("B", 0, "local"),
         lambda sch: sch.reindex("B", ("write", 0)),
     ],
-    ids=["compute_at", "compute_inline", "cache_write", "reindex"],
+    ids=["compute_at", "compute_inline", "reindex"],
 )
 @pytest.mark.parametrize(("before", "code", "words"), OTHERS.values(), ids=OTHERS)
 def test_a_block_that_other_statements_matter_to_is_not_moved(before, code, words, call):
     refused(before, call, code, words)
+
+
+def test_a_copy_of_a_buffer_that_has_another_name_is_not_made():
+    before, code, words = OTHERS["alias"]
+    refused(before, lambda sch: sch.cache_write("B", 0, "local"), code, words)
+    refused(before, lambda sch: sch.cache_read("C", 0, "local"), code, "shares its memory with B")
 
 
 def test_a_consumer_of_what_is_stored_under_a_condition_stays():
