@@ -9,7 +9,7 @@ from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
 from tensorir.node import Node
-from tensorir.stmt import Block, BufferStore
+from tensorir.stmt import AttrStmt, Block, BufferStore
 from tensorir.visit import children
 
 OPAQUE = Problem(
@@ -26,7 +26,7 @@ def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
     check(plain, OPAQUE, place, buffer=buffer.name)
 
 
-_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block})
+_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block, AttrStmt})
 _CONSTANT: Final = frozenset({IntImm, FloatImm, StringImm})
 
 
@@ -66,6 +66,8 @@ def is_opaque(node: Node, buffer: Buffer) -> bool:
         return getattr(node.op, "short_name", "") == "address_of" and any(
             isinstance(arg, BufferLoad) and arg.buffer is buffer for arg in node.args
         )
+    if isinstance(node, AttrStmt):
+        return node.node is buffer or node.node is buffer.data
     if isinstance(node, Block):
         return any(view.source.buffer is buffer for view in node.match_buffers)
     return False

@@ -5,12 +5,11 @@ Most programs have loops and blocks alone, which every question here passes thro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, wrappers
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
 from tensorir.expr import BufferLoad, Call, IntImm, Var
@@ -74,37 +73,6 @@ def guards(low: StmtSRef, high: StmtSRef) -> list[tuple[Stmt, Stmt]]:
 
 
 _GUARDS = (IfThenElse, While, AssertStmt)
-
-
-def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, Stmt]]:
-    """Return the statements between a loop or block and the next one around it, outermost first.
-
-    Each comes with the statement in it that leads further.
-    """
-    above = sref.parent
-    if above is None:
-        return ()
-    body = above.stmt.body  # type: ignore[union-attr]
-    if body is sref.stmt or body is sref.realize:
-        return ()
-    target = sref.realize or sref.stmt
-    assert target is not None
-    if type(body) is SeqStmt and target in body.seq:
-        return ()
-    return _path_to(body, target) or ()
-
-
-def _path_to(stmt: Stmt, target: Stmt) -> list[tuple[Stmt, Stmt]] | None:
-    if stmt is target:
-        return []
-    if isinstance(stmt, (For, BlockRealize)):
-        return None
-    for part in children(stmt):
-        if isinstance(part, Stmt):
-            rest = _path_to(part, target)
-            if rest is not None:
-                return [(stmt, part), *rest]
-    return None
 
 
 # --------------------------------------------------------------------------------- bare accesses
