@@ -10,6 +10,7 @@ from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.surroundings import BARE, Accesses
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding
@@ -112,6 +113,9 @@ def transform_layout(
     if layout is not None and pads:
         values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
         check(pad_value is not None, ADDS_PADDING, block, **values)
+        # Padding is filled after the blocks that write the buffer.
+        in_blocks = old not in Accesses.of(site.block.body).written
+        check(in_blocks, BARE, block, site, buffer=old.name, how="written")
 
     # Rewrite.
     # The mark by which a table of `cache_index` is known stays.
