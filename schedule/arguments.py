@@ -204,7 +204,7 @@ def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
 
 
 def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
-    if value is None or isinstance(value, IndexMap):
+    if isinstance(value, IndexMap) or (value is None and not param.required):
         return value
     if not callable(value):
         call.refuse(path, "an IndexMap or a function of indices", value)
