@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
@@ -23,14 +23,27 @@ from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr, const
 from tensorir.stmt import Block
 
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
+
+class HandleTable(Protocol):
+    """What knows the handles and numbers that arguments name: a schedule."""
+
+    def get_block(self, name: str, /) -> BlockRV:
+        """Return a new handle of a block."""
+
+    def get_sref(self, rv: BlockRV | LoopRV, /) -> StmtSRef:
+        """Return the loop or block behind a handle."""
+
+    def get(self, expr: PrimExpr, /) -> int | None:
+        """Return what a sampled number, or arithmetic on such, amounts to."""
+
+    def bind_index_map(self, index_map: IndexMap, /) -> IndexMap:
+        """Return an index map with the sampled numbers in it filled in."""
 
 
 class Arguments:
     """One call of a primitive while its arguments are being checked."""
 
-    def __init__(self, schedule: Schedule, method: str) -> None:
+    def __init__(self, schedule: HandleTable, method: str) -> None:
         self.schedule = schedule
         self.method = method
         self.accepted: dict[str, Any] = {}
@@ -326,7 +339,7 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 }
 
 
-def resolve(schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
+def resolve(schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
     """Return what the primitive's function gets for a recorded argument.
 
     Raises ArgumentError for a mark of a compute location where there must be a loop.
@@ -346,7 +359,7 @@ def resolve(schedule: Schedule, method: str, param: Parameter, value: Any) -> An
 _HANDLES: Final = frozenset({"block", "loop", "block_or_loop", "block_list_or_loop"})
 
 
-def _resolve(schedule: Schedule, value: Any) -> Any:
+def _resolve(schedule: HandleTable, value: Any) -> Any:
     if isinstance(value, (BlockRV, LoopRV)):
         return schedule.get_sref(value)
     if isinstance(value, PrimExpr):

@@ -7,10 +7,10 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import Instruction
+from schedule.instruction import Instruction, InstructionKind
 from schedule.trace_json import TraceError, TraceIndexError, from_json, to_json
 from schedule.trace_python import python_lines
 from tensorir.expr import PrimExpr, Var
@@ -18,12 +18,16 @@ from tensorir.index_map import IndexMap
 from tensorir.node import show_text, text_to_html
 from tensorir.visit import collect_vars, substitute
 
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
-
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 
 _POSTPROC = "EnterPostproc"
+
+
+class Replayer(Protocol):
+    """What instructions are applied to again: a schedule."""
+
+    def invoke(self, kind: InstructionKind, values: Sequence[Any], decision: Any, /) -> list[Any]:
+        """Apply a primitive and return its outputs."""
 
 
 class Trace:
@@ -102,7 +106,7 @@ class Trace:
 
     def apply_to_schedule(
         self,
-        sch: Schedule,
+        sch: Replayer,
         remove_postproc: bool,
         decision_provider: DecisionProvider | None = None,
     ) -> None:
@@ -138,7 +142,7 @@ class Trace:
                 made[old] = new
 
     @staticmethod
-    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+    def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
         """Replay a trace given in its JSON form; see `from_json` and `apply_to_schedule`."""
         Trace.from_json(json_obj).apply_to_schedule(sch, remove_postproc=False)
 
