@@ -258,7 +258,8 @@ def main(a: T.handle, c: T.handle):
             D[vi, vj] = D[vi, vj] * B[vi, vj]
 """,
     "conditions": _HEADER.format(
-        'A: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32"), N: T.Buffer((8,), "int32")'
+        'A: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32"), '
+        'S: T.Buffer((8,), "float32"), N: T.Buffer((8,), "int32")'
     )
     + """
     B = T.alloc_buffer((8, 6))
@@ -288,6 +289,15 @@ def main(a: T.handle, c: T.handle):
         with T.block("D"):
             vi, vj = T.axis.remap("SS", [i, j])
             D[vi, vj] = B[vi, vj] * C[vi, vj]
+    for i in range(8):
+        if N[i] < N[7 - i]:
+            for k in range(6):
+                if k < 4:
+                    with T.block("S"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            S[vi] = T.float32(1)
+                        S[vi] += D[vi, vk]
 """,
     "repeated": _HEADER.format('A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")')
     + """

@@ -11,7 +11,7 @@ from typing import Final
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, wrappers
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer
+from tensorir.buffer import Buffer, BufferRegion
 from tensorir.expr import BufferLoad, Call, IntImm, Var
 from tensorir.intrin import Effect, Op
 from tensorir.node import Node
@@ -19,6 +19,7 @@ from tensorir.stmt import (
     AssertStmt,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
     IfThenElse,
     LetStmt,
@@ -26,7 +27,7 @@ from tensorir.stmt import (
     Stmt,
     While,
 )
-from tensorir.visit import children
+from tensorir.visit import children, walk
 
 GUARDED = Problem(
     "GuardedBlockError",
@@ -220,6 +221,17 @@ def check_one_name(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> No
             name = names.get(memory.of(buffer), buffer)
             if name is not buffer:
                 fail(ALIASED, block, child, buffer=name.name, other=buffer.name)
+
+
+def check_only_name(block: StmtSRef, site: StmtSRef, buffer: Buffer) -> None:
+    """Raise if below `site` another buffer is declared or used for the memory of one.
+
+    `block` touches the buffer. Views that blocks make of it are no such buffers.
+    """
+    for node in walk(site.block):
+        if isinstance(node, (BufferLoad, BufferStore, BufferRegion, DeclBuffer)):
+            same = node.buffer is buffer or node.buffer.data is not buffer.data
+            check(same, ALIASED, block, site, buffer=buffer.name, other=node.buffer.name)
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:

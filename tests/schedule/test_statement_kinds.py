@@ -292,6 +292,20 @@ def test_a_copy_of_a_buffer_that_has_another_name_is_not_made():
     refused(before, lambda sch: sch.cache_read("C", 0, "local"), code, "shares its memory with B")
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda sch: sch.set_scope("B", 0, "local"),
+        lambda sch: sch.unsafe_set_dtype("B", 0, "float16"),
+    ],
+    ids=["set_scope", "unsafe_set_dtype"],
+)
+@pytest.mark.parametrize("declaration", ["T.decl_buffer", "T.Buffer"])
+def test_memory_that_has_another_name_stays_as_it_is(declaration, call):
+    before = OTHERS["alias"][0].replace("T.decl_buffer", declaration)
+    refused(before, call, "AliasedBufferError", 'B, which block "B" touches, shares its memory')
+
+
 def test_a_consumer_of_what_is_stored_under_a_condition_stays():
     refused(IF_AROUND_PRODUCER, into_producer, "NotStagePipelineError", "reads more than its")
 
