@@ -24,7 +24,7 @@ from schedule.analysis.staging_region import (
     region_written,
     united,
 )
-from schedule.analysis.staging_safety import check_inside, check_sequential, reads_old_values
+from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
@@ -214,7 +214,7 @@ class _Body:
         """
         for block in self._order:
             writes = block in self.writers
-            anew = writes and not reads_old_values(block.block, self._buffer)
+            anew = writes and not relies_on_old_values(block, self._buffer)
             if block in self.readers and not anew:
                 return True
             if writes:

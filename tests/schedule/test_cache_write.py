@@ -501,6 +501,25 @@ def test_stores_and_blocks_under_a_condition(where):
     assert blocks == ["B_local", "B", "B_local"]
 
 
+@pytest.mark.parametrize(
+    ("where", "read"), [("True", "C[vk]"), ("1 <= k", "A[vi, vk]"), ("i <= k", "A[vi, vk]")]
+)
+def test_an_init_that_does_not_come_before_all_that_is_read(where, read):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((5, 4)), C: T.Buffer((5,))):
+    for i, k in T.grid(5, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where({where})
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + {read}
+"""
+    words = "it reads what the buffer held before, and does not declare that"
+    refused(before, write("C", 0, "local"), "UnsafeStageError", words, ["block C"])
+
+
 def test_iterations_that_run_at_the_same_time_do_not_copy_back_what_they_left_out():
     before = """\
 @T.prim_func
