@@ -130,15 +130,15 @@ def _loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool
 
 
 def relies_on_old_values(block: StmtSRef, buffer: Buffer) -> bool:
-    """Say whether a block may read what a buffer that it writes held before.
+    """Say whether a block may use what a buffer that it writes held before.
 
-    Raises ScheduleError if it does not declare that, so that it is not known which part it is.
+    Raises ScheduleError if it does not declare which part that is.
     """
-    relies = reads_old_values(block.block, buffer) or not _init_runs_first(block)
+    relies = reads_old_values(block.block, buffer)
     declared = any(region.buffer is buffer for region in block.block.reads)
     reason = "it reads what the buffer held before, and does not declare that"
     check(declared or not relies, UNSAFE, block, buffer=buffer.name, reason=reason)
-    return relies
+    return relies or not _init_runs_first(block)
 
 
 def _init_runs_first(block: StmtSRef) -> bool:

@@ -134,7 +134,7 @@ def cache_write(
         whole = not may_be_left_out(scope, block, place.cursor) and is_filled(
             written, buffer, place.location, block, known
         )
-        before = not whole or relies_on_old_values(block, buffer)
+        before = relies_on_old_values(block, buffer) or not whole
         if not whole:
             check_sequential(block, buffer, place.location)
         if before:

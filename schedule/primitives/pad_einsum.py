@@ -117,7 +117,8 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     for buffer in outputs:
         check_touched_in_blocks(scope, block, buffer)
         stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
-        complete = runs_everywhere(block, stored_at) and not relies_on_old_values(block, buffer)
+        relies = state.enable_check and relies_on_old_values(block, buffer)
+        complete = not relies and runs_everywhere(block, stored_at)
         if state.enable_check and not complete:
             needed.append(buffer)
 

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import pytest
 
 from schedule import BlockRV, Schedule, ScheduleError
 from tensorir import parse
@@ -187,9 +186,9 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
                     )
 
 
-@pytest.mark.parametrize("first", range(0, 12, 4))
-def test_results_stay(first):
+def test_results_stay():
     accepted: dict[str, int] = {}
-    for seed in range(first, first + 4):
+    for seed in range(16):
         check_all(seed, accepted)
-    assert accepted.keys() >= {"cache_read", "cache_write", "write_at"}
+    assert accepted.keys() >= {"cache_read", "cache_write", "cache_inplace", "cache_index"}
+    assert accepted.keys() >= {"reindex_cache_read", "transform_layout", "decompose_padding"}
