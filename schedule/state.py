@@ -7,6 +7,7 @@ from typing import Final
 
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
+from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
@@ -51,6 +52,8 @@ class ScheduleState:
         """The primitive that runs now; recorded in the references it consumes."""
         self.covered: dict[Block, tuple[list[Node], bool]] = {}
         """Whether what a block reads is written before it, with all that this depends on."""
+        self.rolling: set[Buffer] = set()
+        """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -388,6 +391,7 @@ class ScheduleState:
         twin.enable_check = self.enable_check
         twin.running = ""
         twin.covered = dict(self.covered)
+        twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs

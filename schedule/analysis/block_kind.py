@@ -5,6 +5,8 @@ The numbered conditions are those that error messages cite.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
@@ -172,15 +174,18 @@ def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = Fal
     return scope
 
 
-def require_pipeline(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+def require_pipeline(
+    state: ScheduleState, block: StmtSRef, known: Collection[Buffer] = ()
+) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
 
-    Raises unless it is one; the state may have the check disabled.
+    Raises unless it is one; the state may have the check disabled. Of the `known` buffers it is
+    known that what is read has been written.
     """
     scope = require_scope(state, block)
     graph = dependencies(state, scope)
     if state.enable_check:
-        _check_stage_pipeline(state, scope, graph)
+        _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
     return scope, graph
 
 
