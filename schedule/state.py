@@ -8,6 +8,7 @@ from typing import Final
 from schedule.child_replacement import with_child_replaced
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
+from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
@@ -58,6 +59,8 @@ class ScheduleState:
         """Whether other statements than loops and blocks define names for blocks in them."""
         self.plain_nests: set[Stmt] = set()
         """Statements that touch nothing outside of the blocks in them."""
+        self.rolling: set[Buffer] = set()
+        """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -399,6 +402,7 @@ class ScheduleState:
         twin.covered = dict(self.covered)
         twin.plain_nests = set(self.plain_nests)
         twin.has_definitions = self.has_definitions
+        twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs

@@ -5,6 +5,8 @@ The numbered conditions are those that error messages cite.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
@@ -174,17 +176,20 @@ def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = Fal
     return scope
 
 
-def require_pipeline(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+def require_pipeline(
+    state: ScheduleState, block: StmtSRef, known: Collection[Buffer] = ()
+) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
 
     Raises unless it is one, and unless loops and blocks alone decide what the block does there; the
-    state may have these checks disabled.
+    state may have these checks disabled. Of the `known` buffers it is known that what is read has
+    been written.
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
     if state.enable_check:
         check_follows_blocks(state, block, scope)
-        _check_stage_pipeline(state, scope, graph)
+        _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
     return scope, graph
 
 

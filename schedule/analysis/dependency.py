@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -53,6 +53,8 @@ class BlockScope:
         memory: Memory,
     ) -> None:
         self.children = children
+        self._touched = touched
+        self._memory = memory
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
         self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
@@ -90,6 +92,17 @@ class BlockScope:
     def into(self, dst: StmtSRef) -> list[Dependency]:
         """Return the edges that end at `dst`, in program order."""
         return self._into.get(dst, [])
+
+    def ignoring(self, buffers: Collection[Buffer]) -> BlockScope:
+        """Return the graph as it would be if nothing touched some buffers."""
+        if not any(buffer in self.buffer_writers for buffer in buffers):
+            return self
+
+        def touched(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+            read, written = self._touched(block)
+            return [b for b in read if b not in buffers], [b for b in written if b not in buffers]
+
+        return BlockScope(self.children, touched, self._memory)
 
     def edges(self) -> list[Dependency]:
         """Return every edge."""

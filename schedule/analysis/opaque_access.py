@@ -9,7 +9,7 @@ from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
 from tensorir.node import Node
-from tensorir.stmt import AttrStmt, Block, BufferStore
+from tensorir.stmt import AttrStmt, Block, BufferStore, Stmt
 from tensorir.visit import children
 
 OPAQUE = Problem(
@@ -19,10 +19,13 @@ OPAQUE = Problem(
 )
 
 
-def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
-    """Raise unless a loop or block touches `buffer` by loads and stores of single elements only."""
+def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -> None:
+    """Raise unless a loop or block touches `buffer` by loads and stores of single elements only.
+
+    `stmt` is what it is about to become.
+    """
     assert place.stmt is not None
-    plain = not _has_opaque(place.stmt, buffer)
+    plain = not _has_opaque(stmt or place.stmt, buffer)
     check(plain, OPAQUE, place, buffer=buffer.name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, loops_above
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -155,6 +155,16 @@ class StmtCursor:
         if self.outer is None:
             return new
         return self.outer.replace(_with_body(self.outer.stmt, self.field, new))
+
+
+def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
+    """Return the place in a scope of a block's loop nest; None if there is more in its loops."""
+    inner: Stmt = block.block_realize
+    for loop in reversed(loops_above(block)):
+        if loop.loop.body is not inner:
+            return None
+        inner = loop.loop
+    return StmtCursor.below(scope).around(block)
 
 
 def _path(sref: StmtSRef) -> set[Stmt]:

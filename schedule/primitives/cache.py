@@ -28,7 +28,7 @@ from schedule.analysis.staging_region import (
     region_written,
     united,
 )
-from schedule.analysis.staging_safety import check_sequential, reads_old_values
+from schedule.analysis.staging_safety import check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_seen_through
@@ -133,7 +133,7 @@ def cache_write(
         whole = not may_be_left_out(scope, block, place.cursor) and is_filled(
             written, buffer, place.location, block, known
         )
-        before = not whole or reads_old_values(block.block, buffer)
+        before = relies_on_old_values(block, buffer) or not whole
         if not whole:
             check_sequential(block, buffer, place.location)
         if before:

@@ -10,8 +10,8 @@ from schedule.analysis.block_kind import require_scope
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_place import check_touched_in_blocks
-from schedule.analysis.staging_safety import reads_old_values, runs_everywhere
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
+from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -100,6 +100,11 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     for loop in loops_above(block)[:1]:
         for other in state.child_blocks(loop):
             check(other is block, NOT_ALONE, block, other)
+    nest = lone_nest(block, scope)
+    if nest is None:
+        fail(NO_EINSUM, block, reason="there is a condition or a binding in its loop nest")
+    loads = any(isinstance(node, BufferLoad) for node in walk(block.block_realize.predicate))
+    check(not loads, NO_EINSUM, block, reason="its predicate reads memory")
     loops = _driving_loops(block, extents, padded)
     written = {region.buffer for region in block.block.writes}
     stages: dict[Buffer, _Stage] = {}
@@ -112,7 +117,8 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     for buffer in outputs:
         check_touched_in_blocks(scope, block, buffer)
         stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
-        complete = runs_everywhere(block, stored_at) and not reads_old_values(block.block, buffer)
+        relies = state.enable_check and relies_on_old_values(block, buffer)
+        complete = not relies and runs_everywhere(block, stored_at)
         if state.enable_check and not complete:
             needed.append(buffer)
 
@@ -122,7 +128,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
         state,
         scope,
         block,
-        StmtCursor.below(scope).around(block),
+        nest,
         [stages[buffer].filled() for buffer in needed],
         [stages[buffer].written_back() for buffer in outputs],
         list(buffers.values()),

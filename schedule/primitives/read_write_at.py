@@ -24,7 +24,7 @@ from schedule.analysis.staging_region import (
     region_written,
     united,
 )
-from schedule.analysis.staging_safety import check_inside, check_sequential, reads_old_values
+from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
@@ -130,7 +130,7 @@ def write_at(
         whole = body.is_filled(written)
         if not whole:
             check_sequential(block, buffer, loop)
-        if not whole or body.reads_old_values():
+        if body.relies_on_old_values() or not whole:
             read = body.region_read() if body.readers else None
             held = united([written, read], buffer)
     body.check_inside(held or written)
@@ -207,19 +207,15 @@ class _Body:
             for writer in self.writers
         )
 
-    def reads_old_values(self) -> bool:
-        """Say whether something in an iteration may read what the buffer held before it.
+    def relies_on_old_values(self) -> bool:
+        """Say whether something in an iteration may use what the buffer held before it.
 
-        In a stage pipeline, what is written before a reader covers all that it reads.
+        In a stage pipeline, what is written before a reader covers all that it declares to read.
         """
-        for block in self._order:
-            writes = block in self.writers
-            anew = writes and not reads_old_values(block.block, self._buffer)
-            if block in self.readers and not anew:
-                return True
-            if writes:
-                return False
-        return False
+        relying = [w for w in self.writers if relies_on_old_values(w, self._buffer)]
+        first = self._order[0]
+        undeclared = any(w not in self.readers for w in relying)
+        return first not in self.writers or first in relying or undeclared
 
     def copied(self, region: Region, *, back: bool) -> Staged:
         """Return a block that copies a region; its axes are the loops that move it."""

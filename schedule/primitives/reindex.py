@@ -10,26 +10,27 @@ from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Sweep, add_stages, stage_buffer
+from schedule.analysis.staging_place import check_touched_in_blocks
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
     check_fills_before_reading,
     check_inside,
-    check_runs_everywhere,
+    values_taken,
 )
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, NewBlock, primitive
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.expr import BufferLoad, IterVar, PrimExpr
 from tensorir.index_map import IndexMap
 from tensorir.ops import is_const_int
-from tensorir.stmt import BufferStore, Stmt
+from tensorir.stmt import BufferStore
 from tensorir.visit import collect_vars, substitute, walk
 
 NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
@@ -66,7 +67,9 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     scope = require_scope(state, block, pipeline=True)
     check(not state.child_blocks(block), NOT_LEAF, block)
     indices = _common_indices(block, old)
-    nest = _nest(block, scope)
+    nest = lone_nest(block, scope)
+    if nest is None:
+        fail(NOT_A_CHAIN, block, scope)
     node = block.block
     analyzer = Analyzer()
     for axis, values in axis_ranges(node).items():
@@ -76,14 +79,15 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     indices = [analyzer.simplify(index) for index in indices]
     used = {v for index in indices for v in collect_vars(index)}
     axes = [axis for axis in node.iter_vars if axis.var in used]
-    _check_copy(state, block, old, indices, [axis.var for axis in axes], reading=reading)
+    domains = [axis.dom for axis in axes if axis.dom is not None]
+    runs = domains
+    if state.enable_check:
+        runs = _checked_runs(state, block, scope, old, indices, axes, reading=reading)
 
     # Rewrite.
-    shape = [
-        analyzer.simplify(axis.dom.min + axis.dom.extent) for axis in axes if axis.dom is not None
-    ]
+    shape = [analyzer.simplify(dom.min + dom.extent) for dom in domains]
     new = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
-    sweep = Sweep.over([axis.dom for axis in axes if axis.dom is not None])
+    sweep = Sweep.over(runs, domains)
     fresh = {axis.var: var for axis, var in zip(axes, sweep.places, strict=True)}
     there = (old, [substitute(index, fresh) for index in indices])
     here = (new, sweep.places)
@@ -117,40 +121,40 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
     return found
 
 
-def _nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor:
-    """Return the place of the loop nest of a block that is alone in it."""
-    inner: Stmt = block.block_realize
-    for loop in reversed(loops_above(block)):
-        check(loop.loop.body is inner, NOT_A_CHAIN, block, scope)
-        inner = loop.loop
-    return StmtCursor.below(scope).around(block)
-
-
-def _check_copy(
+def _checked_runs(
     state: ScheduleState,
     block: StmtSRef,
+    scope: StmtSRef,
     buffer: Buffer,
     indices: Sequence[PrimExpr],
-    axes: Sequence[Var],
+    axes: Sequence[IterVar],
     *,
     reading: bool,
-) -> None:
-    """Raise if copying for all values of the axes may show."""
-    if not state.enable_check:
-        return
+) -> list[Range]:
+    """Return the values of the axes to copy for; raise if copying may show.
+
+    What is read is copied for all values, what is written for those that the loops give.
+    """
     node = block.block
     domains = axis_ranges(node)
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)
     check_inside(state, block, buffer, [Range.point(index) for index in indices], analyzer)
+    used = [axis.var for axis in axes]
+    whole = [domains[axis] for axis in used]
     if reading:
         writes = any(region.buffer is buffer for region in node.writes)
         check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
-        return
+        return whole
+    check_touched_in_blocks(scope, block, buffer)
     check_fills_before_reading(state, block, buffer)
-    check_runs_everywhere(state, block, axes, buffer)
+    runs = values_taken(block, used)
+    if runs is None:
+        reason = "its loops may leave out elements, which would be written back all the same"
+        fail(UNSAFE, block, buffer=buffer.name, reason=reason)
     try:
-        check_injective(IndexMap(axes, indices), [domains[axis] for axis in axes])
+        check_injective(IndexMap(used, indices), whole)
     except IRValueError as error:
         fail(UNSAFE, block, buffer=buffer.name, reason=error)
+    return runs

@@ -501,6 +501,33 @@ def test_stores_and_blocks_under_a_condition(where):
     assert blocks == ["B_local", "B", "B_local"]
 
 
+INIT = """\
+@T.prim_func
+def main(A: T.Buffer((5, 4)), C: T.Buffer((5,))):
+    for i, k in T.grid(5, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where({where})
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + {read}
+"""
+
+
+@pytest.mark.parametrize("where", ["1 <= k", "i <= k"])
+def test_an_init_that_may_not_run(where):
+    sch = apply(INIT.format(where=where, read="A[vi, vk]"), write("C", 0, "local"))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["C_local", "C", "C_local"]
+
+
+@pytest.mark.parametrize("where", ["True", "i <= k"])
+def test_an_init_that_stores_less_than_is_read(where):
+    before = INIT.format(where=where, read="C[vk]")
+    words = "it reads what the buffer held before, and does not declare that"
+    refused(before, write("C", 0, "local"), "UnsafeStageError", words, ["block C"])
+
+
 def test_iterations_that_run_at_the_same_time_do_not_copy_back_what_they_left_out():
     before = """\
 @T.prim_func
