@@ -19,9 +19,9 @@ from schedule.analysis.domain_solving import (
     is_always_solvable,
     solve_axis_domains,
 )
-from schedule.analysis.iteration_cover import stays_within
+from schedule.analysis.iteration_cover import left_out, stays_within
 from schedule.analysis.known_cover import reads_covered
-from schedule.analysis.reduction_steps import loops_around, reductions_in, steps_problem
+from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, primitive
@@ -104,6 +104,12 @@ REPEATED = Problem(
     "with the one that initialises, because {reason}",
     "choose a loop further out",
 )
+LEFT_OUT = Problem(
+    "LeftOutInstancesError",
+    "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
+    "{axis}, and would not from there",
+    "give the axis a domain of the values that it takes",
+)
 USES_LOOP = Problem(
     "OpaqueBlockError",
     "{0} cannot move, because it has no axes and uses the variable of {1} inside",
@@ -135,7 +141,7 @@ def compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
-    DomainNotSolvableError, RepeatedReductionError, OpaqueBlockError.
+    DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -165,7 +171,8 @@ def reverse_compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
-    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, OpaqueBlockError.
+    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
+    LeftOutInstancesError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -244,6 +251,7 @@ def plan_move(
     if state.enable_check:
         _check_concurrent(block, loop, nest)
         _check_steps(block, loop, nest)
+        _check_all_run(block, loop, to_consumers=to_consumers)
     return Move(block, loop, position, nest)
 
 
@@ -284,7 +292,8 @@ def check_place(
 
 def needs_plan(block: StmtSRef) -> bool:
     """Say whether only `plan_move` can tell if a block may move to a place for it."""
-    return not (is_spatial(block) and is_always_solvable(block.block.writes))
+    reduces = next(reductions_in(block.block_realize), None) is not None
+    return reduces or not (is_spatial(block) and is_always_solvable(block.block.writes))
 
 
 def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
@@ -318,8 +327,22 @@ def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
     places = (("there", nest, below), ("here", block.block_realize, loops_around(block)))
     for where, stmt, around in places:
         for instances, inside in reductions_in(stmt):
-            reason = steps_problem(instances, [*around, *inside])
+            loops = [*around, *inside]
+            reason = Steps(instances, loops).problem(loops)
             check(reason is None, REPEATED, block, loop, where=where, reason=reason)
+
+
+def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> None:
+    """Raise if a predicate leaves out instances, which would run from the new place.
+
+    Those of which nobody needs the result are left out there, too, but not those of a reduction.
+    """
+    axes = block.block.iter_vars
+    if to_consumers:
+        axes = tuple(axis for axis in axes if axis.iter_type != IterVar.DATA_PAR)
+    axis = left_out(block, axes) if axes else None
+    if axis is not None:
+        fail(LEFT_OUT, block, loop, axis=axis.var.name)
 
 
 def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
