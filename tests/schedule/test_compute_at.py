@@ -969,3 +969,36 @@ def test_a_sum_that_takes_all_its_steps_may_have_a_predicate():
         sch.compute_at("C", sch.get_loops("D")[0])
 
     apply(PART_OF_A_SUM.replace("            T.where(k < 5)\n", ""), call)
+
+
+UNDER_A_CONDITION = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        if i < 5:
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+"""
+
+
+def test_a_producer_comes_before_the_condition_around_its_consumer():
+    after = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+        if i < 5:
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+"""
+    apply(UNDER_A_CONDITION, lambda s: s.compute_at("B", s.get_loops("C")[0]), after)
