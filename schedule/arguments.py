@@ -11,14 +11,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from schedule.errors import ArgumentError
+from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
 from schedule.operand_types import matches, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
-from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr, const
@@ -41,7 +40,7 @@ class Arguments:
     def accept(self, param: Parameter, value: Any) -> Any:
         """Return what the trace records for `value`.
 
-        Raises TypeError naming the method, the parameter, what it takes and what it got;
+        Raises ArgumentTypeError naming the method, the parameter, what it takes and what it got;
         ArgumentError for what does not fit the block.
         """
         recorded = _ACCEPT[param.operand.kind](self, param, param.name, value)
@@ -49,11 +48,8 @@ class Arguments:
         return recorded
 
     def refuse(self, path: str, expected: str, value: Any) -> NoReturn:
-        """Raise the TypeError for an argument of the wrong type."""
-        raise TypeError(
-            f"Schedule.{self.method}: `{path}` takes {expected}, "
-            f"got {type(value).__name__}: {value!r}"
-        )
+        """Raise the error for an argument of the wrong type."""
+        raise ArgumentTypeError(self.method, path, expected, value)
 
     def reject(self, path: str, reason: str) -> NoReturn:
         """Raise the ArgumentError for an argument that does not fit the block."""
@@ -63,7 +59,7 @@ class Arguments:
         """Return the block that the call is about; buffer names are looked up in it."""
         rv = self.accepted.get("block")
         if not isinstance(rv, BlockRV):
-            raise TypeError(f"Schedule.{self.method}: a buffer is named, but no block is given")
+            self.refuse("block", "a BlockRV where a buffer is named", rv)
         return self.schedule.get_sref(rv)
 
 
@@ -125,6 +121,8 @@ def _one_number(call: Arguments, path: str, value: Any) -> Any:
 
 
 def _accept_annotation(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not matches(param.annotation, value):
+        call.refuse(path, type_text(param.annotation), value)
     if isinstance(value, (list, tuple)):
         return tuple(
             _accept_annotation(call, param, f"{path}[{k}]", v) for k, v in enumerate(value)
@@ -220,7 +218,7 @@ def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) 
         side, index = buffer
         ndim = len((block.reads if side == "read" else block.writes)[index].region)
         index_map, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
-    except IRValueError as error:
+    except ValueError as error:
         call.reject(path, f"is not an index map that can be used here: {error}")
     if separators:
         operands = [call.accepted["block"], buffer, tuple(separators)]
@@ -246,7 +244,7 @@ def _accept_pad_value(call: Arguments, param: Parameter, path: str, value: Any) 
     if callable(value):
         try:
             index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
-        except IRValueError as error:
+        except ValueError as error:
             call.reject(path, f"is not a function of the new indices: {error}")
         final = [_as_element(f, dtype) for f in index_map.final_indices]
         return IndexMap(index_map.initial_indices, final)
@@ -280,7 +278,7 @@ def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> 
     axes = [Var(axis.var.name, axis.var.dtype) for axis in block.iter_vars]
     try:
         inspect.signature(value).bind(*axes)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         call.reject(path, f"cannot be called with the block's {len(axes)} axes: {error}")
     ranges = value(*axes)
     if not isinstance(ranges, (list, tuple)):
@@ -328,12 +326,24 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 }
 
 
-def resolve(schedule: Schedule, param: Parameter, value: Any) -> Any:
-    """Return what the primitive's function gets for a recorded argument."""
+def resolve(schedule: Schedule, method: str, param: Parameter, value: Any) -> Any:
+    """Return what the primitive's function gets for a recorded argument.
+
+    Raises ArgumentError for a mark of a compute location where there must be a loop.
+    """
     kind = param.operand.kind
     if kind in ("plain", "buffer", "buffer_side", "buffer_index", "ints"):
         return value
-    return _resolve(schedule, value)
+    resolved = _resolve(schedule, value)
+    if kind in _HANDLES and not param.operand.takes_marks:
+        for sref in resolved if isinstance(resolved, list) else (resolved,):
+            if sref is not None and sref.stmt is None:
+                reason = "is a mark of a compute location; give a loop of the program"
+                raise ArgumentError(method, param.name, reason)
+    return resolved
+
+
+_HANDLES: Final = frozenset({"block", "loop", "block_or_loop", "block_list_or_loop"})
 
 
 def _resolve(schedule: Schedule, value: Any) -> Any:

@@ -10,10 +10,22 @@ from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
 from tensorir.arith.mixed_radix import Digits, mixed_radix, plainly_simplified
 from tensorir.buffer import Range
-from tensorir.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.visit import Rewriter, collect_vars, substitute
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.visit import Rewriter, children, collect_vars, substitute, walk
 
 
 def loop_range(loop: For) -> Range:
@@ -195,7 +207,7 @@ class _NestSubstitute(Rewriter):
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         if type(node.min) is not IntImm or type(node.extent) is not IntImm or node.annotations:
-            return self.generic(node)
+            return self.rewrite_Stmt(node)
         body = self(node.body)
         if body is node.body:
             return node
@@ -211,12 +223,32 @@ class _NestSubstitute(Rewriter):
         inner = _NestSubstitute(self._values, None)
         return BlockRealize(values, predicate, inner.generic(node.block))
 
+    def rewrite_SeqStmt(self, node: SeqStmt) -> Stmt:  # noqa: N802
+        return self.generic(node)
+
+    def rewrite_Stmt(self, node: Stmt) -> Stmt:  # noqa: N802
+        if self._extra is None or not self._needs_condition(node):
+            return self.generic(node)
+        inner = _NestSubstitute(self._values, None)
+        return IfThenElse(self._extra, inner.generic(node))
+
+    def _needs_condition(self, node: Stmt) -> bool:
+        """Say whether a statement may not run where the predicate is false.
+
+        Blocks have predicates of their own, and arithmetic on loop variables does no harm.
+        """
+        if isinstance(node, (For, IfThenElse, LetStmt, AttrStmt, Allocate, AllocateConst)):
+            parts = [part for part in children(node) if not isinstance(part, Stmt)]
+            return any(isinstance(inner, (BufferLoad, Call)) for p in parts for inner in walk(p))
+        return not isinstance(node, DeclBuffer)
+
 
 def substitute_loops(
     body: Stmt, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None = None
 ) -> Stmt:
     """Return a loop body with loop variables replaced.
 
-    `extra_predicate` is conjoined to the predicates of the blocks right below.
+    `extra_predicate` is conjoined to the predicates of the blocks right below, and becomes the
+    condition of an if around other statements that do or touch something.
     """
     return _NestSubstitute(values, extra_predicate)(body)

@@ -10,6 +10,7 @@ from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
@@ -38,13 +39,23 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
             for buffer, producers in by_buffer.items():
-                written = written_below(meeting, buffer, producers, analyzer)
+                sure = [p for p in producers if _runs_where(consumer, p, meeting)]
+                written = written_below(meeting, buffer, sure, analyzer)
                 for region in consumer.block.reads:
                     if region.buffer is buffer and not holds(
                         written, _possibly_read(region, consumer, meeting, analyzer), analyzer
                     ):
                         return False
     return True
+
+
+def _runs_where(consumer: StmtSRef, producer: StmtSRef, meeting: StmtSRef) -> bool:
+    """Say whether no condition around a producer may be false where the consumer runs."""
+    around = guards(producer, meeting)
+    if not around:
+        return True
+    shared = {id(inner) for _, inner in guards(consumer, meeting)}
+    return all(id(inner) in shared for _, inner in around)
 
 
 def written_below(

@@ -77,17 +77,25 @@ class StmtCursor:
     # ------------------------------------------------------------------------------------ looking
 
     @property
+    def stmts(self) -> tuple[Stmt, ...]:
+        """The statements here."""
+        return self.parts[self.first : self.last]
+
+    @property
     def stmt(self) -> Stmt:
         """The statement here, which must be one."""
-        (stmt,) = self.parts[self.first : self.last]
+        (stmt,) = self.stmts
         return stmt
 
-    def wrappers(self) -> Iterator[Stmt]:
-        """Yield the loops and wrappers that run the sequence, innermost first."""
-        outer = self.outer
-        while outer is not None:
-            yield outer.stmt
-            outer = outer.outer
+    def wrappers(self) -> Iterator[tuple[Stmt, str]]:
+        """Yield the loops and wrappers that run the sequence, innermost first.
+
+        With each comes the name of its part in which the sequence is.
+        """
+        cursor = self
+        while cursor.outer is not None:
+            yield cursor.outer.stmt, cursor.field
+            cursor = cursor.outer
 
     def position(self, sref: StmtSRef) -> int:
         """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
@@ -105,7 +113,7 @@ class StmtCursor:
         """
         positions = [self.position(sref) for sref in srefs]
         first, last = min(positions), max(positions)
-        found = StmtCursor(self.parts, first, last + 1, self.outer, self.field)
+        found = self.span(first, last + 1)
         if first == last:
             for field in _BODIES.get(type(found.stmt), ()):
                 body = getattr(found.stmt, field)
@@ -133,7 +141,11 @@ class StmtCursor:
 
     def gap(self, position: int) -> StmtCursor:
         """Return the gap before the statement at a position of the sequence."""
-        return StmtCursor(self.parts, position, position, self.outer, self.field)
+        return self.span(position, position)
+
+    def span(self, first: int, last: int) -> StmtCursor:
+        """Return the place of other statements of the sequence."""
+        return StmtCursor(self.parts, first, last, self.outer, self.field)
 
     # ------------------------------------------------------------------------------------ changing
 

@@ -15,7 +15,19 @@ from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE
-from tensorir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
 from tensorir.visit import substitute, walk
 
 Box = tuple[IntervalSet, ...]
@@ -71,7 +83,7 @@ def _boxes(
             yield from _boxes(part, buffer, domain, analyzer)
     elif isinstance(stmt, For):
         yield from _boxes(stmt.body, buffer, {**domain, stmt.loop_var: loop_range(stmt)}, analyzer)
-    elif isinstance(stmt, AttrStmt):
+    elif isinstance(stmt, (AttrStmt, Allocate, AllocateConst, DeclBuffer)):
         yield from _boxes(stmt.body, buffer, domain, analyzer)
     elif isinstance(stmt, LetStmt):
         body = stmt.body

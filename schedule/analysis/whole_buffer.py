@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from schedule.sref import StmtSRef, loops_above
-from tensorir.arith.mixed_radix import mixed_radix
+from schedule.analysis.bindings import plain_digits
+from schedule.analysis.surroundings import guards
+from schedule.sref import StmtSRef, loops_above, scope_root
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import IntImm, Var
 from tensorir.ops import is_const_int
@@ -27,14 +28,18 @@ def plainly_runs_everywhere(block: StmtSRef) -> bool:
     realize = block.block_realize
     if not is_const_int(realize.predicate, 1):
         return False
-    loops = {sref.loop.loop_var: sref.loop for sref in loops_above(block)}
-    digits = mixed_radix(realize.iter_values, loops, keep_unit=True)
+    scope = scope_root(block)
+    if scope is not None and guards(block, scope):
+        return False
+    loops = tuple(sref.loop for sref in loops_above(block))
+    digits = plain_digits(realize.iter_values, loops)
     if digits is None:
         return False
+    extents = {lp.loop_var: lp.extent for lp in loops}
     for axis, places in zip(realize.block.iter_vars, digits, strict=True):
         count = 1
         for var, _ in places:
-            extent = loops[var].extent
+            extent = extents[var]
             assert type(extent) is IntImm
             count *= extent.value
         if not _counts_to(axis.dom, count):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schedule.analysis.rebuild import BlockRewriter, RedirectBuffers
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_scope
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
-from schedule.primitives.cache import INDEX_OUT_OF_RANGE, INVALID_SCOPE, STORAGE_SCOPES
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer, MatchBufferRegion
@@ -81,8 +82,7 @@ def set_scope(
     NonAllocatedBufferError.
     """
     buffer = _written(block, buffer_index)
-    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
-    check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
+    check_storage_scope(block, storage_scope)
     scope = storage_scope or "global"
     if buffer.scope() == scope:
         return

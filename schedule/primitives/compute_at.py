@@ -25,7 +25,7 @@ from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check, fail
-from schedule.instruction import BlockArg, LoopArg, primitive
+from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
 from schedule.primitives.loop_kind import driven_axes
 from schedule.primitives.reverse_inline import reverse_compute_inline
@@ -82,7 +82,7 @@ UNSOLVABLE = Problem(
 def compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
@@ -115,7 +115,7 @@ def compute_at(
 def reverse_compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:

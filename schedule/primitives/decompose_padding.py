@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain, substitute_loops
-from schedule.analysis.block_kind import check_complete, require_scope
+from schedule.analysis.block_kind import check_complete
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -74,7 +75,8 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
 
 def plan_decomposition(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> Decomposition:
     """Check that a padding block may be decomposed at a loop; nothing is changed."""
-    scope = require_scope(state, block)
+    scope = state.scope_root(block)
+    check_follows_blocks(state, block, scope)
     check_complete(state, block, dependencies(state, scope))
     loops = loops_above(block)
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)

@@ -7,6 +7,7 @@ from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
+from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -53,7 +54,9 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     position = loops.index(loop)
     if state.enable_check:
-        check_reduction(state, block, dependencies(state, state.scope_root(block)))
+        scope = state.scope_root(block)
+        check_follows_blocks(state, block, scope)
+        check_reduction(state, block, dependencies(state, scope))
         _check_height(block, loops, position)
         around = loops_around(block)
         reason = Steps(instances_of(block), around).problem(around, once=loop.loop)

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from schedule.analysis.bindings import is_affine_binding, loop_domain
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
+from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -80,6 +81,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
             check(not depends, DEPENDENT, sref, var=var.name)
     if state.enable_check:
         _check_steps(chain, target)
+        check_order_is_free(state, chain[-1])
 
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body

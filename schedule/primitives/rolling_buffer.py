@@ -12,9 +12,9 @@ from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
+from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
-from schedule.primitives.cache import INDEX_OUT_OF_RANGE
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region

@@ -88,15 +88,17 @@ def test_conditions_and_bindings_are_seen_through(state):
     assert names(below.parts) == ["BlockRealize", "LetStmt"]
     third = below.around(sref(state, "third"))
     assert names([third.stmt]) == ["For"]
-    assert [type(w) for w in third.wrappers()] == [IfThenElse, LetStmt]
-    assert third.field == "then_case"
+    assert [(type(w), part) for w, part in third.wrappers()] == [
+        (IfThenElse, "then_case"),
+        (LetStmt, "body"),
+    ]
 
 
 def test_the_fewest_statements_that_hold_several_blocks(state):
     below = StmtCursor.below(loop(state))
     pair = below.around(sref(state, "second"), sref(state, "third"))
-    assert names(pair.parts[pair.first : pair.last]) == ["BlockRealize", "For"]
-    assert [type(w) for w in pair.wrappers()] == [IfThenElse, LetStmt]
+    assert names(pair.stmts) == ["BlockRealize", "For"]
+    assert [type(w) for w, _ in pair.wrappers()] == [IfThenElse, LetStmt]
     branches = below.around(sref(state, "second"), sref(state, "fourth"))
     assert names([branches.stmt]) == ["IfThenElse"]
     assert below.around(sref(state, "first"), sref(state, "third")).parts is below.parts
@@ -113,9 +115,9 @@ def test_the_order_of_blocks(state):
 def test_a_place_below_a_loop_and_a_condition_in_the_body_of_the_block_around(state):
     root = state.root("main")
     inside = StmtCursor.below(loop(state), root)
-    assert [type(w) for w in inside.wrappers()] == [For]
+    assert [type(w) for w, _ in inside.wrappers()] == [For]
     gap = inside.around(sref(state, "third")).before
-    assert [type(w) for w in gap.wrappers()] == [IfThenElse, LetStmt, For]
+    assert [type(w) for w, _ in gap.wrappers()] == [IfThenElse, LetStmt, For]
     expected = PROGRAM.replace(
         "                for j", "                T.evaluate(n)\n                for j"
     )
@@ -157,7 +159,8 @@ def main(A: T.Buffer((8,)), n: T.int32):
     root = state.root("main")
     here = StmtCursor.below(root).around(sref(state, "only"))
     assert names([here.stmt]) == ["BlockRealize"]
-    (around,) = here.wrappers()
+    ((around, part),) = here.wrappers()
+    assert part == "body"
     assert around is root.block.body
     new = here.before.replace(Evaluate(state.func("main").params[1]))
     assert type(new) is type(around)
