@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import mixed_radix, plainly_simplified
+from tensorir.arith.mixed_radix import Digits, mixed_radix, plainly_simplified
 from tensorir.buffer import Range
 from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
@@ -37,6 +38,15 @@ def loop_domain(loops: Sequence[StmtSRef]) -> dict[Var, Range]:
     return {sref.loop.loop_var: loop_range(sref.loop) for sref in loops}
 
 
+@lru_cache(maxsize=64)
+def plain_digits(values: tuple[PrimExpr, ...], loops: tuple[For, ...]) -> Sequence[Digits] | None:
+    """Return how bindings count through loops, None unless that is plain to see.
+
+    A primitive asks several times, in checks that do not know of one another.
+    """
+    return mixed_radix(values, {lp.loop_var: lp for lp in loops}, keep_unit=True)
+
+
 def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     """Say whether the axes of a block are an affine map of the loops around it in its scope.
 
@@ -50,8 +60,8 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     if not loops:
         return True
     if is_const_int(realize.predicate, 1):
-        nodes = {sref.loop.loop_var: sref.loop for sref in loops}
-        if mixed_radix(realize.iter_values, nodes, keep_unit=True) is not None:
+        nodes = tuple(sref.loop for sref in loops)
+        if plain_digits(realize.iter_values, nodes) is not None:
             return True
     result = detect_iter_map(
         realize.iter_values,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import loop_domain, loop_range
 from schedule.analysis.rebuild import ReplaceAxes
-from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
+from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
@@ -239,9 +239,17 @@ def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
     def require(holds: bool, reason: str | None) -> None:
         check(holds, NOT_DIVISIBLE, block, inner=names, reason=reason)
 
-    reason = steps_problem(instances_of(block), loops_around(block), once=inner[0].loop)
+    instances, loops = instances_of(block), loops_around(block)
+    steps = Steps(instances, loops)
+    reason = steps.problem(loops, once=inner[0].loop)
     require(reason is None, reason)
     analyzer = Analyzer()
+    if not is_const_int(instances.predicate, 1):
+        for lp in loops:
+            analyzer.bind(lp.loop_var, loop_range(lp))
+        reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
+        late = left_out_first(instances.predicate, reducing, analyzer)
+        require(late is None, f"its predicate `{late}` may leave out the first step")
     assert node.init is not None
     own = {*node.alloc_buffers, *(view.buffer for view in node.match_buffers)}
     local = any(isinstance(n, BufferStore) and n.buffer in own for n in walk(node.init))

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_range
+from schedule.analysis.bindings import loop_range, plain_digits
 from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
-from tensorir.arith.mixed_radix import mixed_radix
-from tensorir.expr import IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, is_const_int, logical_and
+from tensorir.arith.mixed_radix import Digits
+from tensorir.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
+from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
 from tensorir.visit import children, collect_vars, substitute, uses_var
 
@@ -50,12 +50,19 @@ class Instances:
             logical_and(self.predicate, substitute(realize.predicate, bound)),
         )
 
-    def moved_by(self) -> tuple[set[Var], set[Var]]:
-        """Return the variables that move data-parallel axes, and those that move others."""
+    def moved_by(self, digits: Sequence[Digits] | None = None) -> tuple[set[Var], set[Var]]:
+        """Return the variables that move data-parallel axes, and those that move others.
+
+        `digits` are those of the values, if they are known.
+        """
         spatial: set[Var] = set()
         reduce: set[Var] = set()
-        for axis, value in zip(self.axes, self.values, strict=True):
-            (spatial if axis.iter_type == IterVar.DATA_PAR else reduce).update(collect_vars(value))
+        for k, axis in enumerate(self.axes):
+            moved = spatial if axis.iter_type == IterVar.DATA_PAR else reduce
+            if digits is None:
+                moved.update(collect_vars(self.values[k]))
+            else:
+                moved.update([var for var, _ in digits[k]])
         return spatial, reduce
 
 
@@ -87,42 +94,80 @@ def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
             pending.extend((c, outer, loops) for c in children(node) if isinstance(c, Stmt))
 
 
-def steps_problem(
-    instances: Instances, loops: Sequence[For], once: For | None = None
-) -> str | None:
-    """Return why loops do not run the steps of a reduction in passes, None if they do.
+class Steps:
+    """How loops move the axes of a reduction, whatever the order in which they are nested."""
 
-    `loops` are all that the bindings use, outermost first. Those from `once` on must run no
-    instance twice, so that there is one pass in them at most.
-    """
-    spatial, reduce = instances.moved_by()
-    moving = [lp for lp in loops if not is_const_int(lp.extent, 1)]
-    start = next((k for k, lp in enumerate(moving) if lp.loop_var in reduce), len(moving))
-    if once is not None:
-        start = min(start, sum(lp in moving for lp in loops[: loops.index(once)]))
-    inner = moving[start:]
-    for lp in inner:
-        if lp.loop_var not in spatial and lp.loop_var not in reduce:
-            return f"loop `{lp.loop_var.name}` runs the same steps several times"
-    plain = mixed_radix(instances.values, {lp.loop_var: lp for lp in loops}, keep_unit=False)
-    analyzer = Analyzer()
-    at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in reduce}
-    for axis, value in zip(instances.axes, instances.values, strict=True):
-        if axis.iter_type != IterVar.DATA_PAR and axis.dom is not None:
-            first = axis.dom.min
-            if plain is not None and is_const_int(first, 0):
+    def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
+        """Take all the loops that the bindings use."""
+        self._instances = instances
+        self._plain = plain_digits(instances.values, tuple(loops))
+        self.spatial, self.reduce = instances.moved_by(self._plain)
+        self._late = self._late_start(loops)
+
+    def _late_start(self, loops: Sequence[For]) -> str | None:
+        at_start: dict[Var, PrimExpr] | None = None
+        for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
+            if axis.iter_type == IterVar.DATA_PAR or axis.dom is None:
                 continue
-            if not analyzer.can_prove_equal(substitute(value, at_start), first):
-                return f"reduction axis {axis.var.name} may not start at {first}"
-    if plain is not None:
+            first = axis.dom.min
+            if self._plain is None or not is_const_int(first, 0):
+                if at_start is None:
+                    at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
+                if not Analyzer().can_prove_equal(substitute(value, at_start), first):
+                    return f"reduction axis {axis.var.name} may not start at {first}"
         return None
-    pieces = _pieces(instances, [lp for lp in moving if lp.loop_var in spatial | reduce], inner)
-    if pieces is None:
-        return "its bindings may give the same steps several times"
-    shared = [lp for lp in inner if lp.loop_var in spatial and lp.loop_var in reduce]
-    if shared and not _count_in_order(instances, pieces, loops):
-        names = ", ".join(f"`{lp.loop_var.name}`" for lp in shared)
-        return f"{names} drive data-parallel and reduction axes, and do not count up as nested"
+
+    def problem(self, loops: Sequence[For], once: For | None = None) -> str | None:
+        """Return why loops do not run the steps in passes, None if they do.
+
+        They are given in the order in which they are nested, outermost first. Those from `once` on
+        must run no instance twice, so that there is one pass in them at most.
+        """
+        spatial, reduce = self.spatial, self.reduce
+        inside = False
+        inner: list[For] = []
+        for lp in loops:
+            var = lp.loop_var
+            inside = inside or lp is once
+            if not is_const_int(lp.extent, 1):
+                inside = inside or var in reduce
+                if inside:
+                    if var not in reduce and var not in spatial:
+                        return f"loop `{var.name}` runs the same steps several times"
+                    inner.append(lp)
+        if self._late is not None or self._plain is not None:
+            return self._late
+        used = [lp for lp in loops if lp.loop_var in spatial or lp.loop_var in reduce]
+        pieces = _pieces(self._instances, used, inner)
+        if pieces is None:
+            return "its bindings may give the same steps several times"
+        shared = [lp for lp in inner if lp.loop_var in spatial and lp.loop_var in reduce]
+        if shared and not _count_in_order(self._instances, pieces, loops):
+            names = ", ".join(f"`{lp.loop_var.name}`" for lp in shared)
+            return f"{names} drive data-parallel and reduction axes, and do not count up as nested"
+        return None
+
+
+def left_out_first(
+    predicate: PrimExpr, loops: Sequence[For], analyzer: Analyzer
+) -> PrimExpr | None:
+    """Return a conjunct of a predicate that may leave out the first step of some loops, else None.
+
+    It may hold at a step of these loops, but not at the first one, which initialises.
+    """
+    start = {lp.loop_var: lp.min for lp in loops}
+    for conjunct in conjuncts(predicate):
+        at_start = substitute(conjunct, start)
+        if at_start is conjunct or analyzer.can_prove(at_start):
+            continue
+        if not isinstance(conjunct, (LT, LE, GT, GE)):
+            return conjunct
+        small, large = conjunct.a, conjunct.b
+        if isinstance(conjunct, (GT, GE)):
+            small, large = large, small
+        excess = small - large
+        if not analyzer.can_prove(substitute(excess, start) <= excess):
+            return conjunct
     return None
 
 

@@ -6,7 +6,7 @@ from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
-from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
+from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
 from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
@@ -58,7 +58,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
         check_follows_blocks(state, block, scope)
         check_reduction(state, block, dependencies(state, scope))
         _check_height(block, loops, position)
-        reason = steps_problem(instances_of(block), loops_around(block), once=loop.loop)
+        around = loops_around(block)
+        reason = Steps(instances_of(block), around).problem(around, once=loop.loop)
         check(reason is None, NOT_ONE_PASS, loop, block, reason=reason)
     old = block.block
     init = old.init

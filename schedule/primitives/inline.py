@@ -38,7 +38,7 @@ NOT_ONE_BUFFER = Problem(
 BODY = Problem(
     "BodyAnalysisError",
     "the body of {0} has not the form that can be inlined: {reason}",
-    "the body must be one store, maybe of what lets bind, whose indices are the axes in a form that "
+    "the body must be one store, maybe under lets, whose indices are the axes in a form that "
     "can be inverted",
 )
 ONLY_LEAF = Problem(

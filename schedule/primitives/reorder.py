@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schedule.analysis.bindings import is_affine_binding, loop_domain
-from schedule.analysis.reduction_steps import loops_around, reductions_in, steps_problem
+from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
@@ -98,16 +98,18 @@ def _check_steps(before: list[StmtSRef], after: list[StmtSRef]) -> None:
     above = loops_around(before[0])
     old, new = ([sref.loop for sref in order] for order in (before, after))
     for instances, inside in reductions_in(bottom.loop.body):
-        _, reduce = instances.moved_by()
-        if any(_passed(k, old, new) for k, lp in enumerate(old) if lp.loop_var in reduce):
-            for order, loops in (("in the new order", new), ("in the order of now", old)):
-                reason = steps_problem(instances, [*above, *loops, *inside])
-                check(reason is None, DISORDER, bottom, order=order, reason=reason)
+        steps = Steps(instances, [*above, *old, *inside])
+        for order, loops in (("in the new order", new), ("in the order of now", old)):
+            reason = steps.problem([*above, *loops, *inside])
+            if reason is not None and any(
+                lp.loop_var in steps.reduce and _outside(lp, old) != _outside(lp, new) for lp in old
+            ):
+                fail(DISORDER, bottom, order=order, reason=reason)
 
 
-def _passed(place: int, before: list[For], after: list[For]) -> bool:
-    """Say whether a loop has other loops outside of it than before."""
-    return set(before[:place]) != set(after[: after.index(before[place])])
+def _outside(loop: For, order: list[For]) -> set[For]:
+    """Return the loops that are nested outside of one."""
+    return set(order[: order.index(loop)])
 
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:

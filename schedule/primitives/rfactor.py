@@ -9,14 +9,14 @@ from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
-from schedule.analysis.reduction_steps import instances_of, loops_around, steps_problem
+from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import GE, GT, LE, LT, BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
 from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import TRUE, conjuncts, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
@@ -101,8 +101,9 @@ def _check_loops(
     def require(condition: bool, reason: str) -> None:
         check(condition, LOOPS, block, loop, reason=reason)
 
-    instances = instances_of(block)
-    spatial, reduce = instances.moved_by()
+    around = loops_around(block)
+    steps = Steps(instances_of(block), around)
+    spatial, reduce = steps.spatial, steps.reduce
     var = loop.loop.loop_var
     if not is_const_int(loop.loop.extent, 1):
         require(var not in spatial, "a data-parallel axis is bound to it")
@@ -124,7 +125,7 @@ def _check_loops(
             )
         if name in reduce or sref is loop:
             require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
-    problem = steps_problem(instances, loops_around(block))
+    problem = steps.problem(around)
     passes = (
         f"its steps do not run once, beginning with the one that initialises, because {problem}"
     )
@@ -145,32 +146,15 @@ def _final_predicate(
     for var, values in loop_domain(loops).items():
         analyzer.bind(var, values)
     nodes = [sref.loop for sref in others]
-    for conjunct in conjuncts(predicate):
-        starts = _holds_sooner(conjunct, at_first_step(conjunct, nodes), nodes, analyzer)
-        reason = f"its predicate `{conjunct}` may leave out the first step of a partial result"
-        check(starts, LOOPS, block, loop, reason=reason)
+    late = left_out_first(predicate, nodes, analyzer)
+    reason = f"its predicate `{late}` may leave out the first step of a partial result"
+    check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):
         if not analyzer.can_prove(conjunct):
             kept = logical_and(kept, conjunct)
     return kept
-
-
-def _holds_sooner(
-    condition: PrimExpr, at_first: PrimExpr, loops: Sequence[For], analyzer: Analyzer
-) -> bool:
-    """Say whether a condition that holds at any step of some loops holds at their first one."""
-    if at_first is condition or analyzer.can_prove(at_first):
-        return True
-    if not isinstance(condition, (LT, LE, GT, GE)):
-        return False
-    small, large = condition.a, condition.b
-    if isinstance(condition, (GT, GE)):
-        small, large = large, small
-    excess = small - large
-    start = {lp.loop_var: lp.min for lp in loops}
-    return analyzer.can_prove(substitute(excess, start) <= excess)
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:

@@ -943,3 +943,29 @@ def test_a_reduction_whose_loops_and_tiles_have_remainders_covers_its_tile():
         sch.reverse_compute_at("D", lanes)
 
     apply(FUSED_SUMS, call)
+
+
+PART_OF_A_COPY = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.where(i < 5)
+            C[vi] = B[vi]
+"""
+
+
+def test_instances_that_a_predicate_leaves_out_do_not_come_back():
+    refused(
+        PART_OF_A_COPY,
+        lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]),
+        "LeftOutInstancesError",
+        "may leave out values of its axis vi",
+        marked=["block C", "loop i"],
+    )
