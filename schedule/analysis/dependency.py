@@ -64,19 +64,14 @@ class BlockScope:
         for child in children:
             read, written = touched(child.block)
             for buffer in read:
-                found = readers.setdefault(memory.of(buffer), [])
-                self.buffer_readers[buffer] = found
-                if child not in found[-1:]:
-                    found.append(child)
-                self._link(writers.get(memory.of(buffer), ()), child, DepKind.RAW, buffer)
+                data = memory.of(buffer)
+                self.buffer_readers[buffer] = _added(readers, data, child)
+                self._link(writers.get(data, ()), child, DepKind.RAW, buffer)
             for buffer in written:
-                self._link(writers.get(memory.of(buffer), ()), child, DepKind.WAW, buffer)
-                self._link(readers.get(memory.of(buffer), ()), child, DepKind.WAR, buffer)
-            for buffer in written:
-                found = writers.setdefault(memory.of(buffer), [])
-                self.buffer_writers[buffer] = found
-                if child not in found[-1:]:
-                    found.append(child)
+                data = memory.of(buffer)
+                self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
+                self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
+                self.buffer_writers[buffer] = _added(writers, data, child)
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]
@@ -107,6 +102,14 @@ class BlockScope:
     def edges(self) -> list[Dependency]:
         """Return every edge."""
         return [edge for child in self.children for edge in self._into.get(child, ())]
+
+
+def _added(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list[StmtSRef]:
+    """Return the blocks that touch some memory, to which one is added once."""
+    found = table.setdefault(data, [])
+    if not found or found[-1] is not block:
+        found.append(block)
+    return found
 
 
 def dependencies(
