@@ -186,8 +186,188 @@ def main(a: T.handle, c: T.handle):
                 C[vi] = T.float32(0)
             C[vi] += B[vi, vk]
 """,
+    "bindings": _HEADER.format(
+        'A: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32"), N: T.Buffer((4,), "int32")'
+    )
+    + """
+    T.attr(A.data, "note", 1)
+    B = T.alloc_buffer((8, 6))
+    n: T.int32 = N[0] * 2 + 1
+    for i in range(8):
+        x: T.int32 = i * 2
+        T.attr(N.data, "inner", x)
+        for j in range(6):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.cast(vi + vj, "float32")
+    for i, j in T.grid(8, 6):
+        y: T.int32 = n + i
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(y < 100)
+            half = T.float32()
+            D[vi, vj] = T.Let(half * half + T.float32(2), where={half: B[vi, vj] * T.float32(0.5)})
+""",
+    "allocations": _HEADER.format('A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")')
+    + """
+    p = T.allocate([48], "float32", "global")
+    B = T.decl_buffer((6, 8), data=p)
+    w = T.allocate_const([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], "float32", [8])
+    W = T.decl_buffer((8,), data=w)
+    C = T.alloc_buffer((6, 8))
+    for i, j in T.grid(6, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * W[vj]
+    for i, j in T.grid(6, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+    for i in range(6):
+        q = T.allocate([8], "float32", "global")
+        E = T.decl_buffer((8,), data=q)
+        for j in range(8):
+            with T.block("E"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                E[vj] = C[vi, vj] * B[vi, vj]
+        for j in range(8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = E[7 - vj] + W[vj]
+""",
+    "aliases": _HEADER.format('A: T.Buffer((6, 4), "float32"), D: T.Buffer((6, 4), "float32")')
+    + """
+    B = T.alloc_buffer((6, 4))
+    F = T.decl_buffer((24,), data=B.data)
+    X = T.decl_buffer((24,), data=D.data)
+    for i, j in T.grid(6, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(24):
+        with T.block("F"):
+            vi = T.axis.spatial(24, i)
+            F[vi] = F[vi] + T.float32(1)
+    for i in range(24):
+        with T.block("X"):
+            vi = T.axis.spatial(24, i)
+            X[23 - vi] = F[vi]
+    for i, j in T.grid(6, 4):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = D[vi, vj] * B[vi, vj]
+""",
+    "conditions": _HEADER.format(
+        'A: T.Buffer((8, 6), "float32"), D: T.Buffer((8, 6), "float32"), '
+        'S: T.Buffer((8,), "float32"), N: T.Buffer((8,), "int32")'
+    )
+    + """
+    B = T.alloc_buffer((8, 6))
+    C = T.alloc_buffer((8, 6))
+    assert N[0] == N[0], "impossible"
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(8):
+        if N[i] % 2 == 0:
+            for j in range(6):
+                with T.block("even"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] * T.float32(2)
+        else:
+            for j in range(6):
+                with T.block("odd"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, 5 - vj]
+    if N[1] > N[2]:
+        for i, j in T.grid(8, 6):
+            with T.block("B_again"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = C[vi, vj] - T.float32(1)
+    for i, j in T.grid(8, 6):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj] * C[vi, vj]
+    for i in range(8):
+        if N[i] < N[7 - i]:
+            for k in range(6):
+                if k < 4:
+                    with T.block("S"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            S[vi] = T.float32(1)
+                        S[vi] += D[vi, vk]
+""",
+    "repeated": _HEADER.format('A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")')
+    + """
+    S = T.alloc_buffer((1,), "int32")
+    B = T.alloc_buffer((8,))
+    S[0] = 0
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    while S[0] < 3:
+        for i in range(8):
+            with T.block("double"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = B[vi] * T.float32(2)
+        for i in range(8):
+            with T.block("D"):
+                vi = T.axis.spatial(8, i)
+                D[vi] = B[vi] + T.cast(vi, "float32")
+        S[0] = S[0] + 1
+    for i in range(8):
+        with T.block("last"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = D[vi] + B[vi]
+""",
+    "bare": _HEADER.format('A: T.Buffer((7, 4), "float32"), D: T.Buffer((7, 4), "float32")')
+    + """
+    B = T.alloc_buffer((7, 4))
+    R = T.alloc_buffer((7,))
+    for i in range(7):
+        for j in range(4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(3)
+        R[i] = B[i, 0] + T.exp(B[i, 1] * T.float32(0.001))
+        T.evaluate(R[i])
+    B[0, 0] = T.float32(7)
+    for i, j in T.grid(7, 4):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = B[vi, vj] + R[vi]
+""",
+    "nested": _HEADER.format('A: T.Buffer((4, 8), "float32"), D: T.Buffer((4, 8), "float32")')
+    + """
+    for o in range(4):
+        with T.block("outer"):
+            vo = T.axis.spatial(4, o)
+            T.reads(A[vo, 0:8])
+            T.writes(D[vo, 0:8])
+            V = T.match_buffer(A[vo, 0:8], (8,), offset_factor=1)
+            B = T.alloc_buffer((8,))
+            x: T.int32 = vo * 2
+            T.attr(B.data, "note", x)
+            for i in range(8):
+                with T.block("B"):
+                    vi = T.axis.spatial(8, i)
+                    B[vi] = V[vi] * T.float32(2)
+            if x < 5:
+                for i in range(8):
+                    with T.block("low"):
+                        vi = T.axis.spatial(8, i)
+                        D[vo, vi] = B[7 - vi]
+            else:
+                for i in range(8):
+                    with T.block("high"):
+                        vi = T.axis.spatial(8, i)
+                        D[vo, vi] = B[vi] + V[vi]
+""",
 }
-"""Programs of other kinds, as scripts."""
+"""Programs of other kinds, as scripts; the last ones have all kinds of statements around blocks."""
 SIZES = {"n": 7, "m": 5}
 """What the variables in the shapes of programs are."""
 

@@ -232,6 +232,7 @@ LINES: tuple[tuple[float, str], ...] = (
     (0.7, "sch.rolling_buffer({block}, {position})"),
     (0.3, "sch.{query}({block})"),
     (0.3, "mutate({number})"),
+    (0.3, "scramble({number})"),
 )
 """How often a kind of line is written, relative to the others, and its form.
 

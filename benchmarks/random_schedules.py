@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import codegen
 from benchmarks.fuzz_programs import arguments, program
 from benchmarks.random_lines import NoOperand, Writer
-from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace, TraceError
 from tensorir import (
     IRModule,
     PrimFunc,
@@ -94,8 +94,9 @@ class Session:
         Raises Failure if it is refused otherwise than by ScheduleError, or if a refused call
         changed the program or recorded itself.
         """
-        if line.startswith("mutate("):
-            return self._mutate(int(line[len("mutate(") : -1]))
+        name, _, argument = line.partition("(")
+        if name in _CHANGES:
+            return self._replay_changed(_CHANGES[name], int(argument[:-1]))
         sch = self.sch
         before, method = sch.mod, line.partition("(")[0].removeprefix("sch.")
 
@@ -147,17 +148,17 @@ class Session:
             ) from error
         return True
 
-    def _mutate(self, seed: int) -> bool:
+    def _replay_changed(self, change: Callable[[list[Any], random.Random], Any], seed: int) -> bool:
         """Go on with a replay of the trace in which something is changed.
 
-        What does not make sense any more is refused by ScheduleError, or by ValueError, TypeError
-        or IndexError where the JSON is malformed.
+        What does not make sense any more is refused by ScheduleError, or by TraceError where the
+        JSON is malformed.
         """
-        data = mutated(json.loads(json.dumps(self.sch.trace.as_json())), random.Random(seed))
+        data = change(json.loads(json.dumps(self.sch.trace.as_json())), random.Random(seed))
         other = Schedule(IRModule({"main": self.func}), seed=7, error_render_level="fast")
         try:
             Trace.apply_json_to_schedule(data, other)
-        except (ValueError, TypeError, IndexError, ScheduleError):
+        except (TraceError, ScheduleError):
             return False
         except Exception as error:
             what = f"{type(error).__name__} from a malformed trace"
@@ -242,6 +243,45 @@ def _changed(value: Any, rng: random.Random) -> Any:
     if isinstance(value, str) and value[1:].isdigit() and rng.random() < 0.8:
         return f"{value[0]}{max(0, int(value[1:]) + rng.choice((-2, -1, 1, 2)))}"
     return rng.choice((-1, 0, 1, 2, 3, 7, 1 << 40, 1.5, None, "x", "", [], [1, 2], True))
+
+
+def scrambled(data: Any, rng: random.Random) -> Any:
+    """Return JSON in which anything, at any depth, is left out, doubled, swapped or replaced."""
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        data = _scrambled_once(data, rng)
+    return data
+
+
+def _scrambled_once(data: Any, rng: random.Random) -> Any:
+    if isinstance(data, list) and data and rng.random() < 0.85:
+        place = rng.randrange(len(data))
+        kind = rng.random()
+        if kind < 0.05:
+            return data[:place] + data[place + 1 :]
+        if kind < 0.1:
+            return [*data[: place + 1], *data[place:]]
+        if kind < 0.15:
+            other = rng.randrange(len(data))
+            swapped = list(data)
+            swapped[place], swapped[other] = data[other], data[place]
+            return swapped
+        return [*data[:place], _scrambled_once(data[place], rng), *data[place + 1 :]]
+    if isinstance(data, str) and data and rng.random() < 0.6:
+        place = rng.randrange(len(data))
+        return data[:place] + rng.choice(_PIECES) + data[place + rng.randint(0, 2) :]
+    return rng.choice(_JUNK)
+
+
+_PIECES = (*"\n\0 ()[{\"',0-x\u00e9", "", "", "lambda", "//")
+_JUNK: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2, 7, 1 << 31, 1 << 63, 10**40, -(10**40),
+    0.0, 2.5, float("nan"), float("inf"),
+    "", "x", "b0", "l1", "v3", "None", "inline", "root", '"', '""', '"b0"', "_", "((((",
+    "b0 + 1", "v3 // 0", "1 << 70", "lambda i: i", "lambda i, j: (j, i)", "lambda: ()",
+    "lambda i: i // 0", "lambda i: x", "{", "{}", '{"root": 1, "nodes": []}',
+    [], [[]], [0], [1, 2], [None], ["b0"], [["l1"]], [[[[[]]]]], {}, {"a": 1}, {"a": {"b": [None]}},
+)  # fmt: skip
+_CHANGES = {"mutate": mutated, "scramble": scrambled}
 
 
 def _holds(what: str, check: Callable[[], object]) -> None:

@@ -12,6 +12,7 @@ from schedule.schedule import ExpiredHandleError, Schedule, UnknownHandleError
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.trace import Trace
+from schedule.trace_json import TraceError
 
 __all__ = [
     "BlockRV",
@@ -27,6 +28,7 @@ __all__ = [
     "ScheduleState",
     "StmtSRef",
     "Trace",
+    "TraceError",
     "UnknownHandleError",
     "check",
     "fail",

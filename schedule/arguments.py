@@ -9,29 +9,41 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
-from schedule.errors import ArgumentError
+from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Parameter
 from schedule.operand_types import matches, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
-from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr, const
 from tensorir.stmt import Block
 
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
+
+class HandleTable(Protocol):
+    """What knows the handles and numbers that arguments name: a schedule."""
+
+    def get_block(self, name: str, /) -> BlockRV:
+        """Return a new handle of a block."""
+
+    def get_sref(self, rv: BlockRV | LoopRV, /) -> StmtSRef:
+        """Return the loop or block behind a handle."""
+
+    def get(self, expr: PrimExpr, /) -> int | None:
+        """Return what a sampled number, or arithmetic on such, amounts to."""
+
+    def bind_index_map(self, index_map: IndexMap, /) -> IndexMap:
+        """Return an index map with the sampled numbers in it filled in."""
 
 
 class Arguments:
     """One call of a primitive while its arguments are being checked."""
 
-    def __init__(self, schedule: Schedule, method: str) -> None:
+    def __init__(self, schedule: HandleTable, method: str) -> None:
         self.schedule = schedule
         self.method = method
         self.accepted: dict[str, Any] = {}
@@ -41,7 +53,7 @@ class Arguments:
     def accept(self, param: Parameter, value: Any) -> Any:
         """Return what the trace records for `value`.
 
-        Raises TypeError naming the method, the parameter, what it takes and what it got;
+        Raises ArgumentTypeError naming the method, the parameter, what it takes and what it got;
         ArgumentError for what does not fit the block.
         """
         recorded = _ACCEPT[param.operand.kind](self, param, param.name, value)
@@ -49,11 +61,8 @@ class Arguments:
         return recorded
 
     def refuse(self, path: str, expected: str, value: Any) -> NoReturn:
-        """Raise the TypeError for an argument of the wrong type."""
-        raise TypeError(
-            f"Schedule.{self.method}: `{path}` takes {expected}, "
-            f"got {type(value).__name__}: {value!r}"
-        )
+        """Raise the error for an argument of the wrong type."""
+        raise ArgumentTypeError(self.method, path, expected, value)
 
     def reject(self, path: str, reason: str) -> NoReturn:
         """Raise the ArgumentError for an argument that does not fit the block."""
@@ -63,7 +72,7 @@ class Arguments:
         """Return the block that the call is about; buffer names are looked up in it."""
         rv = self.accepted.get("block")
         if not isinstance(rv, BlockRV):
-            raise TypeError(f"Schedule.{self.method}: a buffer is named, but no block is given")
+            self.refuse("block", "a BlockRV where a buffer is named", rv)
         return self.schedule.get_sref(rv)
 
 
@@ -125,6 +134,8 @@ def _one_number(call: Arguments, path: str, value: Any) -> Any:
 
 
 def _accept_annotation(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
+    if not matches(param.annotation, value):
+        call.refuse(path, type_text(param.annotation), value)
     if isinstance(value, (list, tuple)):
         return tuple(
             _accept_annotation(call, param, f"{path}[{k}]", v) for k, v in enumerate(value)
@@ -206,7 +217,7 @@ def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
 
 
 def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) -> Any:
-    if value is None or isinstance(value, IndexMap):
+    if isinstance(value, IndexMap) or (value is None and not param.required):
         return value
     if not callable(value):
         call.refuse(path, "an IndexMap or a function of indices", value)
@@ -220,7 +231,7 @@ def _accept_index_map(call: Arguments, param: Parameter, path: str, value: Any) 
         side, index = buffer
         ndim = len((block.reads if side == "read" else block.writes)[index].region)
         index_map, separators = IndexMap.from_func_with_separators(value, ndim, index_dtype=dtype)
-    except IRValueError as error:
+    except ValueError as error:
         call.reject(path, f"is not an index map that can be used here: {error}")
     if separators:
         operands = [call.accepted["block"], buffer, tuple(separators)]
@@ -246,7 +257,7 @@ def _accept_pad_value(call: Arguments, param: Parameter, path: str, value: Any) 
     if callable(value):
         try:
             index_map = IndexMap.from_func(value, ndim=ndim, index_dtype=_index_dtype(block))
-        except IRValueError as error:
+        except ValueError as error:
             call.reject(path, f"is not a function of the new indices: {error}")
         final = [_as_element(f, dtype) for f in index_map.final_indices]
         return IndexMap(index_map.initial_indices, final)
@@ -280,7 +291,7 @@ def _accept_ranges(call: Arguments, param: Parameter, path: str, value: Any) -> 
     axes = [Var(axis.var.name, axis.var.dtype) for axis in block.iter_vars]
     try:
         inspect.signature(value).bind(*axes)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         call.reject(path, f"cannot be called with the block's {len(axes)} axes: {error}")
     ranges = value(*axes)
     if not isinstance(ranges, (list, tuple)):
@@ -328,15 +339,27 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 }
 
 
-def resolve(schedule: Schedule, param: Parameter, value: Any) -> Any:
-    """Return what the primitive's function gets for a recorded argument."""
+def resolve(schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
+    """Return what the primitive's function gets for a recorded argument.
+
+    Raises ArgumentError for a mark of a compute location where there must be a loop.
+    """
     kind = param.operand.kind
     if kind in ("plain", "buffer", "buffer_side", "buffer_index", "ints"):
         return value
-    return _resolve(schedule, value)
+    resolved = _resolve(schedule, value)
+    if kind in _HANDLES and not param.operand.takes_marks:
+        for sref in resolved if isinstance(resolved, list) else (resolved,):
+            if sref is not None and sref.stmt is None:
+                reason = "is a mark of a compute location; give a loop of the program"
+                raise ArgumentError(method, param.name, reason)
+    return resolved
 
 
-def _resolve(schedule: Schedule, value: Any) -> Any:
+_HANDLES: Final = frozenset({"block", "loop", "block_or_loop", "block_list_or_loop"})
+
+
+def _resolve(schedule: HandleTable, value: Any) -> Any:
     if isinstance(value, (BlockRV, LoopRV)):
         return schedule.get_sref(value)
     if isinstance(value, PrimExpr):

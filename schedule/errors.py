@@ -7,6 +7,7 @@ reads it, because a search drops thousands of refused schedules unread.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
@@ -97,6 +98,15 @@ class ArgumentError(ScheduleError, ValueError):
 
     def __init__(self, method: str, path: str, reason: str) -> None:
         super().__init__(_ARGUMENT, values={"path": path, "reason": reason})
+        self.primitive = f"Schedule.{method}"
+
+
+class ArgumentTypeError(ScheduleError, TypeError):
+    """An argument of a primitive has a type that it does not take."""
+
+    def __init__(self, method: str, path: str, expected: str, value: object) -> None:
+        got = f"takes {expected}, got {type(value).__name__}: {reprlib.repr(value)}"
+        super().__init__(_ARGUMENT, values={"path": path, "reason": got})
         self.primitive = f"Schedule.{method}"
 
 

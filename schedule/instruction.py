@@ -52,12 +52,15 @@ class Operand:
     """The printed call shows the value without `name=`."""
     omit_empty: bool = False
     """The printed call leaves an empty sequence out."""
+    takes_marks: bool = False
+    """The loop may be the mark "inline" or "root" of a compute location."""
     side: str = ""
     """For an index of a buffer: whether it counts the block's `read` or `write` regions."""
 
 
 BlockArg: TypeAlias = Annotated[StmtSRef, Operand("block")]
 LoopArg: TypeAlias = Annotated[StmtSRef, Operand("loop")]
+LocationArg: TypeAlias = Annotated[StmtSRef, Operand("loop", takes_marks=True)]
 BlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop")]
 UnnamedBlockOrLoopArg: TypeAlias = Annotated[StmtSRef, Operand("block_or_loop", unnamed=True)]
 ConsumersArg: TypeAlias = Annotated[
@@ -130,6 +133,8 @@ class InstructionKind:
         parameters = list(signature.parameters.values())[1:]
         names = {p.name for p in parameters}
         self.has_decision = "decision" in names
+        self.decision_type: Any = hints.get("decision")
+        """What a sampling primitive takes as a decision, as an annotation."""
         self.params: tuple[Parameter, ...] = tuple(
             _parameter(p, hints[p.name]) for p in parameters if p.name not in ("decision", "rng")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from schedule.random_state import RandomState
 
@@ -11,23 +12,25 @@ from schedule.random_state import RandomState
 def perfect_tile(rng: RandomState, extent: int, n: int, max_innermost_factor: int) -> list[int]:
     """Return `n` factors whose product is `extent`, uniform over ordered factorisations.
 
-    Draws are repeated until the last factor is at most `max_innermost_factor` (-1: no limit).
-    Raises ValueError for an extent or a number of parts below 1, or a limit with one part.
+    `extent` and `n` are at least 1. Draws are repeated until the last factor is at most
+    `max_innermost_factor` (-1: no limit; else at least 1, and `n` at least 2); where that takes too
+    long, the last factor goes to the first part.
     """
-    if extent < 1:
-        raise ValueError(f"cannot tile a loop of extent {extent}")
-    if n < 1:
-        raise ValueError(f"a tile has at least 1 part, got n={n}")
     if extent == 1:
         return [1] * n
-    if max_innermost_factor == -1:
-        return [extent] if n == 1 else _factorization(rng, extent, n)
-    if n < 2:
-        raise ValueError("max_innermost_factor needs at least 2 parts; pass -1 for no limit")
-    while True:
+    if n == 1:
+        return [extent]
+    for _ in range(_MOST_DRAWS):
         tile = _factorization(rng, extent, n)
-        if tile[-1] <= max_innermost_factor:
+        if max_innermost_factor == -1 or tile[-1] <= max_innermost_factor:
             return tile
+    tile[0] *= tile[-1]
+    tile[-1] = 1
+    return tile
+
+
+_MOST_DRAWS: Final = 10_000
+"""How often to draw for what nearly no draw satisfies."""
 
 
 def repair_tile(extent: int, decision: Sequence[int]) -> list[int]:
@@ -51,15 +54,17 @@ def partitioned_tile(
 ) -> list[int]:
     """Return `n` factors of `extent` such that those from `position` on are a multiple of `factor`.
 
-    Draws are repeated until they are. `factor` must divide `extent`. Raises ValueError for an
-    extent or a number of parts below 1, or where no draw can succeed.
+    `extent` and `n` are at least 1, `factor` divides `extent`, and there is a part from `position`
+    on unless it is 1. Draws are repeated until they succeed; where that takes too long, `factor` is
+    multiplied to what is drawn for the rest.
     """
-    if factor > 1 and position >= n:
-        raise ValueError(f"no part is left after position {position} to be a multiple of {factor}")
-    while True:
+    for _ in range(_MOST_DRAWS):
         tile = perfect_tile(rng, extent, n, -1)
         if math.prod(tile[position:]) % factor == 0:
             return tile
+    tile = perfect_tile(rng, extent // factor, n, -1)
+    tile[rng.uniform_int(position, n)] *= factor
+    return tile
 
 
 def repair_partitioned_tile(
@@ -81,10 +86,13 @@ def repair_partitioned_tile(
 
 
 def factorize(value: int) -> list[tuple[int, int]]:
-    """Return the prime factors of `value` >= 1 as (prime, exponent), ascending."""
+    """Return the prime factors of `value` >= 1 as (prime, exponent), ascending.
+
+    What is left of a value beyond 32 bits without factors below 2**16 counts as a prime.
+    """
     factors = []
     prime = 2
-    while prime * prime <= value:
+    while prime * prime <= value and prime < 1 << 16:
         exponent = 0
         while value % prime == 0:
             value //= prime

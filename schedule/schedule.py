@@ -7,11 +7,12 @@ from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
 from schedule.arguments import Arguments, resolve
-from schedule.errors import Problem, RenderLevel, ScheduleError
+from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
+from schedule.operand_types import matches, type_text
 from schedule.primitives.decompose_padding import plan_decomposition
 from schedule.primitives.lookup import get_block
 from schedule.random_state import RandomState, normalize_seed
@@ -20,7 +21,7 @@ from schedule.state import DEBUG_VERIFY_FLAGS, DEBUG_VERIFY_TREE, ScheduleState
 from schedule.trace import Trace
 from tensorir.arith import Analyzer
 from tensorir.dialect import Dialect
-from tensorir.errors import IRTypeError, IRValueError
+from tensorir.errors import IRTypeError, IRValueError, WellFormedError
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
@@ -45,6 +46,10 @@ class UnknownHandleError(ScheduleError, IndexError):
     """A handle was not made by this schedule, or was removed from it."""
 
 
+class ImpossibleError(ScheduleError, ValueError):
+    """The arguments ask for a program that cannot be."""
+
+
 _EXPIRED = Problem(
     "ExpiredHandleError",
     "the {what} that the handle pointed to no longer exists{by}",
@@ -54,6 +59,14 @@ _UNKNOWN = Problem(
     "UnknownHandleError",
     "the {what} does not belong to this schedule",
     "handles are valid in the schedule that made them and in its copies",
+)
+
+
+_IMPOSSIBLE = Problem("ImpossibleError", "there is no such program: {reason}")
+_OUT_OF_SCOPE = Problem(
+    "OutOfScopeError",
+    "the primitive would leave a name without its definition: {reason}",
+    "stay inside of the let, allocation or buffer declaration that defines it",
 )
 
 
@@ -270,8 +283,7 @@ class Schedule(PrimitiveMethods):
                 self.invoke(InstructionKind.get(name), operands)
         except BaseException as error:
             self.trace.truncate(length)
-            if isinstance(error, ScheduleError):
-                self._locate(error, kind)
+            self._raise_refusal(error, kind)
             raise
         if kind.result in ("blocks", "loops", "exprs"):
             return outputs
@@ -290,7 +302,7 @@ class Schedule(PrimitiveMethods):
             operands: list[Any] = []
             options: dict[str, Any] = {}
             for param, value in zip(kind.params, values, strict=True):
-                operand = resolve(self, param, value)
+                operand = resolve(self, kind.method, param, value)
                 if param.variadic:
                     operands.extend(operand)
                 elif param.keyword_only:
@@ -298,19 +310,23 @@ class Schedule(PrimitiveMethods):
                 else:
                     operands.append(operand)
             if kind.has_decision:
+                if not matches(kind.decision_type, decision):
+                    expected = type_text(kind.decision_type)
+                    raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 options.update(rng=self._rng, decision=decision)
             result = kind.function(state, *operands, **options)
             if kind.has_decision:
                 assert isinstance(result, Sampled)
                 result, decision = result.value, result.decision
+            if state.has_definitions and not kind.is_pure:
+                _check_names_defined(state.mod)
             if state.debug_mask & DEBUG_VERIFY_TREE:
                 state.verify()
             if state.debug_mask & DEBUG_VERIFY_FLAGS:
                 verify_well_formed(state.mod)
         except BaseException as error:
             state.rollback()
-            if isinstance(error, ScheduleError):
-                self._locate(error, kind)
+            self._raise_refusal(error, kind)
             raise
         state.commit()
         outputs = self._outputs(kind.result, result)
@@ -345,11 +361,29 @@ class Schedule(PrimitiveMethods):
             )
         return self._func_working_on
 
+    def _raise_refusal(self, error: BaseException, kind: InstructionKind) -> None:
+        """Raise an error of a primitive that concerns the program or the arguments, located."""
+        if isinstance(error, (IRValueError, IRTypeError)):
+            # What cannot be written as a program, such as a number beyond the type of a loop.
+            raised: ScheduleError = ImpossibleError(_IMPOSSIBLE, values={"reason": error})
+            self._locate(raised, kind)
+            raise raised from error
+        if isinstance(error, ScheduleError):
+            self._locate(error, kind)
+
     def _locate(self, error: ScheduleError, kind: InstructionKind) -> None:
         if error.mod is None:
             error.primitive = error.primitive or kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
+
+
+def _check_names_defined(mod: IRModule) -> None:
+    """Raise ScheduleError if a primitive took something out of the statement that defines it."""
+    try:
+        verify_well_formed(mod)
+    except WellFormedError as error:
+        fail(_OUT_OF_SCOPE, reason=error)
 
 
 def _refuse(method: str, name: str, expected: str, value: object) -> NoReturn:

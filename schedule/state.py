@@ -5,29 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from schedule.child_replacement import with_child_replaced
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
+from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.stmt import (
-    AssertStmt,
-    AttrStmt,
+    Allocate,
+    AllocateConst,
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
-    IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
-    sequence,
+    is_no_op,
 )
-from tensorir.visit import children
+from tensorir.visit import children, walk
 
 DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
+
+_DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 
 
 class ScheduleState:
@@ -51,6 +55,12 @@ class ScheduleState:
         """The primitive that runs now; recorded in the references it consumes."""
         self.covered: dict[Block, tuple[list[Node], bool]] = {}
         """Whether what a block reads is written before it, with all that this depends on."""
+        self.has_definitions = False
+        """Whether other statements than loops and blocks define names for blocks in them."""
+        self.plain_nests: set[Stmt] = set()
+        """Statements that touch nothing outside of the blocks in them."""
+        self.rolling: set[Buffer] = set()
+        """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -230,6 +240,9 @@ class ScheduleState:
             elif type(node) is SeqStmt:
                 pending.extend((child, above) for child in node.seq)
             else:
+                if isinstance(node, _DEFINING) and not self.has_definitions:
+                    inside = walk(node.body)
+                    self.has_definitions = any(type(part) is BlockRealize for part in inside)
                 pending.extend((c, above) for c in children(node) if isinstance(c, Stmt))
 
     def _expire(self, stmt: Stmt, kept: set[Stmt], alive: set[StmtSRef]) -> None:
@@ -299,8 +312,8 @@ class ScheduleState:
             above = parent.parent
             stmt = parent.stmt
             if type(stmt) is For:
-                body = new if stmt.body is old else _replace_child(stmt.body, old, new)
-                if body is None:
+                body = with_child_replaced(stmt.body, old, new)
+                if is_no_op(body):
                     old, new, parent = stmt, None, above
                     self._assign(top, None, None, None)
                     top.consumed_by = self.running
@@ -318,8 +331,7 @@ class ScheduleState:
                 old, new = stmt, loop
             else:
                 block = parent.block
-                body = _replace_child(block.body, old, new)
-                changed = block.with_(body=sequence([body]))
+                changed = block.with_(body=with_child_replaced(block.body, old, new))
                 realize = parent.block_realize
                 rebuilt = BlockRealize(realize.iter_values, realize.predicate, changed)
                 self._assign(parent, changed, above, rebuilt)
@@ -388,6 +400,9 @@ class ScheduleState:
         twin.enable_check = self.enable_check
         twin.running = ""
         twin.covered = dict(self.covered)
+        twin.plain_nests = set(self.plain_nests)
+        twin.has_definitions = self.has_definitions
+        twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs
@@ -420,38 +435,3 @@ class ScheduleState:
             assert sref.stmt is stmt, "a reference points elsewhere than the table"
             assert mine is expected, "a reference has a wrong parent"
             assert sref.realize is other.realize, "a reference has a stale realize"
-
-
-def _replace_child(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
-    """Return `stmt` with the statement `old` in it (not below a loop or block) replaced."""
-    if stmt is old:
-        return new
-    if type(stmt) is For or type(stmt) is BlockRealize:
-        return stmt
-    if type(stmt) is SeqStmt:
-        parts = [_replace_child(child, old, new) for child in stmt.seq]
-        if all(a is b for a, b in zip(parts, stmt.seq, strict=True)):
-            return stmt
-        remaining = [part for part in parts if part is not None]
-        return sequence(remaining) if remaining else None
-    if type(stmt) is IfThenElse:
-        then_case = _replace_child(stmt.then_case, old, new)
-        else_case = stmt.else_case and _replace_child(stmt.else_case, old, new)
-        if then_case is stmt.then_case and else_case is stmt.else_case:
-            return stmt
-        if then_case is None and else_case is None:
-            return None
-        return IfThenElse(stmt.condition, sequence([then_case]), else_case)
-    if isinstance(stmt, (LetStmt, AttrStmt, AssertStmt)):
-        body = _replace_child(stmt.body, old, new)
-        if body is stmt.body:
-            return stmt
-        if body is None:
-            return None
-        if type(stmt) is LetStmt:
-            return LetStmt(stmt.var, stmt.value, body)
-        if type(stmt) is AttrStmt:
-            return AttrStmt(stmt.node, stmt.attr_key, stmt.value, body)
-        assert type(stmt) is AssertStmt
-        return AssertStmt(stmt.condition, stmt.message, body)
-    return stmt

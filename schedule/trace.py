@@ -7,12 +7,12 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import Instruction
+from schedule.instruction import Instruction, InstructionKind
 from schedule.trace_from_python import from_python
-from schedule.trace_json import from_json, to_json
+from schedule.trace_json import TraceError, TraceIndexError, from_json, to_json
 from schedule.trace_python import python_function, python_lines
 from tensorir.dialect import Dialect
 from tensorir.expr import PrimExpr, Var
@@ -20,12 +20,16 @@ from tensorir.index_map import IndexMap
 from tensorir.node import show_text, text_to_html
 from tensorir.visit import collect_vars, substitute
 
-if TYPE_CHECKING:
-    from schedule.schedule import Schedule
-
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
 
 _POSTPROC = "EnterPostproc"
+
+
+class Replayer(Protocol):
+    """What instructions are applied to again: a schedule."""
+
+    def invoke(self, kind: InstructionKind, values: Sequence[Any], decision: Any, /) -> list[Any]:
+        """Apply a primitive and return its outputs."""
 
 
 class Trace:
@@ -104,7 +108,7 @@ class Trace:
 
     def apply_to_schedule(
         self,
-        sch: Schedule,
+        sch: Replayer,
         remove_postproc: bool,
         decision_provider: DecisionProvider | None = None,
     ) -> None:
@@ -113,7 +117,8 @@ class Trace:
         Blocks are found by name, loops by asking again; decisions are repaired where they do not
         fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and
         may replace a decision, None makes the instruction sample anew. An instruction that fails
-        raises its `ScheduleError`; the ones before it stay applied.
+        raises its `ScheduleError`, one that does not fit the program or the ones before it
+        `TraceError`; the ones before it stay applied.
         """
         made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
         made[LoopRV.root_rv()] = LoopRV.root_rv()
@@ -128,10 +133,10 @@ class Trace:
                 inputs, attrs = kind.pack(values)
                 decision = decision_provider(inst, inputs, attrs, decision)
                 if decision is not None and not kind.has_decision:
-                    raise ValueError(f"{kind.name}: ValueError: the kind takes no decision")
+                    raise TraceError(f"{kind.name}: ValueError: the kind takes no decision")
             outputs = sch.invoke(kind, values, decision)
             if len(outputs) != len(inst.outputs):
-                raise ValueError(
+                raise TraceError(
                     f"{kind.name} gave {len(outputs)} outputs, the trace expects "
                     f"{len(inst.outputs)}: it was recorded on another program"
                 )
@@ -139,8 +144,8 @@ class Trace:
                 made[old] = new
 
     @staticmethod
-    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
-        """Replay a trace given in its JSON form; the errors are those of `from_json`."""
+    def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
+        """Replay a trace given in its JSON form; see `from_json` and `apply_to_schedule`."""
         Trace.from_json(json_obj).apply_to_schedule(sch, remove_postproc=False)
 
     # -------------------------------------------------------------------------------------- forms
@@ -153,11 +158,14 @@ class Trace:
     def from_json(json_obj: Any) -> Trace:
         """Return the trace whose JSON form (an object or its text) is given.
 
-        Raises ValueError or TypeError that name the instruction and the field at fault. Nothing in
-        the JSON is executed.
+        Raises TraceError, which names the instruction and the field at fault. Nothing in the JSON
+        is executed.
         """
         if isinstance(json_obj, str):
-            json_obj = json.loads(json_obj)
+            try:
+                json_obj = json.loads(json_obj)
+            except (ValueError, RecursionError) as error:
+                raise TraceError(f"not a saved trace, the JSON is broken: {error}") from error
         return Trace(*from_json(json_obj))
 
     def as_python(
@@ -215,27 +223,31 @@ class Trace:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Trace:
-        """Read a trace from a file; ValueError names the file, the line and what is wrong."""
-        text = Path(path).read_text(encoding="utf-8")
+        """Read a trace from a file; TraceError names the file, the line and what is wrong."""
         try:
+            text = Path(path).read_text(encoding="utf-8")
             return Trace.from_json(json.loads(text))
         except json.JSONDecodeError as error:
-            raise ValueError(
+            raise TraceError(
                 f"{path}:{error.lineno}:{error.colno}: not a saved trace, the JSON is broken or "
                 f"cut short: {error.msg}"
             ) from error
-        except (ValueError, TypeError) as error:
+        except TraceError as error:
             raise type(error)(f"{path}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"{path}: not a saved trace: {error}") from error
 
 
 def translate(value: Any, made: Mapping[Any, Any]) -> Any:
     """Return a recorded argument with its random variables replaced by those that `made` gives.
 
-    Raises IndexError for a random variable that no instruction before produced.
+    Raises TraceError for a random variable that no instruction before produced.
     """
     if isinstance(value, (BlockRV, LoopRV)) or type(value) is Var:
         if value not in made:
-            raise IndexError("IndexError: the trace uses a random variable before it is defined")
+            raise TraceIndexError(
+                "IndexError: the trace uses a random variable before it is defined"
+            )
         return made[value]
     if type(value) is tuple:
         return tuple([translate(item, made) for item in value])

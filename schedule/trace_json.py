@@ -15,9 +15,22 @@ from schedule.instruction import Instruction, InstructionKind, Parameter
 from schedule.operand_types import matches, type_text
 from schedule.trace_names import Names
 from schedule.trace_object_dump import read_index_map
+from tensorir.errors import TensorIRError
 from tensorir.expr import FloatImm, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.script import parse_expr, parse_index_map
+
+
+class TraceError(TensorIRError, ValueError):
+    """A saved trace is malformed, or was recorded on another program."""
+
+
+class TraceTypeError(TraceError, TypeError):
+    """A saved trace has a value of a type that cannot be where it is."""
+
+
+class TraceIndexError(TraceError, IndexError):
+    """A trace uses a handle or a number that no instruction before gave."""
 
 
 def to_json(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) -> list[Any]:
@@ -73,8 +86,8 @@ def _plain(value: Any) -> Any:
 def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
     """Return the instructions and decisions that `to_json` wrote.
 
-    Raises ValueError for a wrong structure, an unknown kind or an undefined name, TypeError for an
-    input of a kind that cannot occur; each says in which instruction.
+    Raises TraceError for a wrong structure, an unknown kind, an undefined name or a value that
+    cannot occur; it says in which instruction.
     """
     well_formed = (
         isinstance(obj, (list, tuple))
@@ -82,21 +95,21 @@ def from_json(obj: Any) -> tuple[list[Instruction], dict[Instruction, Any]]:
         and all(isinstance(part, (list, tuple)) for part in obj)
     )
     if not well_formed:
-        raise ValueError("ValueError: a trace is a list of its instructions and its decisions")
+        raise TraceError("ValueError: a trace is a list of its instructions and its decisions")
     known: dict[str, Any] = {"inline": LoopRV.inline_rv(), "root": LoopRV.root_rv()}
     insts = [_instruction(k, row, known) for k, row in enumerate(obj[0])]
     decisions: dict[Instruction, Any] = {}
     for entry in obj[1]:
         if not isinstance(entry, (list, tuple)) or len(entry) != 2 or not _is_int(entry[0]):
-            raise ValueError(f"ValueError: a decision is [instruction index, value], got {entry!r}")
+            raise TraceError(f"ValueError: a decision is [instruction index, value], got {entry!r}")
         index = int(entry[0])
         if not 0 <= index < len(insts):
-            raise ValueError(
+            raise TraceError(
                 f"ValueError: decision for instruction {index}, but there are {len(insts)}"
             )
         inst = insts[index]
         if not inst.kind.has_decision:
-            raise ValueError(f"{inst.kind.name}: ValueError: instruction {index} takes no decision")
+            raise TraceError(f"{inst.kind.name}: ValueError: instruction {index} takes no decision")
         decisions[inst] = entry[1]
     return insts, decisions
 
@@ -114,17 +127,26 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
         and all(isinstance(name, str) for name in row[3])
     )
     if not shaped:
-        raise ValueError(
+        raise TraceError(
             f"ValueError: instruction {index} should be [name, inputs, attrs, outputs], got {row!r}"
         )
     try:
         kind = InstructionKind.get(row[0])
     except AttributeError as error:
-        raise ValueError(f"ValueError: instruction {index}: {error}") from error
+        raise TraceError(f"ValueError: instruction {index}: {error}") from error
     inputs, attrs = _modernize(row[0], list(row[1]), list(row[2]))
     where = f"instruction {index} ({row[0]})"
-    values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
-    typed = [checked_value(p, v, known, where) for p, v in zip(kind.params, values, strict=True)]
+    try:
+        values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
+        typed = [
+            checked_value(p, v, known, where) for p, v in zip(kind.params, values, strict=True)
+        ]
+    except TraceError:
+        raise
+    except TypeError as error:
+        raise TraceTypeError(f"{where}: {error}") from error
+    except (TensorIRError, ValueError, RecursionError) as error:
+        raise TraceError(f"{where}: {error}") from error
     outputs = [define_output(kind, name, known) for name in row[3]]
     return Instruction(kind, typed, outputs)
 
@@ -150,13 +172,13 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
         if value == "None":
             return None
         if not value:
-            raise ValueError(f"ValueError: {where}: an input is an empty string")
+            raise TraceError(f"ValueError: {where}: an input is an empty string")
         if value in known:
             return known[value]
         if value.lstrip().startswith(("lambda", "tvm.tir.IndexMap.from_func(", "{")):
             return _index_map(value, known, where)
         if value.isidentifier():
-            raise ValueError(f"ValueError: {where}: random variable {value} is not defined")
+            raise TraceError(f"ValueError: {where}: random variable {value} is not defined")
         return parse_expr(value, known)
     if isinstance(value, (int, float)):
         return value
@@ -164,7 +186,7 @@ def _read(value: Any, known: Mapping[str, Any], where: str) -> Any:
         return tuple(_read(item, known, where) for item in value)
     if isinstance(value, dict):
         return {str(key): _read(item, known, where) for key, item in value.items()}
-    raise TypeError(f"TypeError: {where}: an input cannot be {value!r}")
+    raise TraceTypeError(f"TypeError: {where}: an input cannot be {value!r}")
 
 
 def _index_map(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
@@ -173,7 +195,7 @@ def _index_map(text: str, known: Mapping[str, Any], where: str) -> IndexMap:
     try:
         return read_index_map(text, known)
     except TypeError as error:
-        raise TypeError(f"TypeError: {where}: {error}") from None
+        raise TraceTypeError(f"TypeError: {where}: {error}") from None
 
 
 def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where: str) -> Any:
@@ -183,14 +205,14 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
         if annotation is bool and value in (0, 1):
             return bool(value)
         if not matches(annotation, value):
-            raise TypeError(
+            raise TraceTypeError(
                 f"TypeError: {where}: a value is {value!r}, where {type_text(annotation)} belongs"
             )
     if kind in ("index_map", "pad_value", "ranges"):
         if isinstance(value, str):
             return _index_map(value, known, where)
-        if not isinstance(value, (IndexMap, type(None))):
-            raise TypeError(f"TypeError: {where}: {value!r} is no index map")
+        if not isinstance(value, IndexMap) and (value is not None or param.required):
+            raise TraceTypeError(f"TypeError: {where}: {value!r} is no index map")
     if isinstance(value, list):
         value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
     wanted = _HANDLES.get(kind)
@@ -200,12 +222,12 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
         items = value if listed and isinstance(value, tuple) else [value]
         empty = param.operand.many and value is None
         if not empty and not all(isinstance(item, types) for item in items):
-            raise ValueError(f"ValueError: {where}: {value!r} is no {what}")
+            raise TraceError(f"ValueError: {where}: {value!r} is no {what}")
     if kind in ("expr", "ints", "buffer_index"):
         numbers = value if isinstance(value, tuple) else [value]
         for number in numbers:
             if not _is_int(number) and (kind != "expr" or not isinstance(number, _NUMBERS)):
-                raise TypeError(f"TypeError: {where}: {number!r} is no whole number")
+                raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
     if isinstance(value, PrimExpr) and isinstance(value, (IntImm, FloatImm)):
         return value.value
     return value

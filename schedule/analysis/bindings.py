@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import mixed_radix, plainly_simplified
+from tensorir.arith.mixed_radix import Digits, mixed_radix, plainly_simplified
 from tensorir.buffer import Range
-from tensorir.expr import IntImm, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, For, Stmt
-from tensorir.visit import Rewriter, Substitution, collect_vars
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.visit import Rewriter, Substitution, children, collect_vars, walk
 
 
 def loop_range(loop: For) -> Range:
@@ -23,6 +36,15 @@ def loop_range(loop: For) -> Range:
 def loop_domain(loops: Sequence[StmtSRef]) -> dict[Var, Range]:
     """Return the domain that loops span, outermost first."""
     return {sref.loop.loop_var: loop_range(sref.loop) for sref in loops}
+
+
+@lru_cache(maxsize=64)
+def plain_digits(values: tuple[PrimExpr, ...], loops: tuple[For, ...]) -> Sequence[Digits] | None:
+    """Return how bindings count through loops, None unless that is plain to see.
+
+    A primitive asks several times, in checks that do not know of one another.
+    """
+    return mixed_radix(values, {lp.loop_var: lp for lp in loops}, keep_unit=True)
 
 
 def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
@@ -38,8 +60,8 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     if not loops:
         return True
     if is_const_int(realize.predicate, 1):
-        nodes = {sref.loop.loop_var: sref.loop for sref in loops}
-        if mixed_radix(realize.iter_values, nodes, keep_unit=True) is not None:
+        nodes = tuple(sref.loop for sref in loops)
+        if plain_digits(realize.iter_values, nodes) is not None:
             return True
     result = detect_iter_map(
         realize.iter_values,
@@ -182,7 +204,7 @@ class _NestSubstitute(Substitution):
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         if type(node.min) is not IntImm or type(node.extent) is not IntImm or node.annotations:
-            return self.generic(node)
+            return self.rewrite_Stmt(node)
         body = self(node.body)
         if body is node.body:
             return node
@@ -200,12 +222,32 @@ class _NestSubstitute(Substitution):
             self._extra = extra
         return BlockRealize(values, predicate, block)
 
+    def rewrite_SeqStmt(self, node: SeqStmt) -> Stmt:  # noqa: N802
+        return self.generic(node)
+
+    def rewrite_Stmt(self, node: Stmt) -> Stmt:  # noqa: N802
+        if self._extra is None or not self._needs_condition(node):
+            return self.generic(node)
+        inner = _NestSubstitute(self._values, None)
+        return IfThenElse(self._extra, inner.generic(node))
+
+    def _needs_condition(self, node: Stmt) -> bool:
+        """Say whether a statement may not run where the predicate is false.
+
+        Blocks have predicates of their own, and arithmetic on loop variables does no harm.
+        """
+        if isinstance(node, (For, IfThenElse, LetStmt, AttrStmt, Allocate, AllocateConst)):
+            parts = [part for part in children(node) if not isinstance(part, Stmt)]
+            return any(isinstance(inner, (BufferLoad, Call)) for p in parts for inner in walk(p))
+        return not isinstance(node, DeclBuffer)
+
 
 def substitute_loops(
     body: Stmt, values: dict[Var, PrimExpr], extra_predicate: PrimExpr | None = None
 ) -> Stmt:
     """Return a loop body with loop variables replaced.
 
-    `extra_predicate` is conjoined to the predicates of the blocks right below.
+    `extra_predicate` is conjoined to the predicates of the blocks right below, and becomes the
+    condition of an if around other statements that do or touch something.
     """
     return _NestSubstitute(values, extra_predicate)(body)

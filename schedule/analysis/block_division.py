@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import loop_domain, loop_range
 from schedule.analysis.rebuild import ReplaceAxes
+from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
@@ -52,8 +53,6 @@ class BlockDivision:
     inner_predicate: PrimExpr | None = None
     values: dict[Var, PrimExpr] = field(default_factory=dict)
     """What each axis of the block is in terms of the new ones."""
-    first_steps: list[tuple[IterVar, PrimExpr]] = field(default_factory=list)
-    """For each axis: its value where both parts are at the start of their domains."""
 
     @property
     def reduces_outside(self) -> bool:
@@ -180,7 +179,6 @@ def _add_parts(
         value = mul(value, size_expr(inner[0], dtype))
         value = add(value, _add_axis(division, axis, inner, inside=True))
     division.values[axis.var] = add(value, base)
-    division.first_steps.append((axis, base))
 
 
 def _add_axis(
@@ -228,36 +226,30 @@ def _divide_trivially(
             whole = IterVar(_domain(1, unit.dtype), unit, axis.iter_type, axis.thread_tag)
             division.outer_axes.append(whole)
             division.outer_values.append(const(0, unit.dtype))
-        division.first_steps.append((axis, value))
 
 
 # --------------------------------------------------------------------------------- initialisation
 
 
-def check_init_moves_out(
-    block: StmtSRef, outer: Sequence[StmtSRef], inner: Sequence[StmtSRef], division: BlockDivision
-) -> None:
+def check_init_moves_out(block: StmtSRef, inner: Sequence[StmtSRef]) -> None:
     """Raise unless initialising before the inner loops, and not among them, gives the same."""
     node = block.block
     names = [sref.loop.loop_var.name for sref in inner]
 
-    def require(holds: bool, reason: str) -> None:
+    def require(holds: bool, reason: str | None) -> None:
         check(holds, NOT_DIVISIBLE, block, inner=names, reason=reason)
 
-    used = {var for value in block.block_realize.iter_values for var in collect_vars(value)}
-    for sref in inner:
-        idle = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
-        require(not idle, f"{sref.loop.loop_var.name} repeats the reduction, init included")
-    domains = loop_domain([*outer, *inner])
+    instances, loops = instances_of(block), loops_around(block)
+    steps = Steps(instances, loops)
+    reason = steps.problem(loops, once=inner[0].loop)
+    require(reason is None, reason)
     analyzer = Analyzer()
-    for axis, first in division.first_steps:
-        if axis.iter_type != IterVar.COMM_REDUCE:
-            continue
-        assert axis.dom is not None
-        plain = isinstance(first, Var) and first in domains
-        start = domains[first].min if isinstance(first, Var) and plain else first
-        same = analyzer.can_prove_equal(start, axis.dom.min)
-        require(same, f"reduction axis {axis.var.name} may not start at {axis.dom.min}")
+    if not is_const_int(instances.predicate, 1):
+        for lp in loops:
+            analyzer.bind(lp.loop_var, loop_range(lp))
+        reducing = [lp for lp in loops if lp.loop_var in steps.reduce]
+        late = left_out_first(instances.predicate, reducing, analyzer)
+        require(late is None, f"its predicate `{late}` may leave out the first step")
     assert node.init is not None
     own = {*node.alloc_buffers, *(view.buffer for view in node.match_buffers)}
     local = any(isinstance(n, BufferStore) and n.buffer in own for n in walk(node.init))

@@ -5,16 +5,19 @@ The numbered conditions are those that error messages cite.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
-from schedule.errors import ROOT_BLOCK, Problem, check, fail
-from schedule.sref import StmtSRef, scope_root
+from schedule.analysis.surroundings import check_follows_blocks, check_one_name
+from schedule.errors import Problem, check, fail
+from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
 from tensorir.expr import IterVar, Var
 from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
-from tensorir.visit import uses_var, walk
+from tensorir.visit import children, uses_var, walk
 
 COMPLETE_CONDITIONS = (
     "A complete block has (1) data-parallel axes only, (2) is dominant: the only writer of what it "
@@ -71,8 +74,8 @@ def complete_violation(block: StmtSRef, dominant: bool) -> int:
         return 1
     if not dominant:
         return 2
-    written = {region.buffer for region in node.writes}
-    return 3 if any(region.buffer in written for region in node.reads) else 0
+    written = {region.buffer.data for region in node.writes}
+    return 3 if any(region.buffer.data in written for region in node.reads) else 0
 
 
 def reduction_violation(state: ScheduleState, block: StmtSRef, dominant: bool) -> int:
@@ -136,9 +139,9 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     """
     children = state.child_blocks(subtree)
     inner = [dependencies(state, child).buffer_writers for child in children]
-    crowded = {b for writers in inner for b, found in writers.items() if len(found) > 1}
+    crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
-        dominant = not any(region.buffer in crowded for region in child.block.writes)
+        dominant = not any(region.buffer.data in crowded for region in child.block.writes)
         if complete_violation(child, dominant) and reduction_violation(state, child, dominant):
             fail(NOT_COMPACT, subtree, child)
 
@@ -162,25 +165,31 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
 def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = False) -> StmtSRef:
     """Return the block whose scope `block` is in.
 
-    With `pipeline`, raise unless it is a stage pipeline (the state may have the check disabled).
+    Raise if what the block touches has several names there, and with `pipeline` as
+    `require_pipeline` does (the state may have these checks disabled).
     """
     if pipeline:
         return require_pipeline(state, block)[0]
-    scope = scope_root(block)
-    if scope is None:
-        fail(ROOT_BLOCK, block)
+    scope = state.scope_root(block)
+    if state.enable_check:
+        check_one_name(state, block, scope)
     return scope
 
 
-def require_pipeline(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+def require_pipeline(
+    state: ScheduleState, block: StmtSRef, known: Collection[Buffer] = ()
+) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
 
-    Raises unless it is one; the state may have the check disabled.
+    Raises unless it is one, and unless loops and blocks alone decide what the block does there; the
+    state may have these checks disabled. Of the `known` buffers it is known that what is read has
+    been written.
     """
-    scope = require_scope(state, block)
+    scope = state.scope_root(block)
     graph = dependencies(state, scope)
     if state.enable_check:
-        _check_stage_pipeline(state, scope, graph)
+        check_follows_blocks(state, block, scope)
+        _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
     return scope, graph
 
 
@@ -215,12 +224,5 @@ def blocks_in(stmt: Stmt) -> list[BlockRealize]:
         elif isinstance(node, For):
             pending.append(node.body)
         else:
-            seq = getattr(node, "seq", None)
-            if seq is not None:
-                pending.extend(reversed(seq))
-            else:
-                bodies = ("then_case", "else_case", "body")
-                pending.extend(
-                    part for part in (getattr(node, b, None) for b in bodies) if part is not None
-                )
+            pending.extend(p for p in reversed(children(node)) if isinstance(p, Stmt))
     return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
+from schedule.analysis.surroundings import Accesses, Memory
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad
+from tensorir.expr import BufferLoad, Var
 from tensorir.ops import is_const_int
 from tensorir.stmt import Block
 from tensorir.visit import walk
@@ -42,30 +43,35 @@ class BlockScope:
     """The dependency graph over the child blocks of a scope.
 
     Buffers are compared as wholes: two blocks that touch different parts of a buffer depend on
-    each other all the same.
+    each other all the same. Buffers that share memory count as one.
     """
 
     def __init__(
         self,
         children: list[StmtSRef],
         touched: Callable[[Block], tuple[list[Buffer], list[Buffer]]],
+        memory: Memory,
     ) -> None:
         self.children = children
+        self._touched = touched
+        self._memory = memory
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
+        self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
         self._into: dict[StmtSRef, list[Dependency]] = defaultdict(list)
-        readers: dict[Buffer, list[StmtSRef]] = {}
-        writers = self.buffer_writers
+        readers: dict[Var, list[StmtSRef]] = {}
+        writers: dict[Var, list[StmtSRef]] = {}
         for child in children:
             read, written = touched(child.block)
             for buffer in read:
-                readers.setdefault(buffer, []).append(child)
-                self._link(writers.get(buffer, ()), child, DepKind.RAW, buffer)
+                data = memory.of(buffer)
+                self.buffer_readers[buffer] = _added(readers, data, child)
+                self._link(writers.get(data, ()), child, DepKind.RAW, buffer)
             for buffer in written:
-                self._link(writers.get(buffer, ()), child, DepKind.WAW, buffer)
-                self._link(readers.get(buffer, ()), child, DepKind.WAR, buffer)
-            for buffer in written:
-                writers.setdefault(buffer, []).append(child)
+                data = memory.of(buffer)
+                self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
+                self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
+                self.buffer_writers[buffer] = _added(writers, data, child)
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]
@@ -82,9 +88,28 @@ class BlockScope:
         """Return the edges that end at `dst`, in program order."""
         return self._into.get(dst, [])
 
+    def ignoring(self, buffers: Collection[Buffer]) -> BlockScope:
+        """Return the graph as it would be if nothing touched some buffers."""
+        if not any(buffer in self.buffer_writers for buffer in buffers):
+            return self
+
+        def touched(block: Block) -> tuple[list[Buffer], list[Buffer]]:
+            read, written = self._touched(block)
+            return [b for b in read if b not in buffers], [b for b in written if b not in buffers]
+
+        return BlockScope(self.children, touched, self._memory)
+
     def edges(self) -> list[Dependency]:
         """Return every edge."""
         return [edge for child in self.children for edge in self._into.get(child, ())]
+
+
+def _added(table: dict[Var, list[StmtSRef]], data: Var, block: StmtSRef) -> list[StmtSRef]:
+    """Return the blocks that touch some memory, to which one is added once."""
+    found = table.setdefault(data, [])
+    if not found or found[-1] is not block:
+        found.append(block)
+    return found
 
 
 def dependencies(
@@ -96,13 +121,14 @@ def dependencies(
     undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
     `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
     """
+    blocks, memory = state.child_blocks(scope), Memory(scope)
     if declared_only:
-        return BlockScope(state.child_blocks(scope), _declared)
+        return BlockScope(blocks, _declared, memory)
     root = scope if scope.is_block else state.scope_root(scope)
     tables = [b for b in root.block.alloc_buffers if is_table(b)]
     if not tables:
-        return BlockScope(state.child_blocks(scope), _seen_through)
-    return BlockScope(state.child_blocks(scope), lambda block: _with_tables(block, tables))
+        return BlockScope(blocks, _seen_through, memory)
+    return BlockScope(blocks, lambda block: _with_tables(block, tables), memory)
 
 
 def is_table(buffer: Buffer) -> bool:
@@ -125,8 +151,10 @@ def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     if block.iter_vars or block.reads or block.writes:
         return _declared(block)
     inner = [_declared(node) for node in walk(block.body) if type(node) is Block]
+    bare = Accesses.of(block.body)
     read = dict.fromkeys(buffer for reads, _ in inner for buffer in reads)
-    return list(read), list(dict.fromkeys(buffer for _, writes in inner for buffer in writes))
+    written = dict.fromkeys(buffer for _, writes in inner for buffer in writes)
+    return list(read | bare.read), list(written | bare.written)
 
 
 def _with_tables(block: Block, tables: list[Buffer]) -> tuple[list[Buffer], list[Buffer]]:

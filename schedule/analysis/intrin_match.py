@@ -164,7 +164,7 @@ class _Matcher:
             self._access(a, b)
         paired = dict(zip(map(id, described), loads, strict=True))
         wanted = _Instantiate(self._vars, paired)(expected)
-        if not expr_deep_equal(found, wanted):
+        if not self._equal(found, wanted):
             raise Mismatch("the expressions differ", found, expected)
 
     def _same(self, a: PrimExpr, b: PrimExpr, what: str, found: Node, expected: Node) -> None:
@@ -172,12 +172,15 @@ class _Matcher:
         if type(a) is IntImm and a is b:
             return
         wanted = substitute(b, self._vars)
-        if a.dtype.is_bool:
-            equal = expr_deep_equal(a, wanted)
-        else:
-            equal = self._analyzer.can_prove_equal(a, wanted.astype(a.dtype))
-        if not equal:
+        if not self._equal(a, wanted if a.dtype.is_bool else wanted.astype(a.dtype)):
             raise Mismatch(f"{what} differ: `{a}`, described as `{b}`", found, expected)
+
+    def _equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Say whether two expressions are the same for all values that the axes take."""
+        if expr_deep_equal(a, b) or (a.dtype.is_int and self._analyzer.can_prove_equal(a, b)):
+            return True
+        simple = self._analyzer.simplify(a, sort=True)
+        return expr_deep_equal(simple, self._analyzer.simplify(b, sort=True))
 
     def _access(self, found: Access, expected: Access) -> None:
         """Pair the buffers of two accesses, and check that the offset is always the same."""

@@ -1,13 +1,38 @@
-"""Whether a consumer runs only where its producer stores something."""
+"""Which instances of a block run: all of them, or those for which a producer stores something."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.regions import path_domain, relax
+from schedule.analysis.whole_buffer import plainly_runs_everywhere
+from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
 from tensorir.buffer import Range
 from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int
+
+
+def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
+    """Return one of some axes that may not take all its values, None if all surely do.
+
+    They take them whatever values the other axes of the block have.
+    """
+    if plainly_runs_everywhere(block):
+        return None
+    realize = block.block_realize
+    points = [Range.point(value) for value in realize.iter_values]
+    analyzer = Analyzer()
+    box = relax(points, path_domain(block, None), realize.predicate, analyzer, upper=False)
+    for k, axis in enumerate(realize.block.iter_vars):
+        if axis in axes and axis.dom is not None:
+            low, high = axis.dom.min, axis.dom.min + axis.dom.extent - 1
+            if box is None or not (
+                analyzer.can_prove(box[k].min_value <= low)
+                and analyzer.can_prove(high <= box[k].max_value)
+            ):
+                return axis
+    return None
 
 
 def stays_within(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from tensorir.arith import Analyzer
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import NE, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
-from tensorir.ops import FALSE, all_of, compare, const, is_const_int, logical_not, logical_or
+from tensorir.ops import FALSE, all_of, compare, const, is_const_int, logical_not, logical_or, mul
 from tensorir.visit import substitute
 
 
@@ -49,10 +49,9 @@ def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
     shuffled = _shuffle(index_map, ranges)
     if shuffled is not None:
         return shuffled
-    size = _size(ranges)
-    if index_map.inverse_index_map is None and size is not None:
+    if index_map.inverse_index_map is None:
         plain = index_map.bijective_ranges(ranges)
-        if plain is not None and _size(plain) == size:
+        if plain is not None and _same_size(plain, ranges):
             _check_starts(plain)
             shape = tuple(r.extent for r in plain)
             return LayoutMap(
@@ -132,8 +131,7 @@ def _padding(
     index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range], mapped: Sequence[Range]
 ) -> PrimExpr:
     """Return where the way back leads out of the box, or to a point that is mapped elsewhere."""
-    size = _size(ranges)
-    if size is not None and size == _size(mapped):
+    if _same_size(mapped, ranges):
         return FALSE
     analyzer = Analyzer()
     for var, values in zip(inverse.initial_indices, mapped, strict=True):
@@ -153,6 +151,15 @@ def _padding(
                 continue
         padding = logical_or(padding, analyzer.simplify(elsewhere))
     return padding
+
+
+def _same_size(a: Sequence[Range], b: Sequence[Range]) -> bool:
+    """Say whether two boxes surely have the same number of points."""
+    sizes = _size(a), _size(b)
+    if sizes != (None, None):
+        return sizes[0] == sizes[1]
+    products = (reduce(mul, (r.extent for r in box)) for box in (a, b))
+    return Analyzer().can_prove_equal(*products)
 
 
 def _size(ranges: Sequence[Range]) -> int | None:

@@ -9,23 +9,27 @@ from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
 from tensorir.node import Node
-from tensorir.stmt import Block, BufferStore
+from tensorir.stmt import AttrStmt, Block, BufferStore, Stmt
 from tensorir.visit import children
 
 OPAQUE = Problem(
     "OpaqueAccessError",
-    "{buffer} has an opaque access in {0}, through a pointer, a vector index or a match_buffer",
+    "{buffer} has an opaque access in {0}, through a pointer, a vector index, a match_buffer or "
+    "another buffer that shares its memory",
 )
 
 
-def check_no_opaque(place: StmtSRef, buffer: Buffer) -> None:
-    """Raise unless a loop or block touches `buffer` by loads and stores of single elements only."""
+def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -> None:
+    """Raise unless a loop or block touches `buffer` by loads and stores of single elements only.
+
+    `stmt` is what it is about to become.
+    """
     assert place.stmt is not None
-    plain = not _has_opaque(place.stmt, buffer)
+    plain = not _has_opaque(stmt or place.stmt, buffer)
     check(plain, OPAQUE, place, buffer=buffer.name)
 
 
-_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block})
+_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block, AttrStmt})
 _CONSTANT: Final = frozenset({IntImm, FloatImm, StringImm})
 
 
@@ -57,12 +61,16 @@ def is_opaque(node: Node, buffer: Buffer) -> bool:
     if isinstance(node, Var):
         return node is buffer.data
     if isinstance(node, (BufferLoad, BufferStore)):
-        return node.buffer is buffer and any(i.dtype.lanes > 1 for i in node.indices)
+        if node.buffer is buffer:
+            return any(i.dtype.lanes > 1 for i in node.indices)
+        return node.buffer.data is buffer.data
     if isinstance(node, Call):
         # The argument is an address, whatever load stands for it.
         return getattr(node.op, "short_name", "") == "address_of" and any(
             isinstance(arg, BufferLoad) and arg.buffer is buffer for arg in node.args
         )
+    if isinstance(node, AttrStmt):
+        return node.node is buffer or node.node is buffer.data
     if isinstance(node, Block):
         return any(view.source.buffer is buffer for view in node.match_buffers)
     return False

@@ -13,13 +13,21 @@ from tensorir.visit import substitute, uses_var
 
 def without_variables(predicate: PrimExpr, variables: Collection[Var]) -> PrimExpr:
     """Return the conjuncts of a predicate in which none of some variables occurs."""
+    return divided_by_use(predicate, variables)[0]
+
+
+def divided_by_use(predicate: PrimExpr, variables: Collection[Var]) -> tuple[PrimExpr, PrimExpr]:
+    """Return the conjuncts of a predicate in which none of some variables occurs, and the rest."""
     if is_const_int(predicate, 1):
-        return predicate
-    result: PrimExpr = TRUE
+        return predicate, predicate
+    without: PrimExpr = TRUE
+    using: PrimExpr = TRUE
     for conjunct in conjuncts(predicate):
-        if not uses_var(conjunct, variables.__contains__):
-            result = logical_and(result, conjunct)
-    return result
+        if uses_var(conjunct, variables.__contains__):
+            using = logical_and(using, conjunct)
+        else:
+            without = logical_and(without, conjunct)
+    return without, using
 
 
 def at_first_step(predicate: PrimExpr, reduction_loops: Sequence[For]) -> PrimExpr:

@@ -1,12 +1,12 @@
-"""Rebuilding blocks with other axes or buffers, keeping track of which became which."""
+"""Rebuilding blocks with other axes, keeping track of which became which."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, MatchBufferRegion, Range
-from tensorir.expr import BufferLoad, IntImm, IterVar, PointerType, PrimExpr, Var
+from tensorir.buffer import Range
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.stmt import Block, BufferStore, Stmt
 from tensorir.visit import Rewriter, substitute, walk
 
@@ -87,43 +87,3 @@ class _ReplaceInValue(Rewriter):
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         return self._axes.generic(node)
-
-
-class RedirectBuffers(BlockRewriter):
-    """Sends the accesses of some blocks (and of what is nested in them) to other buffers."""
-
-    def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
-        super().__init__()
-        self._buffers = dict(buffers)
-        self._pointers = {old.data: new.data for old, new in buffers.items()}
-        self._blocks = blocks
-        self._inside = blocks is None
-
-    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        """Enter a block; inside the chosen ones accesses are redirected."""
-        before = self._inside
-        self._inside = before or (self._blocks is not None and node in self._blocks)
-        new = super().rewrite_Block(node)
-        self._inside = before
-        return new
-
-    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
-        """Redirect a view; one of a buffer in another storage scope moves there, too."""
-        source = self.buffer(node.source.buffer)
-        view = node.buffer
-        if source is not node.source.buffer and source.scope() != view.scope():
-            kind = view.data.type_annotation
-            assert isinstance(kind, PointerType)
-            pointer = PointerType(kind.element_type, source.scope())
-            moved = view.with_(data=Var(view.data.name, pointer))
-            self._buffers[view] = moved
-            self._pointers[view.data] = moved.data
-        return self.generic(node)
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """Return where an access to `buffer` goes."""
-        return self._buffers.get(buffer, buffer) if self._inside else buffer
-
-    def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
-        """Redirect direct uses of a pointer as well."""
-        return self._pointers.get(node, node) if self._inside else node

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, Final
 
+from schedule.analysis.bound_values import bound_values
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
@@ -99,7 +101,10 @@ def stores_through_lets(
 
 
 def find_reduction(block: StmtSRef) -> Reduction:
-    """Return what a reduction block does; ScheduleError if its form or reducer is unknown."""
+    """Return what a reduction block does; ScheduleError if its form or reducer is unknown.
+
+    The buffers are in the order of the reducer's tuple, whichever the block stores to first.
+    """
     node = block.block
     assert node.init is not None
     inits = _stores(block, node.init, "init")
@@ -113,11 +118,15 @@ def find_reduction(block: StmtSRef) -> Reduction:
             expr_deep_equal(a, b) for a, b in zip(store.indices, indices, strict=True)
         )
         check(same, FORM, block, reason="init and body store at different indices")
-    old = [BufferLoad(buffer, indices) for buffer in buffers]
-    for reducer in _reducers:
-        found = _match_reducer(reducer, old, [store.value for store in inits], values)
-        if found is not None:
-            return Reduction(reducer, tuple(buffers), tuple(indices), found, tuple(names))
+    for order in permutations(range(len(buffers))):
+        ordered = [buffers[k] for k in order]
+        old = [BufferLoad(buffer, indices) for buffer in ordered]
+        identity, new = [inits[k].value for k in order], [values[k] for k in order]
+        for reducer in _reducers:
+            found = _match_reducer(reducer, old, identity, new)
+            if found is not None:
+                held = tuple(names[k] for k in order if names)
+                return Reduction(reducer, tuple(ordered), tuple(indices), found, held)
     fail(NO_REDUCER, block)
 
 
@@ -128,17 +137,9 @@ def _stores(block: StmtSRef, body: Stmt, what: str) -> list[BufferStore]:
     return stores
 
 
-def _lets(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:
-    values: dict[Var, PrimExpr] = {}
-    while isinstance(body, LetStmt):
-        values[body.var] = body.value
-        body = body.body
-    return values, body
-
-
 def _store_of(block: StmtSRef, body: Stmt, buffers: Sequence[Buffer]) -> list[BufferStore]:
     """Return the stores of the body in the order of the buffers."""
-    stores = {store.buffer: store for store in _stores(block, _lets(body)[1], "body")}
+    stores = {store.buffer: store for store in _stores(block, bound_values(body)[1], "body")}
     same = set(stores) == set(buffers)
     check(same, FORM, block, reason="init and body store to different buffers")
     return [stores[buffer] for buffer in buffers]
@@ -147,7 +148,7 @@ def _store_of(block: StmtSRef, body: Stmt, buffers: Sequence[Buffer]) -> list[Bu
 def _stored_values(
     block: StmtSRef, body: Stmt, buffers: Sequence[Buffer]
 ) -> tuple[list[PrimExpr], list[str]]:
-    lets, _ = _lets(body)
+    lets, _ = bound_values(body)
     stores = _store_of(block, body, buffers)
     if not lets:
         check(len(stores) == 1, FORM, block, reason="several values are stored without lets")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.predicates import without_variables
+from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import IntImm, PrimExpr
-from tensorir.ops import TRUE, const, logical_and, max_, min_
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.ops import TRUE, conjuncts, const, logical_and, max_, min_
 
 
 def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
@@ -37,13 +39,23 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
             for buffer, producers in by_buffer.items():
-                written = written_below(meeting, buffer, producers, analyzer)
+                sure = [p for p in producers if _runs_where(consumer, p, meeting)]
+                written = written_below(meeting, buffer, sure, analyzer)
                 for region in consumer.block.reads:
                     if region.buffer is buffer and not holds(
                         written, _possibly_read(region, consumer, meeting, analyzer), analyzer
                     ):
                         return False
     return True
+
+
+def _runs_where(consumer: StmtSRef, producer: StmtSRef, meeting: StmtSRef) -> bool:
+    """Say whether no condition around a producer may be false where the consumer runs."""
+    around = guards(producer, meeting)
+    if not around:
+        return True
+    shared = {id(inner) for _, inner in guards(consumer, meeting)}
+    return all(id(inner) in shared for _, inner in around)
 
 
 def written_below(
@@ -60,13 +72,10 @@ def written_below(
                 if surely is None:
                     continue
                 bound = bound_region(BufferRegion(buffer, surely), realize)
-                box = None
-                if analyzer.can_prove(without_variables(realize.predicate, domain)):
-                    box = relax(bound, domain, realize.predicate, analyzer, upper=False)
-                if box is None and _only_keeps_in_bounds(
-                    bound, buffer, realize.predicate, analyzer
-                ):
-                    box = relax(bound, domain, TRUE, analyzer, upper=False)
+                box = _written(bound, domain, realize.predicate, analyzer)
+                if box is None:
+                    limits = _but_keeping_in_bounds(bound, buffer, realize.predicate, analyzer)
+                    box = _written(bound, domain, limits, analyzer)
                 if box is not None:
                     boxes.append(clip(box, buffer, analyzer))
     if not boxes:
@@ -74,18 +83,32 @@ def written_below(
     return _join(boxes, analyzer)
 
 
-def _only_keeps_in_bounds(
-    region: tuple[Range, ...], buffer: Buffer, predicate: PrimExpr, analyzer: Analyzer
-) -> bool:
-    """Say whether a predicate excludes nothing but accesses beyond the buffer.
+def _written(
+    region: Sequence[Range], domain: Mapping[Var, Range], predicate: PrimExpr, analyzer: Analyzer
+) -> tuple[IntervalSet, ...] | None:
+    """Return what is written where a predicate holds, None unless it may be known to hold."""
+    fixed, varying = divided_by_use(predicate, domain)
+    if not analyzer.can_prove(fixed):
+        return None
+    return relax(region, domain, varying, analyzer, upper=False)
 
-    Then what is written is what would be written without it, clipped to the buffer.
+
+def _but_keeping_in_bounds(
+    region: Sequence[Range], buffer: Buffer, predicate: PrimExpr, analyzer: Analyzer
+) -> PrimExpr:
+    """Return the conjuncts of a predicate that exclude more than accesses beyond the buffer.
+
+    What is written is what would be written without the others, clipped to the buffer.
     """
     inside: PrimExpr = TRUE
     for dim, extent in zip(region, buffer.shape, strict=True):
         inside = logical_and(inside, logical_and(dim.min >= 0, dim.min < extent))
+    kept: PrimExpr = TRUE
     with analyzer.constraint_scope(inside):
-        return analyzer.can_prove(predicate)
+        for conjunct in conjuncts(predicate):
+            if not analyzer.can_prove(conjunct):
+                kept = logical_and(kept, conjunct)
+    return kept
 
 
 def _possibly_read(

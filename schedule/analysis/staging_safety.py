@@ -8,15 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.regions import path_domain, relax
+from schedule.analysis.regions import path_domain, relax, union
+from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, PrimExpr, Var
-from tensorir.stmt import AttrStmt, Block, BufferStore, LetStmt, SeqStmt, Stmt
-from tensorir.visit import walk
+from tensorir.access import get_block_read_write_region
+from tensorir.arith import Analyzer, IntervalSet
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.equal import expr_deep_equal
+from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.ops import is_const_int
+from tensorir.stmt import (
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.visit import collect_vars, substitute, walk
 
 UNSAFE = Problem(
     "UnsafeStageError",
@@ -68,34 +83,138 @@ def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Bu
 
 
 def check_starts_anew(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
-    """Raise if a block without init reads what it writes: what the buffer held before matters."""
-    node = block.block
-    if not state.enable_check or node.init is not None:
-        return
-    reads = loads(node.body, buffer) or any(r.buffer is buffer for r in node.reads)
+    """Raise if a block that writes a buffer reads what it held before."""
+    relies = reads_old_values(block.block, buffer) or not _init_runs_first(block)
+    reads = state.enable_check and relies
     reason = "it reads what the buffer held before"
     check(not reads, UNSAFE, block, buffer=buffer.name, reason=reason)
 
 
-def check_runs_everywhere(
-    state: ScheduleState, block: StmtSRef, axes: Sequence[Var], buffer: Buffer
-) -> None:
-    """Raise unless the loops around a block surely give its axes every value of their domains."""
-    if not state.enable_check:
-        return
+def reads_old_values(block: Block, buffer: Buffer) -> bool:
+    """Say whether a block may read what a buffer that it writes held before."""
+    declared = [r for r in block.reads if r.buffer is buffer]
+    if not declared and not loads(block.body, buffer):
+        return False
+    if block.init is None:
+        return True
+    stored = [node for node in walk(block.init) if type(node) is BufferStore]
+    if len(stored) == 1 and stored[0] is block.init and not declared:
+        return not _loads_only(block.body, buffer, stored[0].indices)
+    starting = block.with_(body=block.init, init=None)
+    reads, _ = get_block_read_write_region(block.with_(init=None), {buffer.data: buffer})
+    analyzer = Analyzer()
+    for axis, values in axis_ranges(block).items():
+        analyzer.bind(axis, values)
+    boxes = [_box(read) for read in (*declared, *reads) if read.buffer is buffer]
+    read = union(boxes, analyzer)
+    for region in block.writes:
+        if region.buffer is buffer:
+            surely = surely_written(starting, region)
+            if surely is not None and holds(_box(BufferRegion(buffer, surely)), read, analyzer):
+                return False
+    return True
+
+
+def _box(region: BufferRegion) -> tuple[IntervalSet, ...]:
+    return tuple(IntervalSet.from_range(dim) for dim in region.region)
+
+
+def _loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+    """Say whether all elements of a buffer that are loaded are the one at `indices`."""
+    return all(
+        expr_deep_equal(a, b)
+        for node in walk(stmt)
+        if isinstance(node, BufferLoad) and node.buffer is buffer
+        for a, b in zip(node.indices, indices, strict=True)
+    )
+
+
+def relies_on_old_values(block: StmtSRef, buffer: Buffer) -> bool:
+    """Say whether a block may use what a buffer that it writes held before.
+
+    Raises ScheduleError if it does not declare which part that is.
+    """
+    relies = reads_old_values(block.block, buffer)
+    declared = any(region.buffer is buffer for region in block.block.reads)
+    reason = "it reads what the buffer held before, and does not declare that"
+    check(declared or not relies, UNSAFE, block, buffer=buffer.name, reason=reason)
+    return relies or not _init_runs_first(block)
+
+
+def _init_runs_first(block: StmtSRef) -> bool:
+    """Say whether the init, if there is one, surely runs before other steps of the reduction."""
+    realize = block.block_realize
+    if realize.block.init is None:
+        return True
+    reducing = [
+        (axis.dom, value)
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if axis.iter_type == IterVar.COMM_REDUCE and axis.dom is not None
+    ]
+    driving = {var for _, value in reducing for var in collect_vars(value)}
+    starts = {
+        sref.loop.loop_var: sref.loop.min
+        for sref in loops_above(block)
+        if sref.loop.loop_var in driving
+    }
+    analyzer = Analyzer()
+    for var, values in path_domain(block, None).items():
+        analyzer.bind(var, values)
+    if not all(
+        analyzer.can_prove_equal(substitute(value, starts), dom.min) for dom, value in reducing
+    ):
+        return False
+    if is_const_int(realize.predicate, 1):
+        return True
+    with analyzer.constraint_scope(realize.predicate):
+        return analyzer.can_prove(substitute(realize.predicate, starts))
+
+
+def check_sequential(block: StmtSRef, buffer: Buffer, location: StmtSRef) -> None:
+    """Raise if what is copied back unchanged could overwrite what others write at that time."""
+    current: StmtSRef | None = location
+    while current is not None:
+        ordered = current.is_block or current.loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
+        reason = "it may leave out elements, and others run at the same time"
+        check(ordered, UNSAFE, block, buffer=buffer.name, reason=reason)
+        current = current.parent
+
+
+def runs_everywhere(block: StmtSRef, axes: Sequence[Var]) -> bool:
+    """Say whether the loops around a block surely give its axes every value of their domains."""
+    domains = axis_ranges(block.block)
+    taken = values_taken(block, axes)
+    return taken is not None and all(
+        run is domains[axis] for axis, run in zip(axes, taken, strict=True)
+    )
+
+
+def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
+    """Return the box of values that the loops around a block in its scope surely give its axes.
+
+    None if they are not known to be a box. A domain that is run through is returned as it is.
+    """
     realize = block.block_realize
     domains = axis_ranges(realize.block)
     values = dict(zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True))
     analyzer = Analyzer()
     points = [Range.point(values[axis]) for axis in axes]
-    box = relax(points, path_domain(block, None), realize.predicate, analyzer, upper=False)
-    complete = box is not None and all(
-        analyzer.can_prove(dim.min_value <= domains[axis].min)
-        and analyzer.can_prove(domains[axis].min + domains[axis].extent - 1 <= dim.max_value)
-        for axis, dim in zip(axes, box, strict=True)
-    )
-    reason = "its loops may leave out elements, which would be written back all the same"
-    check(complete, UNSAFE, block, buffer=buffer.name, reason=reason)
+    loops, predicate = path_domain(block, None), realize.predicate
+    inner = relax(points, loops, predicate, analyzer, upper=False)
+    outer = relax(points, loops, predicate, analyzer, upper=True)
+    if inner is None or outer is None:
+        return None
+    runs = []
+    for axis, low, high in zip(axes, inner, outer, strict=True):
+        domain = domains[axis]
+        whole = IntervalSet.from_range(domain)
+        if holds((low,), (whole,), analyzer):
+            runs.append(domain)
+        elif holds((low,), (high,), analyzer):
+            runs.append(low.cover_range(domain, analyzer))
+        else:
+            return None
+    return runs
 
 
 def loads(stmt: Stmt | PrimExpr, buffer: Buffer) -> bool:
@@ -104,11 +223,18 @@ def loads(stmt: Stmt | PrimExpr, buffer: Buffer) -> bool:
 
 
 def stores_surely(stmt: Stmt | None, buffer: Buffer) -> bool:
-    """Say whether a statement stores to `buffer` whatever happens."""
+    """Say whether a statement stores to `buffer` whatever its conditions are.
+
+    Predicates and loops are not looked at: they say where, which other questions are about.
+    """
     if isinstance(stmt, BufferStore):
         return stmt.buffer is buffer
     if isinstance(stmt, SeqStmt):
         return any(stores_surely(part, buffer) for part in stmt.seq)
-    if isinstance(stmt, (LetStmt, AttrStmt)):
+    if isinstance(stmt, (LetStmt, AttrStmt, For)):
         return stores_surely(stmt.body, buffer)
+    if isinstance(stmt, IfThenElse):
+        return stores_surely(stmt.then_case, buffer) and stores_surely(stmt.else_case, buffer)
+    if isinstance(stmt, BlockRealize):
+        return stores_surely(stmt.block.body, buffer)
     return False

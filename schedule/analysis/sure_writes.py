@@ -15,8 +15,20 @@ from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE
-from tensorir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from tensorir.visit import walk
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.visit import substitute, walk
 
 Box = tuple[IntervalSet, ...]
 
@@ -71,8 +83,13 @@ def _boxes(
             yield from _boxes(part, buffer, domain, analyzer)
     elif isinstance(stmt, For):
         yield from _boxes(stmt.body, buffer, {**domain, stmt.loop_var: loop_range(stmt)}, analyzer)
-    elif isinstance(stmt, AttrStmt):
+    elif isinstance(stmt, (AttrStmt, Allocate, AllocateConst, DeclBuffer)):
         yield from _boxes(stmt.body, buffer, domain, analyzer)
+    elif isinstance(stmt, LetStmt):
+        body = stmt.body
+        if stmt.var.dtype.is_int:
+            body = substitute(body, {stmt.var: stmt.value})
+        yield from _boxes(body, buffer, domain, analyzer)
     elif isinstance(stmt, BlockRealize):
         for region in stmt.block.writes:
             if region.buffer is buffer:

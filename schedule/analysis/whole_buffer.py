@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from schedule.sref import StmtSRef, loops_above
-from tensorir.arith.mixed_radix import mixed_radix
+from schedule.analysis.bindings import plain_digits
+from schedule.analysis.surroundings import guards
+from schedule.sref import StmtSRef, loops_above, scope_root
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import IntImm, Var
 from tensorir.ops import is_const_int
@@ -16,18 +17,29 @@ def fills_buffer(block: StmtSRef, buffer: Buffer) -> bool:
     False means that it is not plain to see: only a single store at the block's axes is looked at,
     whose axes run through the buffer's dimensions and count through the loops.
     """
+    return _stores_everything(block.block, buffer) and plainly_runs_everywhere(block)
+
+
+def plainly_runs_everywhere(block: StmtSRef) -> bool:
+    """Say whether the loops around a block in its scope surely give its axes all their values.
+
+    False means that it is not plain to see: the axes must count through the loops.
+    """
     realize = block.block_realize
-    node = realize.block
-    if not is_const_int(realize.predicate, 1) or not _stores_everything(node, buffer):
+    if not is_const_int(realize.predicate, 1):
         return False
-    loops = {sref.loop.loop_var: sref.loop for sref in loops_above(block)}
-    digits = mixed_radix(realize.iter_values, loops, keep_unit=True)
+    scope = scope_root(block)
+    if scope is not None and guards(block, scope):
+        return False
+    loops = tuple(sref.loop for sref in loops_above(block))
+    digits = plain_digits(realize.iter_values, loops)
     if digits is None:
         return False
-    for axis, places in zip(node.iter_vars, digits, strict=True):
+    extents = {lp.loop_var: lp.extent for lp in loops}
+    for axis, places in zip(realize.block.iter_vars, digits, strict=True):
         count = 1
         for var, _ in places:
-            extent = loops[var].extent
+            extent = extents[var]
             assert type(extent) is IntImm
             count *= extent.value
         if not _counts_to(axis.dom, count):

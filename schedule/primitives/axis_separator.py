@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
-from schedule.analysis.rebuild import RedirectBuffers
+from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, BufferArg, primitive
 from schedule.state import ScheduleState

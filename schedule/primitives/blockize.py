@@ -11,8 +11,8 @@ from schedule.analysis.block_division import (
     init_nest,
     same_outer_axes,
 )
-from schedule.analysis.block_kind import require_scope
 from schedule.analysis.regions import union
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
@@ -20,7 +20,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import PrimExpr, Var
-from tensorir.stmt import Block, BlockRealize, SeqStmt, Stmt, sequence
+from tensorir.stmt import Block, BlockRealize, Stmt, sequence
 from tensorir.visit import substitute
 
 NOT_ONE_CHILD = Problem(
@@ -81,7 +81,7 @@ def blockize(
     outer, inner = loops[:position], loops[position:]
     division = divide_block(block, outer, inner, preserve_unit_iters)
     if block.block.init is not None:
-        check_init_moves_out(block, outer, inner, division)
+        check_init_moves_out(block, inner)
 
     # Rewrite.
     old = block.block
@@ -128,12 +128,10 @@ def _blockize_blocks(
     # Preconditions.
     check(bool(blocks), NO_BLOCKS)
     for block in blocks:
-        require_scope(state, block)
+        state.scope_root(block)
         check(scope_root(block) is scope_root(blocks[0]), NOT_SIBLINGS, blocks[0], block)
     place = _place(blocks)
-    parts = place.stmt.body  # type: ignore[union-attr]
-    stmts = list(parts.seq) if isinstance(parts, SeqStmt) else [parts]
-    first = _check_siblings(state, blocks, place, stmts)
+    siblings = _check_siblings(state, blocks, place)
     divisions = []
     for block in blocks:
         loops = loops_above(block)
@@ -172,9 +170,8 @@ def _blockize_blocks(
     )
     assert shared.outer_predicate is not None
     realize = BlockRealize(shared.outer_values, shared.outer_predicate, made)
-    body = sequence([*stmts[:first], realize, *stmts[first + len(blocks) :]])
     assert place.stmt is not None
-    state.replace(place, place.stmt.with_(body=body), reuse)
+    state.replace(place, place.stmt.with_(body=siblings.replace(realize)), reuse)
 
     # Result.
     return state.get_sref(made)
@@ -197,11 +194,12 @@ def _place(blocks: Sequence[StmtSRef]) -> StmtSRef:
 
 
 def _check_siblings(
-    state: ScheduleState, blocks: Sequence[StmtSRef], place: StmtSRef, stmts: Sequence[Stmt]
-) -> int:
-    """Return which statement the first block is in; raise unless the others follow it."""
-    positions: list[int] = []
-    for block in blocks:
+    state: ScheduleState, blocks: Sequence[StmtSRef], place: StmtSRef
+) -> StmtCursor:
+    """Return the place of the statements of several blocks, which must follow one another."""
+    below = StmtCursor.below(place).around(*blocks)
+    first = below.position(blocks[0])
+    for k, block in enumerate(blocks):
         current = block
         while current.parent is not place:
             assert current.parent is not None
@@ -209,13 +207,10 @@ def _check_siblings(
             alone = len(state.child_blocks(current)) == 1
             check(alone, NOT_SIBLINGS, blocks[0], block)
         stmt = current.block_realize if current.is_block else current.stmt
-        found = next((k for k, part in enumerate(stmts) if part is stmt), None)
-        check(found is not None, NOT_SIBLINGS, blocks[0], block)
-        assert found is not None
-        in_order = not positions or found == positions[-1] + 1
-        check(in_order, NOT_SIBLINGS, blocks[len(positions) - 1], block)
-        positions.append(found)
-    return positions[0]
+        at = first + k
+        in_order = at < below.last and below.parts[at] is stmt
+        check(in_order, NOT_SIBLINGS, blocks[max(k - 1, 0)], block)
+    return below
 
 
 def _outer_texts(first: BlockDivision, second: BlockDivision) -> dict[str, str]:

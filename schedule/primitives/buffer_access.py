@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
+from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
 from schedule.errors import Problem, check
 from schedule.instruction import (
     BlockArg,
@@ -14,7 +15,6 @@ from schedule.instruction import (
     RangesInput,
     primitive,
 )
-from schedule.primitives.cache import INDEX_OUT_OF_RANGE
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer

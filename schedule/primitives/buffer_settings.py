@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from schedule.analysis.rebuild import BlockRewriter, RedirectBuffers
+from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE, check_storage_scope
+from schedule.analysis.surroundings import check_only_name
 from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
-from schedule.primitives.cache import INDEX_OUT_OF_RANGE, INVALID_SCOPE, STORAGE_SCOPES
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer, MatchBufferRegion
@@ -78,11 +80,10 @@ def set_scope(
     """Put a buffer that the block writes into another storage scope, as `<buffer>_<scope>`.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, InvalidStorageScopeError,
-    NonAllocatedBufferError.
+    NonAllocatedBufferError, AliasedBufferError.
     """
     buffer = _written(block, buffer_index)
-    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
-    check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
+    check_storage_scope(block, storage_scope)
     scope = storage_scope or "global"
     if buffer.scope() == scope:
         return
@@ -92,7 +93,9 @@ def set_scope(
         data = Var(name, PointerType(PrimType(_stored(old.dtype)), scope))
         return old.with_(name=name, data=data)
 
-    _rewrite_below(state, _allocation(block, buffer), _ChangeBuffer(buffer, moved))
+    site = _allocation(block, buffer)
+    check_only_name(block, site, buffer)
+    _rewrite_below(state, site, _ChangeBuffer(buffer, moved))
 
 
 @primitive("UnsafeSetDType")
@@ -115,7 +118,9 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockArg, buffer_index: int, d
         data = Var(old.data.name, PointerType(PrimType(_stored(kind)), old.scope()))
         return old.with_(dtype=kind, data=data)
 
-    _rewrite_below(state, _allocation(block, buffer), _ChangeDType(buffer, converted))
+    site = _allocation(block, buffer)
+    check_only_name(block, site, buffer)
+    _rewrite_below(state, site, _ChangeDType(buffer, converted))
 
 
 class _ChangeBuffer(RedirectBuffers):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.block_kind import require_scope
-from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
 from schedule.analysis.staging_safety import axis_ranges
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
-from schedule.primitives.cache import INVALID_SCOPE, STORAGE_SCOPES
-from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
+from tensorir.buffer import Buffer, Range, decl_buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import (
     Broadcast,
@@ -23,7 +22,6 @@ from tensorir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    IterVar,
     Let,
     Mod,
     PrimExpr,
@@ -32,18 +30,13 @@ from tensorir.expr import (
 )
 from tensorir.intrin import Effect, Op
 from tensorir.node import Node
-from tensorir.ops import TRUE, add
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt, sequence
+from tensorir.stmt import Block, BufferStore, For, LetStmt, Stmt
 from tensorir.visit import children, collect_vars, substitute, walk
 
 NEGATIVE = Problem(
     "NegativeThresholdError",
     "cse_thresh is {threshold}, but it counts occurrences",
     "0 takes every expression",
-)
-NO_PLACE = Problem(
-    "NotDirectChildError",
-    "{0} lies below a condition or a binding of the scope {1}, so there is no place before it",
 )
 
 
@@ -63,80 +56,45 @@ def cache_index(
     same that it depends on the blocks that fill them.
 
     Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
-    NotDirectChildError.
+    InsertionPointNotFoundError.
     """
     # Preconditions.
-    valid = storage_scope == "" or storage_scope.startswith(STORAGE_SCOPES)
-    check(valid, INVALID_SCOPE, block, storage_scope=storage_scope)
+    check_storage_scope(block, storage_scope)
     check(cse_thresh >= 0, NEGATIVE, block, threshold=cse_thresh)
     scope = require_scope(state, block)
-    outer = scope.block
-    parts = list(outer.body.seq) if isinstance(outer.body, SeqStmt) else [outer.body]
-    position = _position(block, scope, parts)
     node = block.block
     found = _Expressions(node).chosen(cse_thresh)
     if not found:
         return []
 
     # Rewrite.
-    nests: list[Stmt] = []
+    nests: list[Staged] = []
     tables: list[tuple[PrimExpr, BufferLoad]] = []
-    blocks: list[Block] = []
     domains = axis_ranges(node)
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
-        table, nest, filling = _table(
-            k, expr, {axis: domains[axis] for axis in axes}, storage_scope
-        )
+        table, nest = _table(k, expr, {axis: domains[axis] for axis in axes}, storage_scope)
         nests.append(nest)
-        blocks.append(filling)
         tables.append((expr, BufferLoad(table, axes)))
-    rewriter = _LookUp(node, tables)
-    parts[position] = rewriter(parts[position])
-    allocated = (*outer.alloc_buffers, *(load.buffer for _, load in tables))
-    body = sequence([*parts[:position], *nests, *parts[position:]])
-    state.replace(scope, outer.with_(body=body, alloc_buffers=allocated), rewriter.reuse)
+    cursor = StmtCursor.below(scope).around(block)
+    buffers = [load.buffer for _, load in tables]
+    add_stages(state, scope, block, cursor, nests, [], buffers, _LookUp(node, tables))
 
     # Result.
-    return [state.get_sref(filling) for filling in blocks]
-
-
-def _position(block: StmtSRef, scope: StmtSRef, parts: Sequence[Stmt]) -> int:
-    """Return which statement of its scope a block lies in."""
-    current = block
-    while current.parent is not None and current.parent is not scope:
-        current = current.parent
-    stmt = current.realize if current.is_block else current.stmt
-    places = [k for k, part in enumerate(parts) if part is stmt]
-    check(bool(places), NO_PLACE, block, scope)
-    return places[0]
+    return [state.get_sref(nest.block) for nest in nests]
 
 
 def _table(
     number: int, expr: PrimExpr, domains: Mapping[Var, Range], storage_scope: str
-) -> tuple[Buffer, Stmt, Block]:
-    """Return a table of the values of an expression, the loops that fill it, and their block."""
+) -> tuple[Buffer, Staged]:
+    """Return a table of the values of an expression, and the nest that fills it."""
     shape = [dom.min + dom.extent for dom in domains.values()]
     name = f"index_var_{number}"
     # One stride, whatever the rank, is what TVM declares; it marks the buffer as a table.
     table = decl_buffer(shape, expr.dtype, name, strides=[1], scope=storage_scope)
-    axes: list[IterVar] = []
-    loops: list[tuple[Var, PrimExpr]] = []
-    bindings: list[PrimExpr] = []
-    for k, (axis, dom) in enumerate(domains.items()):
-        axes.append(IterVar(dom, Var(f"v{k}", axis.dtype), IterVar.DATA_PAR))
-        loops.append((Var(f"ax{k}", axis.dtype), dom.extent))
-        bindings.append(add(dom.min, loops[-1][0]))
-    values = {old: new.var for old, new in zip(domains, axes, strict=True)}
-    places = [axis.var for axis in axes]
-    block = Block(
-        axes,
-        (),
-        [BufferRegion.from_point(table, places)],
-        f"index_{number}",
-        BufferStore(table, substitute(expr, values), places),
-    )
-    return table, nest_of_loops(loops, BlockRealize(bindings, TRUE, block)), block
+    sweep = Sweep.over(list(domains.values()))
+    value = substitute(expr, dict(zip(domains, sweep.places, strict=True)))
+    return table, sweep.storing(table, sweep.places, value, f"index_{number}")
 
 
 class _Expressions:

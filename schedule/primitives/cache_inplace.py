@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.dependency import dependencies
-from schedule.analysis.rebuild import RedirectBuffers
 from schedule.analysis.region_cover import covers_reads
-from schedule.analysis.regions import bound_region, relax_by_intervals, union
+from schedule.analysis.staging_copy import add_stages, checked_buffer
+from schedule.analysis.staging_region import known_around, region_read, region_written, united
 from schedule.analysis.staging_safety import check_inside
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
-from schedule.primitives.cache import NOT_COVERED, cache_buffer, checked_buffer, copy_nest
-from schedule.sref import StmtSRef, loops_above
+from schedule.primitives.cache import NOT_COVERED, Cache
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
-from tensorir.stmt import BlockRealize, sequence
 
 NOT_READ_WRITE = Problem(
     "NotReadWriteError",
@@ -50,43 +44,19 @@ def cache_inplace(
     check(updates, NOT_READ_WRITE, block, buffer=buffer.name)
     covered = covers_reads(state, block, dependencies(state, scope))
     check(covered, NOT_COVERED, scope, block, buffer=buffer.name)
-    analyzer = Analyzer()
-    for var, values in loop_domain(loops_above(block)).items():
-        analyzer.bind(var, values)
-    written = _touched(block, buffer, analyzer, writes_only=True)
-    touched = _touched(block, buffer, analyzer, writes_only=False)
-    check_inside(state, block, buffer, touched, analyzer)
+    location = block.parent
+    assert location is not None
+    written = region_written([block], buffer, location, "global")
+    held = united([written, region_read([block], buffer, location, "global")], buffer)
+    assert written is not None
+    check_inside(state, block, buffer, held, known_around(scope, location))
 
     # Rewrite.
-    cache = cache_buffer(buffer, storage_scope)
-    fill, first = copy_nest(buffer, cache, buffer, touched)
-    restore, last = copy_nest(cache, buffer, buffer, written)
-    old, realize = block.block, block.block_realize
-    redirect = RedirectBuffers({buffer: cache}, None)
-    new = redirect(old)
-    inside = BlockRealize(realize.iter_values, realize.predicate, new)
-    state.replace(block, sequence([fill, inside, restore]), {**redirect.reuse, old: new})
-    outer = scope.block
-    state.replace(scope, outer.with_(alloc_buffers=(*outer.alloc_buffers, cache)))
+    cache = Cache(scope, location, buffer, storage_scope, held)
+    fill, back = cache.filled(held), cache.copied_back(written)
+    cursor = StmtCursor.below(location, scope).around(block)
+    redirect = cache.redirect({block.block})
+    add_stages(state, scope, block, cursor, [fill], [back], [cache.buffer], redirect)
 
     # Result.
-    return [state.get_sref(first), state.get_sref(last)]
-
-
-def _touched(
-    block: StmtSRef, buffer: Buffer, analyzer: Analyzer, *, writes_only: bool
-) -> Sequence[Range]:
-    """Return the box that one instance of a block may touch, in terms of the loops around it."""
-    node, realize = block.block, block.block_realize
-    regions = node.writes if writes_only else (*node.reads, *node.writes)
-    boxes = [
-        relax_by_intervals(bound_region(region, realize), {}, analyzer)
-        for region in regions
-        if region.buffer is buffer
-    ]
-    box = union(boxes, analyzer)
-    assert box is not None
-    return [
-        dim.cover_range(Range(extent), analyzer)
-        for dim, extent in zip(box, buffer.shape, strict=True)
-    ]
+    return [state.get_sref(fill.block), state.get_sref(back.block)]

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import (
     check_complete_or_reduction,
-    check_not_output,
     is_spatial,
     require_pipeline,
 )
-from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.dependency import BlockScope, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
     Box,
     is_always_solvable,
     solve_axis_domains,
 )
-from schedule.analysis.iteration_cover import stays_within
+from schedule.analysis.insertion_place import check_place
+from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
+from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check, fail
-from schedule.instruction import BlockArg, LoopArg, primitive
-from schedule.primitives.inline import compute_inline, reverse_compute_inline
+from schedule.instruction import BlockArg, LocationArg, primitive
+from schedule.primitives.inline import compute_inline
 from schedule.primitives.loop_kind import driven_axes
+from schedule.primitives.reverse_inline import reverse_compute_inline
 from schedule.sref import (
     INLINE_MARK,
     ROOT_MARK,
     StmtSRef,
-    is_ancestor,
-    lies_in,
     loops_above,
-    scope_root,
 )
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
@@ -41,54 +41,14 @@ from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, sequence
-from tensorir.visit import collect_vars, walk
+from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
+from tensorir.visit import walk
 
-NOT_SAME_SCOPE = Problem(
-    "NotInSameScopeError",
-    "{0} and {1} are not in the same block scope",
-    "give a loop between the block's scope root and another block of that scope",
-)
-LOOP_ABOVE = Problem(
-    "NotInSameScopeError",
-    "{1} is an ancestor of {0}, which is below it already",
-    "give a loop around another block",
-)
-ONLY_LEAF = Problem(
-    "OnlyLeafError",
-    "cannot remove {0}, because it is the only leaf of {1}, which would become empty",
-)
-NOT_VISITED = Problem(
-    "NotAllRequiredBlocksAreVisitedError",
-    "the primitive requires all the {kind}(s) of {0} to be under {1}, but these are not: {names}",
-    "choose a loop around all of them",
-)
-NO_PLACE = Problem(
-    "InsertionPointNotFoundError",
-    "there is no insertion point for {0} under {1}, because its last producer there comes after "
-    "its first consumer",
-)
-WRONG_INDEX = Problem(
-    "InvalidInsertionIndexError",
-    "the insertion index {index} is not in the valid range [{first}, {last}] below {1}",
-    "-1 is the latest place, -2 the earliest",
-)
-WRONG_ORDER = Problem(
-    "DependencyOrderError",
-    "{0} cannot move under {1}, because {2}, which depends on it or which it depends on, would end "
-    "up on the wrong side of it",
-    "choose a loop that lies between the block's producers and consumers",
-)
 READS_AHEAD = Problem(
     "NotRegionCoverError",
     "{0} cannot move under {1}, because there it would read more than its producers have written "
     "by then",
     "choose a loop further out, one iteration of which produces all that the block reads",
-)
-RUNS_FURTHER = Problem(
-    "NotRegionCoverError",
-    "{0} cannot move under {1}, because it runs further than {2} stores, and would not from there",
-    "leave it where it is, or move the producer with compute_at",
 )
 CONCURRENT = Problem(
     "WrongBlockIterTypeError",
@@ -98,8 +58,15 @@ CONCURRENT = Problem(
 )
 REPEATED = Problem(
     "RepeatedReductionError",
-    "{0} cannot move under {1}, because {2} would repeat each step of its reduction",
+    "{0} cannot move under {1}: {where}, the steps of its reduction do not run once, beginning "
+    "with the one that initialises, because {reason}",
     "choose a loop further out",
+)
+LEFT_OUT = Problem(
+    "LeftOutInstancesError",
+    "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
+    "{axis}, and would not from there",
+    "give the axis a domain of the values that it takes",
 )
 USES_LOOP = Problem(
     "OpaqueBlockError",
@@ -115,7 +82,7 @@ UNSOLVABLE = Problem(
 def compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
@@ -132,7 +99,7 @@ def compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
-    DomainNotSolvableError, OpaqueBlockError.
+    DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -148,7 +115,7 @@ def compute_at(
 def reverse_compute_at(
     state: ScheduleState,
     block: BlockArg,
-    loop: LoopArg,
+    loop: LocationArg,
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
@@ -162,7 +129,8 @@ def reverse_compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
-    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError, OpaqueBlockError.
+    DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
+    LeftOutInstancesError, OpaqueBlockError.
     """
     if loop is ROOT_MARK:
         return
@@ -189,17 +157,10 @@ class Move:
 
     def apply(self, state: ScheduleState) -> None:
         """Move the block; its handle stays valid."""
-        node, sref = self.block.block, self.block
-        before = _children(self.loop.loop)
-        holder = next((k for k, s in enumerate(before) if lies_in(s, sref)), None)
-        state.replace(sref, None)
-        parts = list(_children(self.loop.loop))
-        position = self.position
-        if holder is not None and len(parts) < len(before) and holder < position:
-            position -= 1
-        parts.insert(position, self.nest)
-        moved = self.loop.loop.with_(body=sequence(parts))
-        state.replace(self.loop, moved, revive={node: sref})
+        node = self.block.block
+        state.replace(self.block, None)
+        body = StmtCursor.below(self.loop).gap(self.position).replace(self.nest)
+        state.replace(self.loop, self.loop.loop.with_(body=body), revive={node: self.block})
 
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
@@ -240,63 +201,15 @@ def plan_move(
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
-        _check_steps_run_once(block, loop, nest)
+        _check_steps(block, loop, nest)
+        _check_all_run(block, loop, to_consumers=to_consumers)
     return Move(block, loop, position, nest)
-
-
-def check_place(
-    state: ScheduleState,
-    graph: BlockScope,
-    block: StmtSRef,
-    loop: StmtSRef,
-    index: int,
-    *,
-    to_consumers: bool,
-) -> tuple[int, list[StmtSRef]]:
-    """Check that there is a place for a block below a loop.
-
-    Returns the position among the statements there, and the blocks whose needs it must meet. Where
-    `needs_plan` says no, a block may move wherever it has a place.
-    """
-    scope = state.scope_root(block)
-    check(scope_root(loop) is scope, NOT_SAME_SCOPE, block, loop)
-    check(not is_ancestor(loop, block), LOOP_ABOVE, block, loop)
-    if to_consumers:
-        check_not_output(state, block)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
-    producers = _linked(graph, block, forward=False)
-    consumers = _linked(graph, block, forward=True)
-    position = _position(block, loop, producers, consumers, index)
-    required = consumers if to_consumers else producers
-    outside = [b for b in required if not is_ancestor(loop, b)]
-    if outside:
-        kind = "consumer" if to_consumers else "producer"
-        names = ", ".join(b.block.name_hint for b in outside)
-        fail(NOT_VISITED, block, loop, kind=kind, names=names)
-    _check_order(graph, block, loop)
-    if not to_consumers:
-        _check_followed(block, loop, producers)
-    return position, required
 
 
 def needs_plan(block: StmtSRef) -> bool:
     """Say whether only `plan_move` can tell if a block may move to a place for it."""
-    return not (is_spatial(block) and is_always_solvable(block.block.writes))
-
-
-def _check_followed(block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]) -> None:
-    """Raise if the block runs further than its producers: it would not from their loops."""
-    node = block.block
-    for producer in producers:
-        written = {r.buffer: r for r in producer.block.writes}
-        for read in node.reads:
-            region = written.get(read.buffer)
-            if region is None:
-                continue
-            within = stays_within(
-                read.region, node.iter_vars, region.region, producer.block.iter_vars
-            )
-            check(within, RUNS_FURTHER, block, loop, producer)
+    reduces = next(reductions_in(block.block_realize), None) is not None
+    return reduces or not (is_spatial(block) and is_always_solvable(block.block.writes))
 
 
 def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
@@ -309,85 +222,28 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
             check(independent, CONCURRENT, block, above, axis=axis.var.name)
 
 
-def _check_steps_run_once(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
-    """Raise if a loop would repeat steps of a reduction; it may repeat the reduction as a whole."""
-    realize = nest
-    while isinstance(realize, For):
-        realize = realize.body
-    if not isinstance(realize, BlockRealize):
-        return
-    reduced: set[Var] = set()
-    used: set[Var] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        found = collect_vars(value)
-        used.update(found)
-        if axis.iter_type != IterVar.DATA_PAR:
-            reduced.update(found)
-    if not reduced:
-        return
-    steps = False
-    for above in (*loops_above(loop), loop):
-        var = above.loop.loop_var
-        idle = var not in used and not is_const_int(above.loop.extent, 1)
-        check(not (steps and idle), REPEATED, block, loop, above)
-        steps = steps or var in reduced
+def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise unless loops run the steps of the reductions in a block in passes, here and there."""
+    below = [*loops_around(loop), loop.loop]
+    places = (("there", nest, below), ("here", block.block_realize, loops_around(block)))
+    for where, stmt, around in places:
+        for instances, inside in reductions_in(stmt):
+            loops = [*around, *inside]
+            reason = Steps(instances, loops).problem(loops)
+            check(reason is None, REPEATED, block, loop, where=where, reason=reason)
 
 
-def _check_order(graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> None:
-    """Raise if the block would pass a block that it depends on, or that depends on it."""
-    order = {child: k for k, child in enumerate(graph.children)}
-    below = [order[c] for c in graph.children if c is not block and is_ancestor(loop, c)]
-    first, last = min(below), max(below)
-    for edge in graph.out_of(block):
-        misplaced = not is_ancestor(loop, edge.dst) and order[edge.dst] < last
-        check(not misplaced, WRONG_ORDER, block, loop, edge.dst)
-    for edge in graph.into(block):
-        misplaced = not is_ancestor(loop, edge.src) and order[edge.src] > first
-        check(not misplaced, WRONG_ORDER, block, loop, edge.src)
+def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> None:
+    """Raise if a predicate leaves out instances, which would run from the new place.
 
-
-def _linked(graph: BlockScope, block: StmtSRef, *, forward: bool) -> list[StmtSRef]:
-    edges = graph.out_of(block) if forward else graph.into(block)
-    kinds = (DepKind.RAW, DepKind.WAW)
-    ends = [d.dst if forward else d.src for d in edges if d.kind in kinds]
-    return list(dict.fromkeys(ends))
-
-
-def _children(loop: For) -> Sequence[Stmt]:
-    return loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
-
-
-def _position(
-    block: StmtSRef,
-    loop: StmtSRef,
-    producers: list[StmtSRef],
-    consumers: list[StmtSRef],
-    index: int,
-) -> int:
-    """Return where among the statements below the loop the block goes."""
-    parts = _children(loop.loop)
-    last_producer, first_consumer = -1, len(parts)
-    for k, part in enumerate(parts):
-        if any(lies_in(part, p) for p in producers):
-            last_producer = k
-        if first_consumer == len(parts) and any(lies_in(part, c) for c in consumers):
-            first_consumer = k
-    check(last_producer < first_consumer, NO_PLACE, block, loop)
-    if index == -1:
-        return first_consumer
-    if index == -2:
-        return last_producer + 1
-    valid = last_producer < index <= first_consumer
-    check(
-        valid,
-        WRONG_INDEX,
-        block,
-        loop,
-        index=index,
-        first=last_producer + 1,
-        last=first_consumer,
-    )
-    return index
+    Those of which nobody needs the result are left out there, too, but not those of a reduction.
+    """
+    axes = block.block.iter_vars
+    if to_consumers:
+        axes = tuple(axis for axis in axes if axis.iter_type != IterVar.DATA_PAR)
+    axis = left_out(block, axes) if axes else None
+    if axis is not None:
+        fail(LEFT_OUT, block, loop, axis=axis.var.name)
 
 
 def _axis_domains(

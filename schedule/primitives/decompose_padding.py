@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from schedule.analysis.bindings import loop_domain, substitute_loops
+from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
-from schedule.analysis.dependency import dependencies
-from schedule.errors import Problem, check, fail
+from schedule.analysis.dependency import BlockScope, dependencies
+from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.staging_copy import Staged, Sweep
+from schedule.analysis.staging_place import check_visible, may_be_left_out
+from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.surroundings import check_dependencies_show
+from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import BufferRegion, Range
+from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import (
     GE,
     GT,
@@ -29,7 +33,7 @@ from tensorir.expr import (
 )
 from tensorir.intrin import Effect, Op
 from tensorir.ops import conjuncts, const, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt, sequence
 from tensorir.visit import Rewriter, substitute, walk
 
 NOT_AN_ANCESTOR = Problem(
@@ -42,6 +46,11 @@ PATTERN = Problem(
     "{0} is no padding that can be decomposed: {reason}",
     "the body must be `buffer[...] = T.if_then_else(condition, value, constant)`, with a condition "
     "that bounds axes by constants",
+)
+READ_EARLY = Problem(
+    "PaddingReadEarlyError",
+    "{0} may read {buffer} before {1} has stored there, and would find the constant",
+    "choose a loop further in, around blocks that read only what is stored before",
 )
 
 
@@ -57,38 +66,56 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     `loop` down in which it is alone, and which drive one of its axes directly, become shorter, for
     other axes its predicate says so.
 
+    A block below `loop` that may read elements before they are stored is refused, unlike in TVM,
+    unless the schedule was made with `enable_check=False`.
+
     Raises ScheduleError: RootBlockError, IncompleteBlockError, LoopPositionError,
-    PaddingPatternMatchError.
+    PaddingPatternMatchError, PaddingReadEarlyError, InsertionPointNotFoundError.
     """
     # Preconditions.
     plan = plan_decomposition(state, block, loop)
+    filling, inside = plan.filling(), plan.inside()
 
     # Rewrite.
-    filling, filler = plan.filling()
-    inside = plan.inside()
-    state.replace(loop, sequence([filling, inside.nest]), {block.block: inside.block})
+    state.replace(loop, sequence([filling.nest, inside.nest]), {block.block: inside.block})
 
     # Result.
-    return state.get_sref(filler)
+    return state.get_sref(filling.block)
 
 
 def plan_decomposition(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> Decomposition:
     """Check that a padding block may be decomposed at a loop; nothing is changed."""
     scope = require_scope(state, block)
-    check_complete(state, block, dependencies(state, scope))
+    check_dependencies_show(state, block, scope)
+    graph = dependencies(state, scope)
+    check_complete(state, block, graph)
     loops = loops_above(block)
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     store, value, padding = _match_body(block)
     inside = _inner_box(block, value.args[0])
-    return Decomposition(block, loops, loops.index(loop), store, value.args[1], padding, inside)
+    assert loop.parent is not None
+    place = StmtCursor.below(loop.parent, scope).around(loop)
+    left_out = may_be_left_out(scope, block, place)
+    reason = f"a condition below {describe(loop.loop)} may leave it out"
+    check(not left_out, PATTERN, block, reason=reason)
+    _check_nothing_reads_early(state, block, loop, graph, store.buffer)
+    position = loops.index(loop)
+    found = Decomposition(block, loops, position, store, value.args[1], padding, inside)
+    check_visible(scope, block, place, found.filling().nest)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """The rebuilt nest of the block, and the block in it."""
-
-    nest: Stmt
-    block: Block
+def _check_nothing_reads_early(
+    state: ScheduleState, block: StmtSRef, loop: StmtSRef, graph: BlockScope, buffer: Buffer
+) -> None:
+    """Raise if a block in the loop may read the constant where the value is stored later."""
+    if not state.enable_check:
+        return
+    order = {child: k for k, child in enumerate(graph.children)}
+    for reader in graph.buffer_readers.get(buffer, ()):
+        if is_ancestor(loop, reader):
+            late = order[reader] > order[block] and covers_reads(state, reader, graph)
+            check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
 class Decomposition:
@@ -116,33 +143,19 @@ class Decomposition:
 
     # ---------------------------------------------------------------------------------- the border
 
-    def filling(self) -> tuple[Stmt, Block]:
-        """Return the nest that stores the constant everywhere, and the block in it."""
+    def filling(self) -> Staged:
+        """Return the nest that stores the constant everywhere."""
         old = self._realize.block
-        axes = {axis.var: axis.var.with_name(axis.var.name) for axis in old.iter_vars}
-        block = Block(
-            [IterVar(axis.dom, axes[axis.var], axis.iter_type) for axis in old.iter_vars],
-            (),
-            [substitute(region, axes) for region in old.writes],
-            f"{old.name_hint}_pad_const",
-            BufferStore(
-                self._store.buffer,
-                self._padding,
-                [substitute(i, axes) for i in self._store.indices],
-            ),
-        )
         values = [self._analyzer.simplify(value) for value in self._realize.iter_values]
-        nest: Stmt = BlockRealize(values, self._realize.predicate, block)
-        fresh: dict[Var, PrimExpr] = {}
-        for loop in reversed(self._below):
-            var = loop.loop_var.with_name(loop.loop_var.name)
-            fresh[loop.loop_var] = var
-            nest = For(var, loop.min, loop.extent, ForKind.SERIAL, nest)
-        return substitute_loops(nest, fresh), block
+        sweep, axes = Sweep.like(self._below, old.iter_vars, values, self._realize.predicate)
+        indices = [substitute(index, axes) for index in self._store.indices]
+        name = f"{old.name_hint}_pad_const"
+        store = BufferStore(self._store.buffer, self._padding, indices)
+        return sweep.running(store, (), [substitute(region, axes) for region in old.writes], name)
 
     # ---------------------------------------------------------------------------------- the inside
 
-    def inside(self) -> _Inside:
+    def inside(self) -> Staged:
         """Return the block's own nest, which stores no padding any more."""
         realize = self._realize
         shorter = self._shorter_loops()
@@ -170,7 +183,7 @@ class Decomposition:
         predicate = analyzer.simplify(predicate)
         nest: Stmt = self._below[0]
         nest = _Shorten(shorter, moved, realize, BlockRealize(bindings, predicate, block))(nest)
-        return _Inside(nest, block)
+        return Staged(nest, block)
 
     def _shorter_loops(self) -> dict[Var, tuple[int, int]]:
         """Return what is left of each loop that only runs the block and drives one of its axes."""

@@ -6,13 +6,14 @@ from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
+from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
+from schedule.analysis.surroundings import check_follows_blocks
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.fresh_copy import fresh_thread
-from tensorir.ops import is_const_int
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
 from tensorir.visit import collect_vars, substitute, uses_var
 
@@ -28,9 +29,10 @@ TOO_LOW = Problem(
     "give the outermost of the block's reduction loops, or one above it",
 )
 
-REPEATED = Problem(
+NOT_ONE_PASS = Problem(
     "LoopPositionError",
-    "the init of {2} cannot move before {0}, because {1} runs the reduction several times",
+    "the init of {1} cannot move before {0}: below, the steps of the reduction do not run once, "
+    "beginning with the one that initialises, because {reason}",
     "give a loop further in",
 )
 
@@ -52,9 +54,13 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     position = loops.index(loop)
     if state.enable_check:
-        check_reduction(state, block, dependencies(state, state.scope_root(block)))
+        scope = state.scope_root(block)
+        check_follows_blocks(state, block, scope)
+        check_reduction(state, block, dependencies(state, scope))
         _check_height(block, loops, position)
-        _check_not_repeated(block, loops[position:])
+        around = loops_around(block)
+        reason = Steps(instances_of(block), around).problem(around, once=loop.loop)
+        check(reason is None, NOT_ONE_PASS, loop, block, reason=reason)
     old = block.block
     init = old.init
     if init is None:
@@ -113,14 +119,6 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
                 block,
                 axis=axis.var.name,
             )
-
-
-def _check_not_repeated(block: StmtSRef, below: list[StmtSRef]) -> None:
-    """Raise if a loop runs the whole reduction several times: each time needs its init."""
-    used = {v for value in block.block_realize.iter_values for v in collect_vars(value)}
-    for sref in below:
-        repeats = sref.loop.loop_var not in used and not is_const_int(sref.loop.extent, 1)
-        check(not repeats, REPEATED, below[0], sref, block)
 
 
 def _update_block(old: Block) -> Block:

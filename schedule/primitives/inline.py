@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
-    complete_violation,
-    is_dominant,
     require_scope,
 )
-from schedule.analysis.dependency import DepKind, dependencies
-from schedule.analysis.iteration_cover import stays_within
+from schedule.analysis.bound_values import written_out
+from schedule.analysis.dependency import dependencies
+from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import (
     Analyzer,
     IterMapLevel,
@@ -27,11 +25,10 @@ from tensorir.arith import (
     inverse_affine_iter_map,
 )
 from tensorir.buffer import Buffer, Range
-from tensorir.equal import expr_deep_equal
-from tensorir.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
-from tensorir.ops import TRUE, compare, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, BufferStore, IfThenElse, Stmt
-from tensorir.visit import substitute, walk
+from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.ops import TRUE, is_const_int
+from tensorir.stmt import Block, BufferStore
+from tensorir.visit import substitute
 
 HAS_INIT = Problem("HasInitBlock", "{0} has an init statement, so it cannot be inlined")
 NOT_ONE_BUFFER = Problem(
@@ -41,20 +38,11 @@ NOT_ONE_BUFFER = Problem(
 BODY = Problem(
     "BodyAnalysisError",
     "the body of {0} has not the form that can be inlined: {reason}",
-    "the body must be one store whose indices are the axes, in a form that can be inverted",
+    "the body must be one store, maybe under lets, whose indices are the axes in a form that "
+    "can be inverted",
 )
 ONLY_LEAF = Problem(
     "OnlyLeafError", "cannot remove {0}, because it is the only leaf of {1}, which would be empty"
-)
-SEVERAL_PRODUCERS = Problem(
-    "NonSingleProducerError",
-    "{0} does not have a single producer of {buffer} that is a complete block",
-)
-
-SEVERAL_CONSUMERS = Problem(
-    "NonSingleConsumerError",
-    "{buffer} would disappear, but {1} reads it as well as {0}",
-    "inline the producer into all its consumers with compute_inline",
 )
 
 
@@ -90,7 +78,7 @@ def check_compute_inline(
     check_not_output(state, block)
     graph = dependencies(state, scope)
     check_complete(state, block, graph)
-    store = node.body
+    store = written_out(node.body)
     if not isinstance(store, BufferStore):
         fail(BODY, block, reason="it is no single store")
     places, inverse = _inverse_of_store(block, store)
@@ -127,53 +115,11 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
     return places, {v: simple.get(v, ranges[v].min) for v in ranges}
 
 
-class _RegionUpdate(BlockRewriter):
-    """A rewriter after which the blocks that touched a buffer declare what they touch now."""
+class _Inliner(BlockRewriter):
+    """Replaces loads of a buffer by the value that was stored there.
 
-    def __init__(self, buffer: Buffer, visible: dict[Var, Buffer]) -> None:
-        super().__init__()
-        self._removed = buffer
-        self._visible = visible
-
-    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        inner = {b.data: b for b in node.alloc_buffers}
-        known = {r.buffer.data: r.buffer for r in (*node.reads, *node.writes)}
-        self._visible.update(inner)
-        self._visible.update(known)
-        new = super().rewrite_Block(node)
-        if any(r.buffer is self._removed for r in (*node.reads, *node.writes)):
-            reads, writes = get_block_read_write_region(new, _outside(new, self._visible))
-            new = self.reuse[node] = new.with_(reads=reads, writes=writes)
-        return new
-
-
-def _outside(block: Block, buffers: Mapping[Var, Buffer]) -> dict[Var, Buffer]:
-    """Return the buffers that a block does not define itself, nor a block in it."""
-    own = {
-        buffer.data
-        for node in walk(block)
-        if isinstance(node, Block)
-        for buffer in (*node.alloc_buffers, *(view.buffer for view in node.match_buffers))
-    }
-    return {var: buffer for var, buffer in buffers.items() if var not in own}
-
-
-def _visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
-    """Return the buffers that blocks of a scope may touch, by pointer."""
-    visible = {b.data: b for b in state.func_of(scope).buffer_map.values()}
-    current: StmtSRef | None = scope
-    while current is not None:
-        if current.is_block:
-            visible.update({b.data: b for b in current.block.alloc_buffers})
-        current = current.parent
-    for child in walk(scope.block):
-        if isinstance(child, Block):
-            visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})
-    return visible
-
-
-class _Inliner(_RegionUpdate):
-    """Replaces loads of a buffer by the value that was stored there."""
+    The blocks that touched the buffer declare what they touch now.
+    """
 
     def __init__(
         self,
@@ -184,11 +130,22 @@ class _Inliner(_RegionUpdate):
         inverse: dict[Var, PrimExpr],
         value: PrimExpr,
     ) -> None:
-        super().__init__(buffer, _visible_buffers(state, scope))
+        super().__init__()
+        self._removed = buffer
+        self._visible = visible_buffers(state, scope)
         self._state = state
         self._scope = scope
         self._places = places
         self._value = substitute(value, inverse)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        self._visible.update((b.data, b) for b in node.alloc_buffers)
+        regions = (*node.reads, *node.writes)
+        self._visible.update((r.buffer.data, r.buffer) for r in regions)
+        new = super().rewrite_Block(node)
+        if any(r.buffer is self._removed for r in regions):
+            new = self.reuse[node] = with_derived_regions(new, self._visible)
+        return new
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
@@ -203,222 +160,3 @@ class _Inliner(_RegionUpdate):
         kept = tuple(b for b in old.alloc_buffers if b is not self._removed)
         new = old.with_(body=body, alloc_buffers=kept)
         self._state.replace(self._scope, new, {**self.reuse, old: new})
-
-
-@primitive("ReverseComputeInline")
-def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
-    """Inline a consumer into its producer, which then stores the final value directly.
-
-    Before: B[i] = f(A[i]);  C[i] = g(B[i])
-    After:  C[i] = g(f(A[i])), in the place of the producer
-
-    Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
-    IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
-    BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
-    """
-    # Preconditions.
-    node = block.block
-    check(node.init is None, HAS_INIT, block)
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
-    read = list(dict.fromkeys(r.buffer for r in node.reads))
-    made = [b for b in read if b in graph.buffer_writers]
-    check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))
-    buffer = made[0]
-    check_complete(state, block, graph)
-    edges = graph.into(block)
-    sources = [d.src for d in edges if d.kind is DepKind.RAW and d.buffer is buffer]
-    single = len(sources) == 1 and not complete_violation(
-        sources[0], is_dominant(sources[0], graph)
-    )
-    check(single, SEVERAL_PRODUCERS, block, buffer=buffer.name)
-    producer = sources[0]
-    check_not_output(state, producer)
-    for other in graph.children:
-        reads_too = other is not block and any(r.buffer is buffer for r in other.block.reads)
-        check(not reads_too, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
-    plan = _ReversePlan(state, block, producer, buffer)
-    check(len(graph.children) > 1, ONLY_LEAF, block, scope)
-    check_no_opaque(scope, buffer)
-
-    # Rewrite.
-    plan.apply(scope)
-
-
-class _ReversePlan:
-    """How a consumer's store is put in the place of its producer's."""
-
-    def __init__(
-        self, state: ScheduleState, block: StmtSRef, producer: StmtSRef, buffer: Buffer
-    ) -> None:
-        self._state = state
-        self._block = block
-        self._producer = producer
-        self._buffer = buffer
-        self._analyzer = Analyzer()
-        realize = block.block_realize
-        if not is_const_int(realize.predicate, 1):
-            fail(BODY, block, reason="it has a predicate")
-        if not isinstance(block.block.body, BufferStore):
-            fail(BODY, block, reason="it is no single store")
-        self._consumer_store: BufferStore = block.block.body
-        self._producer_store, self._condition = self._store_of_producer()
-        self._axes = self._solve_axes()
-        self._check_not_skipped()
-
-    def _check_not_skipped(self) -> None:
-        """Raise if the consumer also runs, without reading, where the producer does not store.
-
-        A consumer that always reads does not: it would read what nothing has written.
-        """
-        realize = self._producer.block_realize
-        if is_const_int(realize.predicate, 1) and self._condition is None:
-            return
-        if not _loads_in_a_branch(self._consumer_store.value, self._buffer):
-            return
-        for axis in realize.block.iter_vars:
-            if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
-        axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
-        values = zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
-        in_bound = substitute(self._in_bound(axes), dict(values))
-        always = self._condition is None and self._implies(in_bound, realize.predicate)
-        name = realize.block.name_hint
-        reason = f"it runs where {name!r} does not, under the predicate `{realize.predicate}`"
-        check(always, BODY, self._block, reason=reason)
-
-    def _store_of_producer(self) -> tuple[BufferStore, PrimExpr | None]:
-        body: Stmt = self._producer.block.body
-        condition = None
-        if isinstance(body, IfThenElse) and body.else_case is None:
-            condition, body = body.condition, body.then_case
-        if not isinstance(body, BufferStore) or body.buffer is not self._buffer:
-            fail(BODY, self._producer, reason="it is no single store to the buffer that is read")
-        return body, condition
-
-    def _solve_axes(self) -> dict[Var, PrimExpr]:
-        """Return the consumer's axes in terms of the indices at which the producer stores."""
-        node = self._block.block
-        loads = [
-            n
-            for n in walk(self._consumer_store.value)
-            if isinstance(n, BufferLoad) and n.buffer is self._buffer
-        ]
-        if not loads:
-            fail(BODY, self._block, reason="the buffer is not loaded in the stored value")
-        indices = loads[0].indices
-        for other in loads[1:]:
-            pairs = zip(indices, other.indices, strict=True)
-            if not all(expr_deep_equal(a, b) for a, b in pairs):
-                fail(BODY, self._block, reason="the buffer is loaded at different indices")
-        self._places = indices
-        ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
-        level = IterMapLevel.INJECTIVE
-        result = detect_iter_map(indices, ranges, TRUE, level, True, self._analyzer)
-        if not result.indices:
-            reason = (
-                "its loads are not affine, or several of its instances read the same element: "
-                f"{result.errors[0]}"
-            )
-            fail(BODY, self._block, reason=reason)
-        stored = self._producer_store.indices
-        producer = self._producer.block
-        read, given = ([Range.point(i) for i in where] for where in (indices, stored))
-        if not stays_within(read, node.iter_vars, given, producer.iter_vars):
-            reason = f"it runs where {producer.name_hint!r} stores nothing"
-            fail(BODY, self._block, reason=reason)
-        solved = inverse_affine_iter_map(result.indices, stored, self._analyzer.linearizer)
-        return {var: solved.get(var, values.min) for var, values in ranges.items()}
-
-    def apply(self, scope: StmtSRef) -> None:
-        """Put the consumer's store into the producer, and drop the consumer and the buffer."""
-        producer, realize = self._producer.block, self._producer.block_realize
-        for axis in producer.iter_vars:
-            if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom)
-        axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
-        produced = self._producer_store.value
-        inlined = _ReplaceLoads(self._buffer, produced)
-        store = self._consumer_store
-        value = inlined(substitute(store.value, axes))
-        indices = [substitute(i, axes) for i in store.indices]
-        body: Stmt = BufferStore(store.buffer, value, indices)
-        predicate = realize.predicate
-        in_bound = self._in_bound(axes)
-        if in_bound is TRUE:
-            if self._condition is not None:
-                body = IfThenElse(self._condition, body)
-        else:
-            if self._condition is not None:
-                in_bound = self._analyzer.simplify(logical_and(in_bound, self._condition))
-            bindings = dict(
-                zip((a.var for a in producer.iter_vars), realize.iter_values, strict=True)
-            )
-            in_bound = substitute(in_bound, bindings)
-            if self._implies(in_bound, predicate):
-                predicate = in_bound
-            else:
-                predicate = logical_and(predicate, in_bound)
-        visible = _visible_buffers(self._state, scope)
-        new = producer.with_(body=body)
-        reads, writes = get_block_read_write_region(new, _outside(new, visible))
-        new = new.with_(reads=reads, writes=writes)
-        state = self._state
-        state.replace(self._block, None)
-        state.replace(
-            self._producer,
-            BlockRealize(realize.iter_values, predicate, new),
-            {producer: new},
-        )
-        old = scope.block
-        kept = tuple(b for b in old.alloc_buffers if b is not self._buffer)
-        state.replace(scope, old.with_(alloc_buffers=kept))
-
-    def _implies(self, condition: PrimExpr, other: PrimExpr) -> bool:
-        """Say whether, where one condition holds, the other one surely does."""
-        with self._analyzer.constraint_scope(condition):
-            return self._analyzer.can_prove(other)
-
-    def _in_bound(self, axes: dict[Var, PrimExpr]) -> PrimExpr:
-        """Return the condition under which the producer's instance is one of the consumer's."""
-        result: PrimExpr = TRUE
-        for axis in self._block.block.iter_vars:
-            assert axis.dom is not None
-            value = axes[axis.var]
-            for limit in (
-                value >= axis.dom.min,
-                value < self._analyzer.simplify(axis.dom.min + axis.dom.extent),
-            ):
-                result = logical_and(result, self._analyzer.simplify(limit))
-        # Axes of one value do not follow from the place: what they index must still be that place.
-        for read, stored in zip(self._places, self._producer_store.indices, strict=True):
-            place = substitute(read, axes)
-            if not self._analyzer.can_prove_equal(place, stored):
-                result = logical_and(result, self._analyzer.simplify(compare(EQ, stored, place)))
-        return result
-
-
-def _loads_in_a_branch(value: PrimExpr, buffer: Buffer) -> bool:
-    """Say whether a load of `buffer` happens under a condition only."""
-    for node in walk(value):
-        branches: Sequence[PrimExpr] = ()
-        if isinstance(node, Call) and getattr(node.op, "short_name", "") == "if_then_else":
-            branches = node.args[1:]
-        elif isinstance(node, Select):
-            branches = (node.true_value, node.false_value)
-        elif isinstance(node, (And, Or)):
-            branches = (node.b,)
-        for branch in branches:
-            if any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(branch)):
-                return True
-    return False
-
-
-class _ReplaceLoads(BlockRewriter):
-    def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
-        super().__init__()
-        self._buffer = buffer
-        self._value = value
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        return self._value if node.buffer is self._buffer else self.generic(node)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from schedule.analysis.layout_map import LayoutMap
-from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.staging_copy import Sweep
 from schedule.analysis.staging_safety import loads
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
-from tensorir.expr import EQ, BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import EQ, BufferLoad, IterVar, PrimExpr
 from tensorir.index_map import IndexMap
 from tensorir.ops import (
-    TRUE,
     compare,
     if_then_else,
     intrinsic,
@@ -26,13 +26,10 @@ from tensorir.ops import (
 )
 from tensorir.stmt import (
     Block,
-    BlockRealize,
     BufferStore,
     Evaluate,
     ForKind,
-    SeqStmt,
     Stmt,
-    sequence,
 )
 from tensorir.visit import substitute, walk
 
@@ -70,16 +67,14 @@ class LayoutPadding:
         Other accesses still go to the old buffer.
         """
         block = self._site.block
-        parts = list(block.body.seq) if isinstance(block.body, SeqStmt) else [block.body]
-        writing = [k for k, part in enumerate(parts) if self._writers(part)]
+        place = StmtCursor.below(self._site)
+        writing = [k for k, part in enumerate(place.parts) if self._writers(part)]
         if not writing:
-            return block.with_(body=sequence([self._assumption(), *parts]))
-        filled = self._filling_in_order(parts)
+            return block.with_(body=place.before.replace(self._assumption()))
+        filled = self._filling_in_order(place.parts)
         if filled is not None:
-            parts[writing[0]] = filled
-        else:
-            parts.insert(writing[-1] + 1, self._filling_afterwards())
-        return block.with_(body=sequence(parts))
+            return block.with_(body=place.span(writing[0], writing[0] + 1).replace(filled))
+        return block.with_(body=place.gap(writing[-1] + 1).replace(self._filling_afterwards()))
 
     def _writers(self, stmt: Stmt) -> list[Block]:
         return [
@@ -179,28 +174,22 @@ class LayoutPadding:
 
         `origin` is the block that this one takes the place of.
         """
-        shape = self._new.shape
-        loop_vars = [Var(f"axis{k}", n.dtype) for k, n in enumerate(shape)]
-        axes = [
-            IterVar(Range(n), Var(f"v_axis{k}", n.dtype), IterVar.DATA_PAR)
-            for k, n in enumerate(shape)
-        ]
+        sweep = Sweep.over([Range(n) for n in self._new.shape], loop="axis", axis="v_axis")
+        annotations = None if origin is None else origin.annotations
         with self._analyzer.scope():
-            for loop_var, axis, n in zip(loop_vars, axes, shape, strict=True):
-                self._analyzer.bind(loop_var, Range(n))
-                self._analyzer.bind(axis.var, Range(n))
-            places = [axis.var for axis in axes]
-            stmt = body(places)
-            annotations = None if origin is None else origin.annotations
-            block = Block(axes, (), (), name, stmt, annotations=annotations)
-            reads, writes = get_block_read_write_region(block, {self._new.data: self._new})
+            for (loop_var, values), axis in zip(sweep.loops, sweep.axes, strict=True):
+                self._analyzer.bind(loop_var, values)
+                self._analyzer.bind(axis.var, values)
+            stmt = body(sweep.places)
+            if only_padding:
+                sweep = sweep.where(self._is_padding([var for var, _ in sweep.loops]))
+            plain = sweep.running(stmt, (), (), name).block
+            reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
             if origin is not None:
-                back = self._layout.inverse.map_indices(places, self._analyzer)
-                values = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
-                reads = [substitute(region, values) for region in origin.reads]
-            block = block.with_(reads=reads, writes=writes)
-            if origin is not None:
-                self.replaced[origin] = block
-            predicate = self._is_padding(loop_vars) if only_padding else TRUE
-        inside = BlockRealize(loop_vars, predicate, block)
-        return nest_of_loops(list(zip(loop_vars, shape, strict=True)), inside)
+                back = self._layout.inverse.map_indices(sweep.places, self._analyzer)
+                there = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
+                reads = [substitute(region, there) for region in origin.reads]
+        made = sweep.running(stmt, reads, writes, name, annotations)
+        if origin is not None:
+            self.replaced[origin] = made.block
+        return made.nest

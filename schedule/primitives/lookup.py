@@ -16,6 +16,7 @@ from schedule.instruction import (
 )
 from schedule.sref import StmtSRef, loops_above, scope_root
 from schedule.state import ScheduleState
+from tensorir.errors import IRValueError
 
 _NOT_FOUND = Problem(
     "NotSingleResult",
@@ -34,10 +35,15 @@ def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> 
     """Find a block by its name.
 
     `func_name` names the function to look in; it defaults to the one chosen by `work_on`.
-    Raises ScheduleError (NotSingleResult) unless exactly one block has the name.
+    Raises ScheduleError (NotSingleResult) unless exactly one block has the name, ArgumentError
+    unless there is a function of that name with blocks.
     """
     if func_name is None:
         raise ArgumentError("get_block", "func_name", "is missing; a saved trace names it")
+    try:
+        state.root(func_name)
+    except IRValueError as error:
+        raise ArgumentError("get_block", "func_name", f"cannot be that: {error}") from None
     blocks = list(state.blocks(func_name))
     found = [b for b in blocks if b.block.name_hint == name]
     if len(found) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
+from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
@@ -81,6 +82,7 @@ def _check_independent(
     """Raise unless the iterations of a loop may run in any order, or all at once."""
     if state.enable_check:
         check_compact_dataflow(state, loop)
+        check_order_is_free(state, loop)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
     for block, axis in driven_axes(old.body, old.loop_var):

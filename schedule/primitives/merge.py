@@ -8,6 +8,8 @@ from itertools import pairwise
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.execution_order import may_overtake
+from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.surroundings import check_dependencies_show, check_order_is_free
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.fuse import NOT_ONLY_CHILD
@@ -17,13 +19,13 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.ops import const
-from tensorir.stmt import For, ForKind, SeqStmt, Stmt, sequence
+from tensorir.stmt import For, ForKind, Stmt, sequence
 from tensorir.visit import substitute
 
 NOT_SIBLINGS = Problem(
     "LoopsNotSiblingsError",
     "{0} and {1} are not in separate statements directly below their common ancestor",
-    "give one loop of each nest, none around another and none below a condition",
+    "give one loop of each nest, none around another and none below a condition of its own",
 )
 OTHER_SCOPE = Problem("NotInSameScopeError", "{0} and {1} are not in the same block scope")
 OTHER_DEPTH = Problem(
@@ -72,7 +74,7 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
         check(scope_root(other) is scope, OTHER_SCOPE, first, other)
     common = lowest_common_ancestor(list(loops))
     nests = [_nest_below(common, loop) for loop in loops]
-    _check_siblings(common, loops, nests)
+    siblings = _check_siblings(common, loops, nests)
     for nest in nests:
         for sref in nest:
             check_plain(sref)
@@ -95,13 +97,13 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
         made.append(body)
     tops = [nest[0].loop for nest in nests]
     parts: list[Stmt] = []
-    for part in _children(common):
+    for part in siblings.stmts:
         if part is tops[-1]:
             parts.append(body)
         elif part not in tops:
             parts.append(part)
-    changed = common.stmt.with_(body=sequence(parts)) if common.stmt is not None else None
-    state.replace(common, changed)
+    assert common.stmt is not None
+    state.replace(common, common.stmt.with_(body=siblings.replace(*parts)))
 
     # Result.
     return state.get_sref(made[0])
@@ -117,23 +119,21 @@ def _nest_below(common: StmtSRef, loop: StmtSRef) -> list[StmtSRef]:
     return nest
 
 
-def _children(sref: StmtSRef) -> Sequence[Stmt]:
-    assert sref.stmt is not None
-    body = sref.stmt.body
-    return body.seq if isinstance(body, SeqStmt) else (body,)
-
-
 def _check_siblings(
     common: StmtSRef, loops: Sequence[StmtSRef], nests: Sequence[Sequence[StmtSRef]]
-) -> None:
-    statements = set(_children(common))
+) -> StmtCursor:
+    """Return the place of the statements from the first nest to the last."""
+    place = StmtCursor.below(common)
+    if all(nests):
+        place = place.around(*(nest[0] for nest in nests))
     seen: set[StmtSRef] = set()
     for loop, nest in zip(loops, nests, strict=True):
-        separate = bool(nest) and nest[0].loop in statements and nest[0] not in seen
+        separate = bool(nest) and nest[0].loop in place.parts and nest[0] not in seen
         check(separate, NOT_SIBLINGS, loops[0], loop)
         seen.add(nest[0])
         depths = {"first": len(nests[0]), "other": len(nest)}
         check(len(nest) == len(nests[0]), OTHER_DEPTH, loops[0], loop, **depths)
+    return place
 
 
 def _checked_values(
@@ -159,6 +159,10 @@ def _check_order(
     """Raise if a block would run before something that it depends on."""
     graph = dependencies(state, scope)
     groups = [state.child_blocks(nest[0]) for nest in nests]
+    for nest, blocks in zip(nests, groups, strict=True):
+        check_order_is_free(state, nest[0])
+        for block in blocks:
+            check_dependencies_show(state, block, scope)
     group_of = {block: k for k, group in enumerate(groups) for block in group}
     merged = [block for group in groups for block in group]
     order: list[StmtSRef] = []

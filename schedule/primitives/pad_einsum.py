@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from schedule.analysis.block_kind import require_scope
-from schedule.analysis.loop_nest import nest_of_loops
-from schedule.analysis.rebuild import RedirectBuffers
-from schedule.analysis.staging_safety import check_runs_everywhere, check_starts_anew
+from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
+from schedule.analysis.staging_place import check_touched_in_blocks
+from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
+from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from tensorir.buffer import Buffer, BufferRegion, Range, decl_buffer
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import (
     Add,
     BufferLoad,
+    Call,
     Cast,
     FloatImm,
     IntImm,
     IterVar,
+    Max,
+    Min,
     Mul,
     PrimExpr,
+    Select,
     Sub,
     Var,
 )
-from tensorir.ops import TRUE, const, if_then_else, is_const_int, logical_and
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, sequence
-from tensorir.visit import Rewriter, walk
+from tensorir.ops import (
+    add,
+    all_of,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    is_const_int,
+    logical_not,
+    max_value,
+    min_value,
+)
+from tensorir.stmt import Block, BufferStore, For, Stmt
+from tensorir.visit import walk
 
 BAD_PADDING = Problem(
     "InvalidPaddingError",
@@ -58,12 +78,13 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     Only buffers that an enlarged axis indexes are replaced. The blocks `<buffer>_pad` that fill or
     write back stand right before and after the block's loops.
 
-    TVM also pads reductions to which zeros are not neutral (a maximum, a sum of exponentials),
-    loops that run other blocks as well, and blocks that compute only a part of what is written
-    back; these are refused.
+    A block that relies on what its output held before, or computes only a part of it, finds that in
+    the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
+    TVM also pads reductions to which zeros are not neutral (a maximum, a sum of exponentials), and
+    loops that run other blocks as well; these are refused.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
-    NonEinsumError, NotOnlyChildError, UnsafeStageError.
+    NonEinsumError, NotOnlyChildError, UnsafeStageError, InsertionPointNotFoundError.
     """
     # Preconditions.
     scope = require_scope(state, block, pipeline=True)
@@ -71,68 +92,69 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     fits = len(padding) == len(axes) and all(p > 0 for p in padding)
     check(fits, BAD_PADDING, block, padding=list(padding), count=len(axes))
     extents = _extents(block)
-    padded = {
-        axis.var: -(-extent // unit) * unit
-        for axis, extent, unit in zip(axes, extents.values(), padding, strict=True)
-        if extent % unit
-    }
+    padded = _padded(extents, padding)
     accesses = _accesses(block)
-    _check_added_steps(block, padded)
+    _check_added_steps(block, extents, padded)
     if not padded:
         return
-    nest = _Nest(state, block, padded)
+    for loop in loops_above(block)[:1]:
+        for other in state.child_blocks(loop):
+            check(other is block, NOT_ALONE, block, other)
+    nest = lone_nest(block, scope)
+    if nest is None:
+        fail(NO_EINSUM, block, reason="there is a condition or a binding in its loop nest")
+    loads = any(isinstance(node, BufferLoad) for node in walk(block.block_realize.predicate))
+    check(not loads, NO_EINSUM, block, reason="its predicate reads memory")
+    loops = _driving_loops(block, extents, padded)
     written = {region.buffer for region in block.block.writes}
-    inputs: list[Buffer] = []
-    outputs: list[Buffer] = []
+    stages: dict[Buffer, _Stage] = {}
     for buffer, indices in accesses.items():
         if any(index in padded for index in indices):
-            (outputs if buffer in written else inputs).append(buffer)
+            stages[buffer] = _Stage(buffer, indices, extents, padded)
+    inputs = [buffer for buffer in stages if buffer not in written]
+    outputs = [buffer for buffer in stages if buffer in written]
+    needed = list(inputs)
     for buffer in outputs:
-        check_starts_anew(state, block, buffer)
-        written_by = [index for index in accesses[buffer] if isinstance(index, Var)]
-        check_runs_everywhere(state, block, written_by, buffer)
+        check_touched_in_blocks(scope, block, buffer)
+        stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
+        relies = state.enable_check and relies_on_old_values(block, buffer)
+        complete = not relies and runs_everywhere(block, stored_at)
+        if state.enable_check and not complete:
+            needed.append(buffer)
 
     # Rewrite.
-    stages = {b: _Stage(b, accesses[b], extents, padded) for b in (*inputs, *outputs)}
-    redirect = RedirectBuffers({b: stage.padded for b, stage in stages.items()}, None)
-    new_block = redirect(block.block)
-    new_block = new_block.with_(
-        iter_vars=[
-            IterVar(Range(const(padded[a.var], a.var.dtype)), a.var, a.iter_type, a.thread_tag)
-            if a.var in padded
-            else a
-            for a in axes
-        ]
-    )
-    realize = block.block_realize
-    body = nest.around(BlockRealize(realize.iter_values, realize.predicate, new_block))
-    outer = scope.block
-    parts = list(outer.body.seq) if isinstance(outer.body, SeqStmt) else [outer.body]
-    position = parts.index(nest.stmt)
-    parts[position : position + 1] = [
-        *(stages[b].fill() for b in inputs),
-        body,
-        *(stages[b].write_back() for b in outputs),
-    ]
-    allocated = (*outer.alloc_buffers, *(stage.padded for stage in stages.values()))
-    state.replace(
+    buffers = {buffer: stages[buffer].padded for buffer in (*inputs, *outputs)}
+    add_stages(
+        state,
         scope,
-        outer.with_(body=sequence(parts), alloc_buffers=allocated),
-        {**redirect.reuse, block.block: new_block},
+        block,
+        nest,
+        [stages[buffer].filled() for buffer in needed],
+        [stages[buffer].written_back() for buffer in outputs],
+        list(buffers.values()),
+        _Enlarge(block.block, buffers, padded, loops),
     )
 
 
-def _extents(block: StmtSRef) -> dict[Var, int]:
-    """Return the extents of a block's axes, which must be constant and start at 0."""
-    extents: dict[Var, int] = {}
+def _extents(block: StmtSRef) -> dict[Var, PrimExpr]:
+    """Return the extents of a block's axes, which must start at 0."""
+    extents: dict[Var, PrimExpr] = {}
     for axis in block.block.iter_vars:
-        dom = axis.dom
-        if dom is None or not isinstance(dom.min, IntImm) or not isinstance(dom.extent, IntImm):
-            fail(NO_EINSUM, block, reason=f"the domain of axis {axis.var.name} is not constant")
-        starts = dom.min.value == 0
+        starts = axis.dom is not None and is_const_int(axis.dom.min, 0)
         check(starts, NO_EINSUM, block, reason=f"axis {axis.var.name} does not start at 0")
-        extents[axis.var] = dom.extent.value
+        assert axis.dom is not None
+        extents[axis.var] = axis.dom.extent
     return extents
+
+
+def _padded(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var, PrimExpr]:
+    """Return the new extents of the axes that become longer."""
+    analyzer = Analyzer()
+    padded: dict[Var, PrimExpr] = {}
+    for (axis, extent), unit in zip(extents.items(), padding, strict=True):
+        if not analyzer.can_prove_equal(floormod(extent, unit), 0):
+            padded[axis] = analyzer.simplify(floordiv(extent + (unit - 1), unit) * unit)
+    return padded
 
 
 def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
@@ -174,10 +196,12 @@ def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
-def _check_added_steps(block: StmtSRef, padded: Mapping[Var, int]) -> None:
+def _check_added_steps(
+    block: StmtSRef, extents: Mapping[Var, PrimExpr], padded: Mapping[Var, PrimExpr]
+) -> None:
     """Raise unless the steps that are added leave what is computed without them as it is.
 
-    Those of a reduction must add zeros, the others must store elsewhere.
+    Those of a reduction must combine it with the neutral element, the others store elsewhere.
     """
     store = block.block.body
     assert isinstance(store, BufferStore)
@@ -188,184 +212,191 @@ def _check_added_steps(block: StmtSRef, padded: Mapping[Var, int]) -> None:
             reason = f"axis {axis.var.name} does not index what it stores"
             check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
             continue
-        value = store.value
-        neutral = False
-        if isinstance(value, (Add, Sub)):
-            kept, added = value.a, value.b
-            if isinstance(value, Add) and not _is_accumulator(kept, store):
-                kept, added = added, kept
-            neutral = _is_accumulator(kept, store) and _is_zero(added, axis.var)
-        if not neutral:
-            reason = f"`{value}` changes where what axis {axis.var.name} indexes is 0"
-            fail(NO_EINSUM, block, reason=reason)
+        reason = f"`{store.value}` changes where what axis {axis.var.name} indexes is 0"
+        outside = _Outside(axis.var, extents[axis.var])
+        check(outside.leaves_as_is(store), NO_EINSUM, block, reason=reason)
+
+
+class _Outside:
+    """What expressions are where an axis is beyond its extent, and what it indexes is 0."""
+
+    def __init__(self, axis: Var, extent: PrimExpr) -> None:
+        self._axis = axis
+        self._beyond = axis >= extent
+
+    def leaves_as_is(self, store: BufferStore) -> bool:
+        """Say whether a step of a reduction keeps what is stored."""
+        step = store.value
+        if type(step) not in _NEUTRAL:
+            return False
+        kept, other = step.a, step.b  # type: ignore[attr-defined]
+        if type(step) is not Sub and not _is_accumulator(kept, store):
+            kept, other = other, kept
+        neutral = _NEUTRAL[type(step)](step.dtype)
+        return _is_accumulator(kept, store) and _is_constant(self.value(other), neutral)
+
+    def value(self, expr: PrimExpr) -> PrimExpr | None:
+        """Return the constant that an expression is there, None if it may be anything."""
+        zero = const(0, expr.dtype)
+        if isinstance(expr, (IntImm, FloatImm)):
+            return expr
+        if isinstance(expr, BufferLoad):
+            return zero if self._axis in expr.indices else None
+        if isinstance(expr, Cast):
+            inner = self.value(expr.value)
+            return None if inner is None else cast(expr.dtype, inner)
+        if isinstance(expr, Select):
+            return self._chosen(expr.condition, expr.true_value, expr.false_value)
+        if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
+            return self._chosen(*expr.args)
+        if isinstance(expr, (Add, Sub, Mul)):
+            a, b = self.value(expr.a), self.value(expr.b)
+            zeros = _is_constant(a, zero), _is_constant(b, zero)
+            if any(zeros) if isinstance(expr, Mul) else all(zeros):
+                return zero
+        return None
+
+    def _chosen(
+        self, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr
+    ) -> PrimExpr | None:
+        analyzer = Analyzer()
+        with analyzer.constraint_scope(self._beyond):
+            if analyzer.can_prove(condition):
+                return self.value(true_value)
+            if analyzer.can_prove(logical_not(condition)):
+                return self.value(false_value)
+        a, b = self.value(true_value), self.value(false_value)
+        return a if b is not None and _is_constant(a, b) else None
+
+
+_NEUTRAL: Final[dict[type[PrimExpr], Callable[[str], PrimExpr]]] = {
+    Add: lambda dtype: const(0, dtype),
+    Sub: lambda dtype: const(0, dtype),
+    Mul: lambda dtype: const(1, dtype),
+    Max: min_value,
+    Min: max_value,
+}
+"""What leaves the other operand as it is."""
 
 
 def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
     return isinstance(value, BufferLoad) and value.buffer is store.buffer
 
 
-def _is_zero(value: PrimExpr, axis: Var) -> bool:
-    """Say whether an expression is 0 where every element that `axis` indexes is."""
-    if isinstance(value, BufferLoad):
-        return axis in value.indices
-    if isinstance(value, (IntImm, FloatImm)):
-        return value.value == 0
-    if isinstance(value, Cast):
-        return _is_zero(value.value, axis)
-    if isinstance(value, Mul):
-        return _is_zero(value.a, axis) or _is_zero(value.b, axis)
-    if isinstance(value, (Add, Sub)):
-        return _is_zero(value.a, axis) and _is_zero(value.b, axis)
-    return False
+def _is_constant(value: PrimExpr | None, expected: PrimExpr) -> bool:
+    numbers = isinstance(value, (IntImm, FloatImm)) and isinstance(expected, (IntImm, FloatImm))
+    return numbers and value.value == expected.value  # type: ignore[union-attr, attr-defined]
 
 
-class _Nest:
-    """The statement of the scope that a block is in, which is to run over larger extents."""
-
-    def __init__(self, state: ScheduleState, block: StmtSRef, padded: Mapping[Var, int]) -> None:
-        self._realize = block.block_realize
-        loops = loops_above(block)
-        outermost = loops[0] if loops else block
-        for loop in loops[:1]:
-            for other in state.child_blocks(loop):
-                check(other is block, NOT_ALONE, block, other)
-        stmt = outermost.block_realize if outermost.is_block else outermost.stmt
-        assert stmt is not None
-        self.stmt: Stmt = stmt
-        self._extents: dict[Var, int] = {}
-        by_var = {sref.loop.loop_var: sref.loop for sref in loops}
-        for axis, value in zip(
-            self._realize.block.iter_vars, self._realize.iter_values, strict=True
-        ):
-            if axis.var not in padded:
-                continue
-            driver = by_var.get(value) if isinstance(value, Var) else None
-            assert axis.dom is not None
-            drives = (
-                driver is not None
-                and is_const_int(driver.min, 0)
-                and _same_range(Range(driver.extent), axis.dom)
-            )
-            if not drives:
-                bound = f"axis {axis.var.name} is bound to `{value}`"
-                reason = f"{bound}, no loop over all of its domain"
-                fail(NO_EINSUM, block, reason=reason)
-            assert isinstance(value, Var)
-            once = value not in self._extents
-            reason = f"loop {value.name} drives several axes"
-            check(once, NO_EINSUM, block, reason=reason)
-            self._extents[value] = padded[axis.var]
-
-    def around(self, realize: BlockRealize) -> Stmt:
-        """Return the statement with longer loops around another block."""
-        new: Stmt = _Enlarge(self._extents, self._realize, realize)(self.stmt)
-        return new
+def _driving_loops(
+    block: StmtSRef, extents: Mapping[Var, PrimExpr], padded: Mapping[Var, PrimExpr]
+) -> dict[Var, PrimExpr]:
+    """Return the new extents of the loops that drive the axes to be padded."""
+    loops = {sref.loop.loop_var: sref.loop for sref in loops_above(block)}
+    analyzer = Analyzer()
+    longer: dict[Var, PrimExpr] = {}
+    realize = block.block_realize
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if axis.var not in padded:
+            continue
+        loop = loops.get(value) if isinstance(value, Var) else None
+        drives = (
+            loop is not None
+            and is_const_int(loop.min, 0)
+            and analyzer.can_prove_equal(loop.extent, extents[axis.var])
+        )
+        if not drives:
+            reason = f"axis {axis.var.name} is bound to `{value}`, no loop over all of its domain"
+            fail(NO_EINSUM, block, reason=reason)
+        assert isinstance(value, Var)
+        reason = f"loop {value.name} drives several axes"
+        check(value not in longer, NO_EINSUM, block, reason=reason)
+        longer[value] = padded[axis.var]
+    return longer
 
 
-def _same_range(a: Range, b: Range) -> bool:
-    return all(
-        isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value
-        for x, y in ((a.min, b.min), (a.extent, b.extent))
-    )
+class _Enlarge(RedirectBuffers):
+    """Lets a block use padded buffers, and run over more steps."""
 
-
-class _Enlarge(Rewriter):
-    def __init__(self, extents: Mapping[Var, int], old: BlockRealize, new: BlockRealize) -> None:
-        self._extents = extents
-        self._old = old
-        self._new = new
+    def __init__(
+        self,
+        block: Block,
+        buffers: Mapping[Buffer, Buffer],
+        axes: Mapping[Var, PrimExpr],
+        loops: Mapping[Var, PrimExpr],
+    ) -> None:
+        super().__init__(buffers, {block})
+        self._axes = axes
+        self._loops = loops
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        extent = self._extents.get(node.loop_var)
-        body = self(node.body)
-        if extent is None:
-            return node.with_(body=body)
-        return node.with_(extent=const(extent, node.loop_var.dtype), body=body)
+        """Rewrite a loop; those that drive the axes become longer."""
+        new: For = super().rewrite_For(node)  # type: ignore[assignment]
+        extent = self._loops.get(node.loop_var)
+        return new if extent is None else new.with_(extent=extent)
 
-    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
-        return self._new if node is self._old else node
+    def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
+        """Rewrite an axis; those that are padded become longer."""
+        extent = self._axes.get(node.var)
+        if extent is None:
+            return super().rewrite_IterVar(node)
+        return IterVar(Range(extent), node.var, node.iter_type, node.thread_tag)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dim:
     """One dimension of a padded buffer: the part that is copied, and the size with padding."""
 
-    first: int
-    used: int
+    copied: Range
     size: PrimExpr
     enlarged: bool
 
 
 class _Stage:
-    """A padded buffer, and the blocks that fill it and write it back."""
+    """A padded buffer, and the nests that fill it and write it back."""
 
     def __init__(
         self,
         buffer: Buffer,
         indices: Sequence[PrimExpr],
-        extents: Mapping[Var, int],
-        padded: Mapping[Var, int],
+        extents: Mapping[Var, PrimExpr],
+        padded: Mapping[Var, PrimExpr],
     ) -> None:
         self._buffer = buffer
         self._dims: list[_Dim] = []
         for index, extent in zip(indices, buffer.shape, strict=True):
-            if isinstance(index, IntImm):
-                self._dims.append(_Dim(index.value, 1, extent, False))
-                continue
-            assert isinstance(index, Var)
-            used = extents[index]
-            size = const(padded[index], extent.dtype) if index in padded else extent
-            self._dims.append(_Dim(0, used, size, index in padded))
+            if isinstance(index, Var):
+                size = padded[index].astype(extent.dtype) if index in padded else extent
+                used = Range(extents[index].astype(extent.dtype))
+                self._dims.append(_Dim(used, size, index in padded))
+            else:
+                self._dims.append(_Dim(Range.point(index), extent, False))
         shape = [dim.size for dim in self._dims]
-        self.padded = decl_buffer(shape, buffer.dtype, f"{buffer.name}_pad", scope=buffer.scope())
+        self.padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
 
-    def fill(self) -> Stmt:
-        """Return loops that copy the buffer to the padded one, and zeros elsewhere."""
-        axes = self._axes()
-        inside: PrimExpr = TRUE
-        for axis, dim in zip(axes, self._dims, strict=True):
-            if dim.enlarged:
-                inside = logical_and(inside, axis < dim.used)
-        zero = const(0, self._buffer.dtype)
-        value = if_then_else(inside, BufferLoad(self._buffer, axes), zero)
-        return self._nest(axes, self._buffer, self.padded, value, [d.size for d in self._dims])
-
-    def write_back(self) -> Stmt:
-        """Return loops that copy what the block computes to the buffer."""
-        axes = self._axes()
-        value = BufferLoad(self.padded, axes)
-        counts = [const(dim.used, axis.dtype) for dim, axis in zip(self._dims, axes, strict=True)]
-        return self._nest(axes, self.padded, self._buffer, value, counts)
-
-    def _axes(self) -> list[Var]:
-        return [Var(f"v{k}", dim.size.dtype) for k, dim in enumerate(self._dims)]
-
-    def _nest(
-        self,
-        axes: Sequence[Var],
-        source: Buffer,
-        target: Buffer,
-        value: PrimExpr,
-        counts: Sequence[PrimExpr],
-    ) -> Stmt:
-        loops = [
-            (Var(f"i{k}", axis.dtype), n)
-            for k, (axis, n) in enumerate(zip(axes, counts, strict=True))
-        ]
-        writing_back = target is self._buffer
-        bindings: list[PrimExpr] = []
-        domains: list[Range] = []
-        for (loop_var, count), dim, extent in zip(
-            loops, self._dims, self._buffer.shape, strict=True
-        ):
-            offset = dim.first if writing_back else 0
-            bindings.append(loop_var + offset if offset else loop_var)
-            domains.append(Range(extent) if offset else Range(count))
-        block = Block(
-            [IterVar(dom, axis, IterVar.DATA_PAR) for dom, axis in zip(domains, axes, strict=True)],
-            [BufferRegion.from_point(source, axes)],
-            [BufferRegion.from_point(target, axes)],
-            self.padded.name,
-            BufferStore(target, value, axes),
+    def filled(self) -> Staged:
+        """Return a nest that copies the buffer to the padded one, and zeros elsewhere."""
+        sweep = Sweep.over([Range(dim.size) for dim in self._dims], loop="i")
+        inside = all_of(
+            [
+                axis < dim.copied.extent
+                for axis, dim in zip(sweep.places, self._dims, strict=True)
+                if dim.enlarged
+            ]
         )
-        return nest_of_loops(loops, BlockRealize(bindings, TRUE, block))
+        element = BufferLoad(self._buffer, sweep.places)
+        value = if_then_else(inside, element, const(0, self._buffer.dtype))
+        reads = [BufferRegion.from_point(self._buffer, sweep.places)]
+        return sweep.storing(self.padded, sweep.places, value, self.padded.name, reads)
+
+    def written_back(self) -> Staged:
+        """Return a nest that copies what the block computes to the buffer."""
+        domains = [
+            dim.copied if is_const_int(dim.copied.min, 0) else Range(extent)
+            for dim, extent in zip(self._dims, self._buffer.shape, strict=True)
+        ]
+        sweep = Sweep.over([dim.copied for dim in self._dims], domains, loop="i")
+        pairs = zip(sweep.loops, self._dims, strict=True)
+        sweep = replace(sweep, bindings=[add(var, dim.copied.min) for (var, _), dim in pairs])
+        here, there = (self.padded, sweep.places), (self._buffer, sweep.places)
+        return sweep.copying(here, there, self.padded.name)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from schedule.analysis.bindings import loop_domain, loop_range
+from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.loop_nest import nest_of_loops
-from schedule.analysis.rebuild import RedirectBuffers
-from schedule.analysis.region_cover import written_below
-from schedule.analysis.regions import (
-    bound_region,
-    path_domain,
-    relax_by_intervals,
-    union,
+from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.staging_copy import (
+    Staged,
+    Sweep,
+    add_stages,
+    cache_buffer,
+    checked_buffer,
 )
-from schedule.analysis.staging_safety import UNSAFE, check_fills_before_reading, check_inside
-from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.staging_place import check_touched_in_blocks, may_be_left_out
+from schedule.analysis.staging_region import (
+    Region,
+    is_filled,
+    known_around,
+    region_read,
+    region_written,
+    united,
+)
+from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
+from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
-from schedule.primitives.cache import cache_buffer, checked_buffer
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer, IntervalSet
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
-from tensorir.ops import TRUE, add
-from tensorir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, sequence
+from tensorir.expr import BufferLoad, IterVar, Var
+from tensorir.ops import add
+from tensorir.stmt import BufferStore
 from tensorir.visit import collect_vars, substitute
 
 NOT_ABOVE = Problem(
@@ -70,20 +78,19 @@ def read_at(
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope = require_scope(state, block, pipeline=True)
-    above = scope_root(loop) is scope and is_ancestor(loop, block)
-    check(above, NOT_ABOVE, block, loop)
-    body = _Body(state, loop, buffer)
-    start = body.first(_reads)
-    for position, writer in body.accesses(_writes):
-        check(position < start, WRITTEN_LATER, loop, writer, buffer=buffer.name)
-    region = body.region(_reads, storage_scope)
-    check_inside(state, block, buffer, region, body.analyzer)
+    body = _Body(state, loop, block, buffer, storage_scope)
+    start = min(body.position(reader) for reader in body.readers)
+    for writer in body.writers:
+        check(body.position(writer) < start, WRITTEN_LATER, loop, writer, buffer=buffer.name)
+    region = body.region_read()
+    body.check_inside(region)
 
     # Rewrite.
-    cache = cache_buffer(buffer, storage_scope)
-    realize = _copying_block(loop, buffer, cache, region, cache.name)
-    return body.insert(scope, realize, start, range(start, body.count), cache)
+    fill = body.copied(region, back=False)
+    body.insert(start, start, [fill], [], body.readers)
+
+    # Result.
+    return state.get_sref(fill.block)
 
 
 @primitive("WriteAt")
@@ -102,165 +109,158 @@ def write_at(
     One block, annotated `auto_copy`, does the copying after the last write; the copy
     `<buffer>_<scope>` has the shape of the buffer.
 
-    Blocks that rely on what the buffer held before, or leave out some of what would be copied back,
-    are refused, unlike in TVM, unless the schedule was made with `enable_check=False`.
+    Where the blocks may read what the buffer held before, or leave out some of what is copied back,
+    another such block fills the copy before the first of them. TVM leaves that out, and so does a
+    schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError.
+    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
+    InsertionPointNotFoundError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    scope = require_scope(state, block, pipeline=True)
-    above = scope_root(loop) is scope and is_ancestor(loop, block)
-    check(above, NOT_ABOVE, block, loop)
-    body = _Body(state, loop, buffer)
-    end = max(position for position, _ in body.accesses(_writes)) + 1
-    for position, reader in body.accesses(_reads):
-        check(position < end, READ_LATER, loop, reader, buffer=buffer.name)
-    region = body.region(_writes, storage_scope)
-    check_inside(state, block, buffer, region, body.analyzer)
-    body.check_filled(region)
+    body = _Body(state, loop, block, buffer, storage_scope)
+    end = max(body.position(writer) for writer in body.writers) + 1
+    for reader in body.readers:
+        check(body.position(reader) < end, READ_LATER, loop, reader, buffer=buffer.name)
+    check_touched_in_blocks(body.scope, block, buffer)
+    written = body.region_written()
+    held = None
+    if state.enable_check:
+        whole = body.is_filled(written)
+        if not whole:
+            check_sequential(block, buffer, loop)
+        if body.relies_on_old_values() or not whole:
+            read = body.region_read() if body.readers else None
+            held = united([written, read], buffer)
+    body.check_inside(held or written)
 
     # Rewrite.
-    cache = cache_buffer(buffer, storage_scope)
-    realize = _copying_block(loop, cache, buffer, region, cache.name)
-    return body.insert(scope, realize, end, range(end), cache)
+    fills = [] if held is None else [body.copied(held, back=False)]
+    back = body.copied(written, back=True)
+    users = [*body.readers, *body.writers]
+    start = min(body.position(user) for user in users)
+    body.insert(start, end, fills, [back], users)
 
-
-Regions = Callable[[Block], Sequence[BufferRegion]]
-
-
-def _reads(block: Block) -> Sequence[BufferRegion]:
-    return block.reads
-
-
-def _writes(block: Block) -> Sequence[BufferRegion]:
-    return block.writes
+    # Result.
+    return state.get_sref(back.block)
 
 
 class _Body:
-    """The statements below a loop, and what they do with a buffer."""
+    """The blocks below a loop that touch a buffer, and the copy that they are to use."""
 
-    def __init__(self, state: ScheduleState, loop: StmtSRef, buffer: Buffer) -> None:
+    def __init__(
+        self,
+        state: ScheduleState,
+        loop: StmtSRef,
+        block: StmtSRef,
+        buffer: Buffer,
+        storage_scope: str,
+    ) -> None:
         self._state = state
         self._loop = loop
+        self._block = block
         self._buffer = buffer
-        body = loop.loop.body
-        self._parts: Sequence[Stmt] = body.seq if isinstance(body, SeqStmt) else (body,)
-        self.count = len(self._parts)
-        self.analyzer = Analyzer()
-        for var, values in loop_domain(_loops_around(loop)).items():
-            self.analyzer.bind(var, values)
-        self._blocks = [(self._position(child), child) for child in state.child_blocks(loop)]
+        self._storage_scope = storage_scope or "global"
+        self._cache = cache_buffer(buffer, storage_scope)
+        self.scope = require_scope(state, block, pipeline=True)
+        above = scope_root(loop) is self.scope and is_ancestor(loop, block)
+        check(above, NOT_ABOVE, block, loop)
+        self._known = known_around(self.scope, loop)
+        children = state.child_blocks(loop)
+        self.readers = [c for c in children if any(r.buffer is buffer for r in c.block.reads)]
+        self.writers = [c for c in children if any(r.buffer is buffer for r in c.block.writes)]
+        self._order = [c for c in children if c in self.readers or c in self.writers]
+        self._cursor = StmtCursor.below(loop, self.scope).around(*self._order)
 
-    def _position(self, block: StmtSRef) -> int:
+    def position(self, block: StmtSRef) -> int:
         """Return which statement a block lies in."""
-        current = block
-        while current.parent is not None and current.parent is not self._loop:
-            current = current.parent
-        stmt = current.realize if current.is_block else current.stmt
-        return next((k for k, part in enumerate(self._parts) if part is stmt), 0)
+        return self._cursor.position(block)
 
-    def accesses(self, kind: Regions) -> list[tuple[int, StmtSRef]]:
-        """Return the blocks that read (or write) the buffer, with the statements they lie in."""
-        return [
-            (position, sref)
-            for position, sref in self._blocks
-            if any(region.buffer is self._buffer for region in kind(sref.block))
-        ]
-
-    def first(self, kind: Regions) -> int:
-        """Return the first statement that reads (or writes) the buffer."""
-        return min(position for position, _ in self.accesses(kind))
-
-    def region(self, kind: Regions, storage_scope: str) -> list[Range]:
-        """Return the box that one iteration of the loop reads (or writes)."""
-        # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
-        analyzer = Analyzer()
-        boxes = []
-        for _, sref in self.accesses(kind):
-            domain = path_domain(sref, self._loop, storage_scope or "global")
-            for region in kind(sref.block):
-                if region.buffer is self._buffer:
-                    if kind is _writes:
-                        written = surely_written(sref.block, region) or region.region
-                        region = BufferRegion(self._buffer, written)
-                    bound = bound_region(region, sref.block_realize)
-                    boxes.append(relax_by_intervals(bound, domain, analyzer))
-        box = union(boxes, analyzer)
-        assert box is not None
-        return [
-            _simplified(dim.cover_range(Range(extent), analyzer), analyzer)
-            for dim, extent in zip(box, self._buffer.shape, strict=True)
-        ]
-
-    def check_filled(self, region: Sequence[Range]) -> None:
-        """Raise unless one iteration of the loop surely writes all of a region, and first."""
-        if not self._state.enable_check:
-            return
-        writers = [sref for _, sref in self.accesses(_writes)]
-        for _, reader in self.accesses(_reads):
-            own = reader in writers
-            reason = "it reads what the buffer held before"
-            check(own, UNSAFE, reader, buffer=self._buffer.name, reason=reason)
-        for writer in writers:
-            check_fills_before_reading(self._state, writer, self._buffer)
-        box = tuple(IntervalSet.from_range(dim) for dim in region)
-        filled = any(
-            holds(written_below(self._loop, self._buffer, [w], self.analyzer), box, self.analyzer)
-            for w in writers
+    def region_read(self) -> Region:
+        """Return the box that one iteration of the loop reads."""
+        return self._simplified(
+            region_read(self.readers, self._buffer, self._loop, self._storage_scope)
         )
-        reason = "not all that would be copied back is surely written"
-        check(filled, UNSAFE, writers[0], buffer=self._buffer.name, reason=reason)
+
+    def region_written(self) -> Region:
+        """Return the box that one iteration of the loop writes."""
+        return self._simplified(
+            region_written(self.writers, self._buffer, self._loop, self._storage_scope)
+        )
+
+    def _simplified(self, region: Region | None) -> Region:
+        assert region is not None
+        # Loops of one iteration stay visible in the region, so their ranges are left unsaid.
+        simplify = Analyzer().simplify
+        return tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in region)
+
+    def check_inside(self, region: Region) -> None:
+        """Raise if the copy may touch what lies beyond the buffer."""
+        check_inside(self._state, self._block, self._buffer, region, self._known)
+
+    def is_filled(self, region: Region) -> bool:
+        """Say whether one block surely writes all of a region in one iteration of the loop."""
+        return any(
+            not may_be_left_out(self.scope, writer, self._cursor)
+            and is_filled(region, self._buffer, self._loop, writer, self._known)
+            for writer in self.writers
+        )
+
+    def relies_on_old_values(self) -> bool:
+        """Say whether something in an iteration may use what the buffer held before it.
+
+        In a stage pipeline, what is written before a reader covers all that it declares to read.
+        """
+        relying = [w for w in self.writers if relies_on_old_values(w, self._buffer)]
+        first = self._order[0]
+        undeclared = any(w not in self.readers for w in relying)
+        return first not in self.writers or first in relying or undeclared
+
+    def copied(self, region: Region, *, back: bool) -> Staged:
+        """Return a block that copies a region; its axes are the loops that move it."""
+        source, target = self._buffer, self._cache
+        if back:
+            source, target = target, source
+        outer = [*loops_seen_through(self.scope), *loops_above(self._loop), self._loop]
+        around = {sref.loop.loop_var: sref.loop for sref in outer}
+        axes: dict[Var, IterVar] = {}
+        for dim in region:
+            for var in (*collect_vars(dim.min), *collect_vars(dim.extent)):
+                if var in around and var not in axes:
+                    own = Var(f"v{len(axes)}", var.dtype)
+                    axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
+        values = {var: axis.var for var, axis in axes.items()}
+        ranges = [substitute(dim, values) for dim in region]
+        inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
+        element = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
+        loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
+        body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, element), element))
+        return Sweep((), list(axes.values()), list(axes)).running(
+            body,
+            [BufferRegion(source, ranges)],
+            [BufferRegion(target, ranges)],
+            self._cache.name,
+            {"auto_copy": True},
+        )
 
     def insert(
-        self, scope: StmtSRef, copy: BlockRealize, position: int, using: range, cache: Buffer
-    ) -> StmtSRef:
-        """Put the copy before the statement at `position`; those in `using` use the cache."""
-        redirect = RedirectBuffers({self._buffer: cache}, None)
-        parts = [redirect(p) if k in using else p for k, p in enumerate(self._parts)]
-        parts.insert(position, copy)
-        changed = self._loop.loop.with_(body=sequence(parts))
-        self._state.replace(self._loop, changed, redirect.reuse)
-        outer = scope.block
-        self._state.replace(scope, outer.with_(alloc_buffers=(*outer.alloc_buffers, cache)))
-        return self._state.get_sref(copy.block)
-
-
-def _loops_around(loop: StmtSRef) -> list[StmtSRef]:
-    """Return the loops whose variables may occur below a loop, itself included."""
-    scope = scope_root(loop)
-    assert scope is not None
-    return [*loops_seen_through(scope), *loops_above(loop), loop]
-
-
-def _simplified(values: Range, analyzer: Analyzer) -> Range:
-    return Range.from_min_extent(analyzer.simplify(values.min), analyzer.simplify(values.extent))
-
-
-def _copying_block(
-    loop: StmtSRef, source: Buffer, target: Buffer, region: Sequence[Range], name: str
-) -> BlockRealize:
-    """Return a block that copies a region; its axes are the loops that the region depends on."""
-    around = {sref.loop.loop_var: sref.loop for sref in _loops_around(loop)}
-    axes: dict[Var, IterVar] = {}
-    for dim in region:
-        for var in (*collect_vars(dim.min), *collect_vars(dim.extent)):
-            if var in around and var not in axes:
-                own = Var(f"v{len(axes)}", var.dtype)
-                axes[var] = IterVar(loop_range(around[var]), own, IterVar.DATA_PAR)
-    values = {var: axis.var for var, axis in axes.items()}
-    ranges = [substitute(dim, values) for dim in region]
-    inner = [Var(f"ax{k}", dim.min.dtype) for k, dim in enumerate(ranges)]
-    indices: list[PrimExpr] = [add(dim.min, var) for dim, var in zip(ranges, inner, strict=True)]
-    loops = [(var, dim.extent) for var, dim in zip(inner, ranges, strict=True)]
-    body = nest_of_loops(loops, BufferStore(target, BufferLoad(source, indices), indices))
-    block = Block(
-        list(axes.values()),
-        [BufferRegion(source, ranges)],
-        [BufferRegion(target, ranges)],
-        name,
-        body,
-        annotations={"auto_copy": True},
-    )
-    return BlockRealize(list(axes), TRUE, block)
+        self,
+        start: int,
+        end: int,
+        before: Sequence[Staged],
+        after: Sequence[Staged],
+        users: Sequence[StmtSRef],
+    ) -> None:
+        """Put copies around the statements from `start` to `end`; let blocks use the cache."""
+        redirect = RedirectBuffers({self._buffer: self._cache}, {user.block for user in users})
+        add_stages(
+            self._state,
+            self.scope,
+            self._block,
+            self._cursor.span(start, end),
+            before,
+            after,
+            [self._cache],
+            redirect,
+        )

@@ -7,29 +7,30 @@ from collections.abc import Sequence
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
-from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.opaque_access import is_opaque
-from schedule.analysis.redirect_point import RedirectPoint
+from schedule.analysis.redirect import RedirectToPoint
+from schedule.analysis.staging_copy import Sweep, add_stages, stage_buffer
+from schedule.analysis.staging_place import check_touched_in_blocks
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
     check_fills_before_reading,
     check_inside,
-    check_runs_everywhere,
+    values_taken,
 )
+from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, NewBlock, primitive
-from schedule.sref import StmtSRef, loops_above
+from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.dtype import INT64
+from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, IterVar, PrimExpr
 from tensorir.index_map import IndexMap
-from tensorir.ops import TRUE, add, const, is_const_int
-from tensorir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, sequence
+from tensorir.ops import is_const_int
+from tensorir.stmt import BufferStore
 from tensorir.visit import collect_vars, substitute, walk
 
 NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
@@ -66,7 +67,9 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     scope = require_scope(state, block, pipeline=True)
     check(not state.child_blocks(block), NOT_LEAF, block)
     indices = _common_indices(block, old)
-    top = _top_of_chain(block, scope)
+    nest = lone_nest(block, scope)
+    if nest is None:
+        fail(NOT_A_CHAIN, block, scope)
     node = block.block
     analyzer = Analyzer()
     for axis, values in axis_ranges(node).items():
@@ -76,23 +79,26 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     indices = [analyzer.simplify(index) for index in indices]
     used = {v for index in indices for v in collect_vars(index)}
     axes = [axis for axis in node.iter_vars if axis.var in used]
-    _check_copy(state, block, old, indices, [axis.var for axis in axes], reading=reading)
+    domains = [axis.dom for axis in axes if axis.dom is not None]
+    runs = domains
+    if state.enable_check:
+        runs = _checked_runs(state, block, scope, old, indices, axes, reading=reading)
 
     # Rewrite.
-    new = _reindexed_buffer(old, axes, analyzer)
-    nest, copy = _copy_nest(old, new, axes, indices, reading=reading)
-    redirect = RedirectPoint(node, old, new, [axis.var for axis in axes])
-    outer = scope.block
-    parts = list(outer.body.seq) if isinstance(outer.body, SeqStmt) else [outer.body]
-    position = parts.index(top)
-    parts[position] = redirect(top)
-    parts.insert(position if reading else position + 1, nest)
-    allocated = (*outer.alloc_buffers, new)
-    changed = outer.with_(body=sequence(parts), alloc_buffers=allocated)
-    state.replace(scope, changed, redirect.reuse)
+    shape = [analyzer.simplify(dom.min + dom.extent) for dom in domains]
+    new = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
+    sweep = Sweep.over(runs, domains)
+    fresh = {axis.var: var for axis, var in zip(axes, sweep.places, strict=True)}
+    there = (old, [substitute(index, fresh) for index in indices])
+    here = (new, sweep.places)
+    source, target = (there, here) if reading else (here, there)
+    copy = sweep.copying(source, target, f"{target[0].name}_reindex")
+    redirect = RedirectToPoint(old, new, {node}, [axis.var for axis in axes])
+    before, after = ([copy], []) if reading else ([], [copy])
+    add_stages(state, scope, block, nest, before, after, [new], redirect)
 
     # Result.
-    return state.get_sref(copy)
+    return state.get_sref(copy.block)
 
 
 def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
@@ -115,92 +121,40 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
     return found
 
 
-def _top_of_chain(block: StmtSRef, scope: StmtSRef) -> Stmt:
-    """Return the outermost loop of a block that is alone in its loops."""
-    top: Stmt = block.block_realize
-    for loop in reversed(loops_above(block)):
-        check(loop.loop.body is top, NOT_A_CHAIN, block, scope)
-        top = loop.loop
-    body = scope.block.body
-    parts = body.seq if isinstance(body, SeqStmt) else (body,)
-    check(top in parts, NOT_A_CHAIN, block, scope)
-    return top
-
-
-def _check_copy(
+def _checked_runs(
     state: ScheduleState,
     block: StmtSRef,
+    scope: StmtSRef,
     buffer: Buffer,
     indices: Sequence[PrimExpr],
-    axes: Sequence[Var],
+    axes: Sequence[IterVar],
     *,
     reading: bool,
-) -> None:
-    """Raise if copying for all values of the axes may show."""
-    if not state.enable_check:
-        return
+) -> list[Range]:
+    """Return the values of the axes to copy for; raise if copying may show.
+
+    What is read is copied for all values, what is written for those that the loops give.
+    """
     node = block.block
     domains = axis_ranges(node)
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)
     check_inside(state, block, buffer, [Range.point(index) for index in indices], analyzer)
+    used = [axis.var for axis in axes]
+    whole = [domains[axis] for axis in used]
     if reading:
         writes = any(region.buffer is buffer for region in node.writes)
         check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
-        return
+        return whole
+    check_touched_in_blocks(scope, block, buffer)
     check_fills_before_reading(state, block, buffer)
-    check_runs_everywhere(state, block, axes, buffer)
+    runs = values_taken(block, used)
+    if runs is None:
+        reason = "its loops may leave out elements, which would be written back all the same"
+        fail(UNSAFE, block, buffer=buffer.name, reason=reason)
     try:
-        check_injective(IndexMap(axes, indices), [domains[axis] for axis in axes])
+        check_injective(IndexMap(used, indices), whole)
     except IRValueError as error:
         fail(UNSAFE, block, buffer=buffer.name, reason=error)
-
-
-def _reindexed_buffer(old: Buffer, axes: Sequence[IterVar], analyzer: Analyzer) -> Buffer:
-    name = f"{old.name}_reindex"
-    shape = [
-        analyzer.simplify(axis.dom.min + axis.dom.extent) for axis in axes if axis.dom is not None
-    ]
-    return old.with_(
-        name=name,
-        data=Var(name, old.data.type_annotation or old.data.dtype),
-        shape=shape,
-        strides=(),
-        elem_offset=const(0, shape[0].dtype if shape else INT64),
-        axis_separators=(),
-        buffer_type="",
-    )
-
-
-def _copy_nest(
-    old: Buffer,
-    new: Buffer,
-    axes: Sequence[IterVar],
-    indices: Sequence[PrimExpr],
-    *,
-    reading: bool,
-) -> tuple[Stmt, Block]:
-    """Return loops that copy between the buffers for all values of the axes, and their block."""
-    fresh: dict[Var, Var] = {}
-    copied: list[IterVar] = []
-    loops: list[tuple[Var, PrimExpr]] = []
-    bindings: list[PrimExpr] = []
-    for k, axis in enumerate(axes):
-        assert axis.dom is not None
-        var, loop_var = Var(f"v{k}", axis.var.dtype), Var(f"ax{k}", axis.var.dtype)
-        fresh[axis.var] = var
-        copied.append(IterVar(axis.dom, var, IterVar.DATA_PAR))
-        loops.append((loop_var, axis.dom.extent))
-        bindings.append(add(axis.dom.min, loop_var))
-    there = [substitute(index, fresh) for index in indices]
-    here: list[PrimExpr] = list(fresh.values())
-    source, target = ((old, there), (new, here)) if reading else ((new, here), (old, there))
-    block = Block(
-        copied,
-        [BufferRegion.from_point(*source)],
-        [BufferRegion.from_point(*target)],
-        f"{target[0].name}_reindex",
-        BufferStore(target[0], BufferLoad(*source), target[1]),
-    )
-    return nest_of_loops(loops, BlockRealize(bindings, TRUE, block)), block
+    return runs

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.layout_map import check_injective
-from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.opaque_access import check_no_opaque
-from schedule.analysis.redirect_point import RedirectPoint
+from schedule.analysis.redirect import RedirectToPoint
+from schedule.analysis.staging_copy import (
+    Element,
+    Staged,
+    Sweep,
+    add_stages,
+    cache_buffer,
+    checked_buffer,
+)
+from schedule.analysis.staging_place import may_be_left_out, place_to_read, place_to_write
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
@@ -25,23 +32,15 @@ from schedule.instruction import (
     WriteIndex,
     primitive,
 )
-from schedule.primitives.cache import (
-    SEVERAL_WRITERS,
-    Insertion,
-    cache_buffer,
-    checked_buffer,
-    raw_consumers,
-)
 from schedule.primitives.loop_problems import check_starts_at_zero
-from schedule.sref import StmtSRef, lowest_common_ancestor
+from schedule.sref import StmtSRef, is_ancestor, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import IterVar, PrimExpr
 from tensorir.index_map import IndexMap
 from tensorir.ops import is_const_int
-from tensorir.stmt import Block, BlockRealize, BufferStore, Stmt
 from tensorir.visit import collect_vars, substitute
 
 NOT_A_POINT = Problem(
@@ -91,21 +90,20 @@ def reindex_cache_read(
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
     scope, graph = require_pipeline(state, block)
-    writers = graph.buffer_writers.get(buffer, [])
-    check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
-    stage = _Stage(state, block, buffer, block.block.reads[read_buffer_index], index_map)
-    if state.enable_check:
-        stage.check_inside()
-        writes = block in writers
-        check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
+    writes = any(region.buffer is buffer for region in block.block.writes)
+    check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
+    place = place_to_read(scope, graph, block, buffer, [block])
+    layout = _Layout(state, block, buffer, block.block.reads[read_buffer_index], index_map)
+    layout.check_inside()
 
     # Rewrite.
-    location = lowest_common_ancestor([writers[0], block]) if writers else scope
-    before = block if writers else None
-    cache = cache_buffer(buffer, storage_scope).with_(shape=stage.shape, axis_separators=())
-    nest, copy = stage.copy_nest(buffer, cache, location)
-    insertion = Insertion(location, before, not writers, nest)
-    return stage.insert(scope, insertion, cache, copy)
+    cache = cache_buffer(buffer, storage_scope, layout.shape)
+    fill = layout.copied(place.location, (buffer, layout.original), (cache, layout.mapped))
+    redirect = RedirectToPoint(buffer, cache, {block.block}, layout.mapped)
+    add_stages(state, scope, block, place.cursor, [fill], [], [cache], redirect)
+
+    # Result.
+    return state.get_sref(fill.block)
 
 
 @primitive("ReindexCacheWrite")
@@ -132,22 +130,26 @@ def reindex_cache_write(
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block)
-    writers = graph.buffer_writers.get(buffer, [])
-    check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
-    stage = _Stage(state, block, buffer, block.block.writes[write_buffer_index], index_map)
+    place = place_to_write(scope, graph, block, buffer)
+    layout = _Layout(state, block, buffer, block.block.writes[write_buffer_index], index_map)
     check_fills_before_reading(state, block, buffer)
+    if state.enable_check:
+        left_out = may_be_left_out(scope, block, place.cursor)
+        reason = "it runs under a condition only"
+        check(not left_out, UNSAFE, block, buffer=buffer.name, reason=reason)
 
     # Rewrite.
-    consumers = raw_consumers(graph, block, buffer)
-    before = consumers[0] if consumers else None
-    location = lowest_common_ancestor([block, before]) if before is not None else scope
-    cache = cache_buffer(buffer, storage_scope).with_(shape=stage.shape, axis_separators=())
-    nest, copy = stage.copy_nest(cache, buffer, location)
-    return stage.insert(scope, Insertion(location, before, False, nest), cache, copy)
+    cache = cache_buffer(buffer, storage_scope, layout.shape)
+    back = layout.copied(place.location, (cache, layout.mapped), (buffer, layout.original))
+    redirect = RedirectToPoint(buffer, cache, {block.block}, layout.mapped)
+    add_stages(state, scope, block, place.cursor, [], [back], [cache], redirect)
+
+    # Result.
+    return state.get_sref(back.block)
 
 
-class _Stage:
-    """The copy of a buffer in terms of a block's axes, with what has been checked about it."""
+class _Layout:
+    """Where a block finds what it touches of a buffer in the copy, as functions of its axes."""
 
     def __init__(
         self,
@@ -160,7 +162,6 @@ class _Stage:
         self._state = state
         self._block = block
         self._buffer = buffer
-        self._analyzer = Analyzer()
         axes = block.block.iter_vars
         point = all(is_const_int(dim.extent, 1) for dim in region.region)
         check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
@@ -168,26 +169,27 @@ class _Stage:
         given, count = len(index_map.initial_indices), len(axes)
         check(given == count, WRONG_ARITY, block, given=given, count=count)
         index_map = index_map.retyped([axis.var.dtype for axis in axes])
-        self._original: Sequence[PrimExpr] = [dim.min for dim in region.region]
+        self.original: Sequence[PrimExpr] = [dim.min for dim in region.region]
         domains = axis_ranges(block.block)
         names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
-        self._mapped: Sequence[PrimExpr] = [
+        self.mapped: Sequence[PrimExpr] = [
             substitute(index, names) for index in index_map.final_indices
         ]
         self._axes = self._used_axes()
+        analyzer = Analyzer()
         for axis, values in domains.items():
             # An axis of one value keeps its name in the indices.
             if not is_const_int(values.extent, 1):
-                self._analyzer.bind(axis, values)
-        used = IndexMap([axis.var for axis in self._axes], self._mapped)
+                analyzer.bind(axis, values)
+        used = IndexMap([axis.var for axis in self._axes], self.mapped)
         used_ranges = [domains[axis.var] for axis in self._axes]
         ranges = used.bijective_ranges(used_ranges)
         loses_nothing = ranges is not None
         if ranges is None:
             ranges = index_map.map_ranges([domains[axis.var] for axis in axes])
-        above = all(self._analyzer.can_prove(r.min >= 0) for r in ranges)
+        above = all(analyzer.can_prove(r.min >= 0) for r in ranges)
         check(above, BELOW_ZERO, block, index_map=index_map)
-        self.shape = tuple(self._analyzer.simplify(r.min + r.extent) for r in ranges)
+        self.shape = tuple(analyzer.simplify(r.min + r.extent) for r in ranges)
         if state.enable_check and not loses_nothing:
             try:
                 check_injective(used, used_ranges)
@@ -195,8 +197,8 @@ class _Stage:
                 fail(UNSAFE, block, buffer=buffer.name, reason=error)
 
     def _used_axes(self) -> list[IterVar]:
-        there = {v for index in self._original for v in collect_vars(index)}
-        here = {v for index in self._mapped for v in collect_vars(index)}
+        there = {v for index in self.original for v in collect_vars(index)}
+        here = {v for index in self.mapped for v in collect_vars(index)}
         original, copied = f"indices of {self._buffer.name}", "index map"
         for axis in self._block.block.iter_vars:
             where, missing = (copied, original) if axis.var in here else (original, copied)
@@ -210,55 +212,29 @@ class _Stage:
         analyzer = Analyzer()
         for axis, values in axis_ranges(self._block.block).items():
             analyzer.bind(axis, values)
-        region = [Range.point(index) for index in self._original]
+        region = [Range.point(index) for index in self.original]
         check_inside(self._state, self._block, self._buffer, region, analyzer)
 
-    def copy_nest(self, source: Buffer, target: Buffer, location: StmtSRef) -> tuple[Stmt, Block]:
-        """Return the loops that copy, to stand at `location`, and the block in them."""
+    def copied(self, location: StmtSRef, source: Element, target: Element) -> Staged:
+        """Return a nest that copies what the block touches below `location`, in its loops."""
         realize = self._block.block_realize
-        fresh = {axis.var: axis.var.with_name(axis.var.name) for axis in self._axes}
-        there = [substitute(index, fresh) for index in self._original]
-        here = [substitute(index, fresh) for index in self._mapped]
-        reading, writing = (there, here) if source is self._buffer else (here, there)
-        cache = target if source is self._buffer else source
-        copy = Block(
-            [IterVar(axis.dom, fresh[axis.var], IterVar.DATA_PAR) for axis in self._axes],
-            [BufferRegion.from_point(source, reading)],
-            [BufferRegion.from_point(target, writing)],
-            cache.name,
-            BufferStore(target, BufferLoad(source, reading), writing),
-        )
         bound = dict(
             zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
         )
         bindings = [bound[axis.var] for axis in self._axes]
         used = {v for value in (*bindings, realize.predicate) for v in collect_vars(value)}
-        values: dict[Var, PrimExpr] = {}
-        loops: list[tuple[Var, PrimExpr]] = []
-        for sref in self._loops_below(location):
-            loop = sref.loop
-            if loop.loop_var in used:
+        loops = []
+        for sref in loops_above(self._block):
+            inside = sref is not location and is_ancestor(location, sref)
+            if inside and sref.loop.loop_var in used:
                 check_starts_at_zero(sref)
-                var = loop.loop_var.with_name(loop.loop_var.name)
-                loops.append((var, substitute(loop.extent, values)))
-                values[loop.loop_var] = var
-        inside = substitute_loops(BlockRealize(bindings, realize.predicate, copy), values)
-        return nest_of_loops(loops, inside), copy
-
-    def _loops_below(self, location: StmtSRef) -> list[StmtSRef]:
-        loops: list[StmtSRef] = []
-        current = self._block.parent
-        while current is not None and current is not location:
-            loops.append(current)
-            current = current.parent
-        loops.reverse()
-        return loops
-
-    def insert(self, scope: StmtSRef, insertion: Insertion, cache: Buffer, copy: Block) -> StmtSRef:
-        """Put the copy in place, let the block use it, and return the block that copies."""
-        redirect = RedirectPoint(self._block.block, self._buffer, cache, self._mapped)
-        old = scope.block
-        body = redirect(insertion.into_scope(scope))
-        new = old.with_(body=body, alloc_buffers=(*old.alloc_buffers, cache))
-        self._state.replace(scope, new, redirect.reuse)
-        return self._state.get_sref(copy)
+                loops.append(sref.loop)
+        axes = [IterVar(axis.dom, axis.var, IterVar.DATA_PAR) for axis in self._axes]
+        sweep, fresh = Sweep.like(loops, axes, bindings, realize.predicate)
+        (a, there), (b, here) = source, target
+        cache = a if b is self._buffer else b
+        return sweep.copying(
+            (a, [substitute(index, fresh) for index in there]),
+            (b, [substitute(index, fresh) for index in here]),
+            cache.name,
+        )

@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 from schedule.analysis.bindings import is_affine_binding, loop_domain
+from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
+from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
-from tensorir.expr import IntImm, IterVar, Var
-from tensorir.ops import is_const_int
-from tensorir.stmt import Stmt
-from tensorir.visit import collect_vars, uses_var
+from tensorir.expr import IntImm, IterVar
+from tensorir.stmt import For, Stmt
+from tensorir.visit import uses_var
 
 REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
 NOT_A_CHAIN = Problem(
@@ -39,16 +40,10 @@ DEPENDENT = Problem(
     "the range of {0} is dependent on the loop variable {var}, which would come to lie inside it",
 )
 
-REPEATS_STEPS = Problem(
+DISORDER = Problem(
     "BlockPropertyError",
-    "{0} repeats the reduction of {2} as a whole; inside {1} it would repeat each of its steps",
-    "keep it outside of the loops of the reduction",
-)
-
-MIXED = Problem(
-    "BlockPropertyError",
-    "{0} drives data-parallel and reduction axes of {2}; with {1} on its other side, steps of a "
-    "reduction would come before the one that initialises it",
+    "{order}, the steps of a reduction below {0} do not run once, beginning with the one that "
+    "initialises, because {reason}",
     "keep the order of the loops of the reduction, or decompose it first",
 )
 
@@ -85,10 +80,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
             depends = uses_var(sref.loop.min, var) or uses_var(sref.loop.extent, var)
             check(not depends, DEPENDENT, sref, var=var.name)
     if state.enable_check:
-        for child in state.child_blocks(chain[-1]):
-            _check_not_repeated(child, chain, target)
-            if child.block.init is not None:
-                _check_init_stays_first(child, chain, target)
+        _check_steps(chain, target)
+        check_order_is_free(state, chain[-1])
 
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
@@ -99,45 +92,24 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     state.replace(chain[0], body)
 
 
-def _check_not_repeated(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
-    """Raise if a loop that repeats a reduction would come to repeat each step of it."""
-    realize = block.block_realize
-    reduced: set[Var] = set()
-    used: set[Var] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        found = collect_vars(value)
-        used.update(found)
-        if axis.iter_type != IterVar.DATA_PAR:
-            reduced.update(found)
-    for k, repeating in enumerate(after):
-        if repeating.loop.loop_var in used or is_const_int(repeating.loop.extent, 1):
-            continue
-        place = before.index(repeating)
-        for outer in after[:k]:
-            crossed = outer.loop.loop_var in reduced and before.index(outer) > place
-            check(not crossed, REPEATS_STEPS, repeating, outer, block)
+def _check_steps(before: list[StmtSRef], after: list[StmtSRef]) -> None:
+    """Raise if the loops of a reduction pass others, and either order is not one for its steps."""
+    bottom = before[-1]
+    above = loops_around(before[0])
+    old, new = ([sref.loop for sref in order] for order in (before, after))
+    for instances, inside in reductions_in(bottom.loop.body):
+        steps = Steps(instances, [*above, *old, *inside])
+        for order, loops in (("in the new order", new), ("in the order of now", old)):
+            reason = steps.problem([*above, *loops, *inside])
+            if reason is not None and any(
+                lp.loop_var in steps.reduce and _outside(lp, old) != _outside(lp, new) for lp in old
+            ):
+                fail(DISORDER, bottom, order=order, reason=reason)
 
 
-def _check_init_stays_first(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
-    """Raise if loops of a reduction pass one that also drives a data-parallel axis.
-
-    Loops that drive reduction axes alone all start with the first step, in whatever order they are.
-    """
-    realize = block.block_realize
-    reduced: set[Var] = set()
-    spatial: set[Var] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (spatial if axis.iter_type == IterVar.DATA_PAR else reduced).update(collect_vars(value))
-    if not spatial & reduced:
-        return
-    order = [sref for sref in before if sref.loop.loop_var in reduced]
-    new_order = [sref for sref in after if sref.loop.loop_var in reduced]
-    for k, mixed in enumerate(new_order):
-        if mixed.loop.loop_var not in spatial:
-            continue
-        for j, other in enumerate(new_order):
-            passed = (j < k) != (order.index(other) < order.index(mixed))
-            check(j == k or not passed, MIXED, mixed, other, block)
+def _outside(loop: For, order: list[For]) -> set[For]:
+    """Return the loops that are nested outside of one."""
+    return set(order[: order.index(loop)])
 
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:

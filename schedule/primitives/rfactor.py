@@ -9,13 +9,14 @@ from schedule.analysis.block_kind import check_reduction, require_scope
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
+from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.errors import Problem, check
 from schedule.instruction import LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import GE, GT, LE, LT, BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
+from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
 from tensorir.fresh_copy import fresh_thread
 from tensorir.ops import TRUE, conjuncts, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, sequence
@@ -63,15 +64,15 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     kind = loop.loop.kind
     check(kind is ForKind.SERIAL, NOT_SERIAL, loop, kind=kind.name.lower())
     loops = loops_above(block)
-    touched = _Touched(block)
     if state.enable_check:
-        _check_loops(state, block, loop, loops, touched)
+        _check_loops(state, block, loop, loops)
     reduction = find_reduction(block)
     ndim = len(reduction.buffers[0].shape)
     inside = -(ndim + 1) <= factor_axis <= ndim
     check(inside, AXIS_RANGE, block, axis=factor_axis, low=-(ndim + 1), high=ndim, ndim=ndim)
     axis = factor_axis if factor_axis >= 0 else factor_axis + ndim + 1
-    others = [lp for lp in loops if lp is not loop and lp.loop.loop_var in touched.reduce]
+    spatial, reduce = instances_of(block).moved_by()
+    others = [lp for lp in loops if lp is not loop and lp.loop.loop_var in reduce - spatial]
     predicate = _final_predicate(block, loop, loops, others)
 
     # Rewrite.
@@ -89,31 +90,24 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     return state.get_sref(partial_block)
 
 
-class _Touched:
-    """The loop variables that the spatial and the reduction axes of a block are bound to."""
-
-    def __init__(self, block: StmtSRef) -> None:
-        realize = block.block_realize
-        self.spatial: set[Var] = set()
-        self.reduce: set[Var] = set()
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            is_reduce = axis.iter_type == IterVar.COMM_REDUCE
-            (self.reduce if is_reduce else self.spatial).update(collect_vars(value))
-
-
 def _check_loops(
-    state: ScheduleState,
-    block: StmtSRef,
-    loop: StmtSRef,
-    loops: Sequence[StmtSRef],
-    touched: _Touched,
+    state: ScheduleState, block: StmtSRef, loop: StmtSRef, loops: Sequence[StmtSRef]
 ) -> None:
+    """Raise unless the steps of a reduction can be shared out over the iterations of a loop.
+
+    A loop of one iteration has them all, whatever it drives.
+    """
+
     def require(condition: bool, reason: str) -> None:
         check(condition, LOOPS, block, loop, reason=reason)
 
+    around = loops_around(block)
+    steps = Steps(instances_of(block), around)
+    spatial, reduce = steps.spatial, steps.reduce
     var = loop.loop.loop_var
-    require(var not in touched.spatial, "a data-parallel axis is bound to it")
-    require(var in touched.reduce, "no reduction axis is bound to it")
+    if not is_const_int(loop.loop.extent, 1):
+        require(var not in spatial, "a data-parallel axis is bound to it")
+        require(var in reduce, "no reduction axis is bound to it")
     require(
         state.child_blocks(loops[0])[0] is block,
         "another block comes before it below its outermost loop",
@@ -121,19 +115,21 @@ def _check_loops(
     below_reduction = False
     for sref in loops:
         name = sref.loop.loop_var
-        both = name in touched.spatial and name in touched.reduce
+        both = name in spatial and name in reduce and not is_const_int(sref.loop.extent, 1)
         require(not both, f"loop {name.name} drives data-parallel and reduction axes")
-        if name in touched.reduce and not below_reduction:
+        if name in reduce and not below_reduction:
             below_reduction = True
             require(
                 len(state.child_blocks(sref)) == 1,
                 f"its outermost reduction loop {name.name} has other blocks below it",
             )
-        if name in touched.reduce:
+        if name in reduce or sref is loop:
             require(is_const_int(sref.loop.min, 0), f"loop {name.name} does not start at 0")
-        idle = name not in touched.spatial and name not in touched.reduce
-        repeats = below_reduction and idle and not is_const_int(sref.loop.extent, 1)
-        require(not repeats, f"loop {name.name} repeats each step of the reduction")
+    problem = steps.problem(around)
+    passes = (
+        f"its steps do not run once, beginning with the one that initialises, because {problem}"
+    )
+    require(problem is None, passes)
 
 
 def _final_predicate(
@@ -150,32 +146,15 @@ def _final_predicate(
     for var, values in loop_domain(loops).items():
         analyzer.bind(var, values)
     nodes = [sref.loop for sref in others]
-    for conjunct in conjuncts(predicate):
-        starts = _holds_sooner(conjunct, at_first_step(conjunct, nodes), nodes, analyzer)
-        reason = f"its predicate `{conjunct}` may leave out the first step of a partial result"
-        check(starts, LOOPS, block, loop, reason=reason)
+    late = left_out_first(predicate, nodes, analyzer)
+    reason = f"its predicate `{late}` may leave out the first step of a partial result"
+    check(late is None, LOOPS, block, loop, reason=reason)
     first = at_first_step(predicate, nodes)
     kept: PrimExpr = TRUE
     for conjunct in conjuncts(first):
         if not analyzer.can_prove(conjunct):
             kept = logical_and(kept, conjunct)
     return kept
-
-
-def _holds_sooner(
-    condition: PrimExpr, at_first: PrimExpr, loops: Sequence[For], analyzer: Analyzer
-) -> bool:
-    """Say whether a condition that holds at any step of some loops holds at their first one."""
-    if at_first is condition or analyzer.can_prove(at_first):
-        return True
-    if not isinstance(condition, (LT, LE, GT, GE)):
-        return False
-    small, large = condition.a, condition.b
-    if isinstance(condition, (GT, GE)):
-        small, large = large, small
-    excess = small - large
-    start = {lp.loop_var: lp.min for lp in loops}
-    return analyzer.can_prove(substitute(excess, start) <= excess)
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:

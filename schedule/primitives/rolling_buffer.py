@@ -10,19 +10,19 @@ from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.redirect import RedirectElements
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
+from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
-from schedule.primitives.cache import INDEX_OUT_OF_RANGE
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.ops import const, is_const_int, logical_and, logical_or
-from tensorir.stmt import Block, BlockRealize, BufferStore, ForKind, Stmt
+from tensorir.stmt import Block, BlockRealize, ForKind, Stmt
 from tensorir.visit import uses_var
 
 DEPENDENCY = Problem(
@@ -63,8 +63,9 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     RollingBufferMatchError, StaleValueError, OpaqueAccessError.
     """
     # Preconditions.
-    scope, graph = require_pipeline(state, block)
     regions = block.block.writes
+    written = {region.buffer for region in regions}
+    scope, graph = require_pipeline(state, block, state.rolling - written)
     inside = 0 <= write_buffer_index < len(regions)
     numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
     check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
@@ -83,11 +84,12 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     size = const(window.size, buffer.shape[window.dimension].dtype)
     shape = [size if k == window.dimension else n for k, n in enumerate(buffer.shape)]
     rolling = buffer.with_(shape=tuple(shape))
-    rewriter = _Roll(scope.block, block.block_realize, buffer, rolling, window)
+    rewriter = _Roll(block.block_realize, buffer, rolling, window)
     old = scope.block
     allocated = [rolling if b is buffer else b for b in old.alloc_buffers]
     body = rewriter(old.body)
     state.replace(scope, old.with_(body=body, alloc_buffers=allocated), rewriter.reuse)
+    state.rolling.add(rolling)
 
 
 def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtSRef]:
@@ -175,19 +177,17 @@ def _stride(start: PrimExpr) -> tuple[Var, int] | None:
     return start, -(-factor // divisor)
 
 
-class _Roll(BlockRewriter):
+class _Roll(RedirectElements):
     """Sends accesses to the window, and leaves out what it holds already."""
 
     def __init__(
         self,
-        scope: Block,
         producer: BlockRealize,
         old: Buffer,
         new: Buffer,
         window: _Window,
     ) -> None:
-        super().__init__()
-        self._scope = scope
+        super().__init__(old, new, None)
         self._producer = producer
         self._old = old
         self._new = new
@@ -233,23 +233,14 @@ class _Roll(BlockRewriter):
             writes=_exchanged(old.writes, self._old, writes),
         )
 
-    def _rolled(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        result = list(indices)
-        k = self._window.dimension
-        result[k] = result[k] % self._window.size
-        return result
+    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return where the window holds an element."""
+        k, size = self._window.dimension, self._window.size
+        return [index % size if d == k else index for d, index in enumerate(indices)]
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        new = self.generic(node)
-        if node.buffer is not self._old:
-            return new
-        return BufferLoad(self._new, self._rolled(new.indices), new.predicate)
-
-    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        new = self.generic(node)
-        if node.buffer is not self._old:
-            return new
-        return BufferStore(self._new, new.value, self._rolled(new.indices), new.predicate)
+    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+        """Return a stand-in: what the accesses touch takes the place of what is declared."""
+        return region
 
 
 def _exchanged(

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
+from schedule.analysis.insertion_place import check_place
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
-from schedule.primitives.compute_at import check_place, needs_plan, plan_move, require_movable
+from schedule.primitives.compute_at import needs_plan, plan_move, require_movable
 from schedule.primitives.inline import check_compute_inline
 from schedule.random_state import RandomState
 from schedule.sref import (

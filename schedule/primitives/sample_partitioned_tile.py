@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Numbers, Sampled, primitive
+from schedule.primitives.sample import checked_parts
 from schedule.random_state import RandomState
 from schedule.sampling import partitioned_tile, repair_partitioned_tile
 from schedule.state import ScheduleState
@@ -29,18 +30,20 @@ def sample_partitioned_tile(
     factors; one that does not fit is repaired. For an extent that is not constant, or no multiple
     of `innerpart_factor`, the first factor is -1 and the others are 1.
 
-    Raises ValueError for fewer than 1 part, or a position or factor that cannot be.
+    Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
+    the position and the factor can be; also for a loop without iterations.
     """
-    if not 0 <= partition_pos <= n or innerpart_factor < 1:
-        raise ArgumentError(
-            "sample_partitioned_tile",
-            "partition_pos",
-            f"is position {partition_pos} among {n} parts with factor {innerpart_factor}; "
-            "the position is in [0, n] and the factor at least 1",
-        )
+    method = "sample_partitioned_tile"
+    count = checked_parts(method, loop, n, decision)
+    if innerpart_factor < 1:
+        reason = f"is {innerpart_factor}; a factor is at least 1"
+        raise ArgumentError(method, "innerpart_factor", reason)
+    last = count if innerpart_factor == 1 else count - 1
+    if not 0 <= partition_pos <= last:
+        reason = f"is {partition_pos}; with {count} parts and this factor it is in [0, {last}]"
+        raise ArgumentError(method, "partition_pos", reason)
     extent = loop.loop.extent
     if not isinstance(extent, IntImm) or extent.value % innerpart_factor:
-        count = n if decision is None else len(decision)
         tile = [-1] + [1] * (count - 1)
     elif decision is None:
         tile = partitioned_tile(rng, extent.value, n, partition_pos, innerpart_factor)

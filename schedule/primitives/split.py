@@ -13,7 +13,7 @@ from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import LT, IntImm, PrimExpr, Var
 from tensorir.ops import cast, const, floordiv, is_const_int
-from tensorir.stmt import For, ForKind, Stmt
+from tensorir.stmt import BlockRealize, For, ForKind, SeqStmt, Stmt
 
 SEVERAL_INFERRED = Problem(
     "NotSingleInferFactorError",
@@ -100,12 +100,12 @@ def split(
 
 
 def _is_plain(state: ScheduleState, loop: StmtSRef, extents: list[PrimExpr]) -> bool:
-    """Say whether all blocks below a loop run always and plainly count through their loops.
+    """Say whether blocks are all there is below a loop, run always and count through their loops.
 
     Loops of one value beside the one that is split are not plain: a limit changes their places.
     """
     var = loop.loop.loop_var
-    if any(is_const_int(extent, 1) for extent in extents):
+    if any(is_const_int(extent, 1) for extent in extents) or not _has_blocks_only(loop.loop.body):
         return False
     for block in state.child_blocks(loop):
         realize = block.block_realize
@@ -120,6 +120,15 @@ def _is_plain(state: ScheduleState, loop: StmtSRef, extents: list[PrimExpr]) -> 
             if driven and any(is_const_int(loops[v].extent, 1) for v, _ in digits):
                 return False
     return True
+
+
+def _has_blocks_only(stmt: Stmt) -> bool:
+    """Say whether there is nothing but loops and blocks in a statement."""
+    if type(stmt) is For:
+        return _has_blocks_only(stmt.body)
+    if type(stmt) is SeqStmt:
+        return all(_has_blocks_only(part) for part in stmt.seq)
+    return type(stmt) is BlockRealize
 
 
 def _extents(old: For, factors: FactorsArg, analyzer: Analyzer) -> list[PrimExpr]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
-from schedule.analysis.opaque_access import check_no_opaque
+from schedule.analysis.opaque_access import OPAQUE, check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.surroundings import BARE, Accesses
+from schedule.analysis.view_access import InlineViews
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding
@@ -73,7 +76,8 @@ def transform_layout(
     Before: B[i] = A[i]                      # transform_layout(B, lambda i: (i // 4, i % 4))
     After:  B[i // 4, i % 4] = A[i]
 
-    Every access is rewritten; a parameter changes its shape, so callers must pass it in the new
+    Every access is rewritten, and what goes through views by match_buffer goes to the buffer
+    itself. A parameter changes its shape, so callers must pass it in the new
     layout. Where `IndexMap.AXIS_SEPARATOR` stands in the map, a physical dimension begins
     (`set_axis_separator`). A map under which the new shape has places that hold no element needs
     `pad_value` for these: a number, or a function of the new indices. The padding of a buffer that
@@ -95,7 +99,11 @@ def transform_layout(
     ndim = len(old.shape)
     given = len(index_map.initial_indices)
     check(given == ndim, WRONG_ARITY, block, given=given, ndim=ndim, buffer=old.name)
-    check_no_opaque(site, old)
+    views = InlineViews(old)
+    viewed = any(realize.block.match_buffers for realize in blocks_in(site.block.body))
+    direct = views(site.block) if viewed else site.block
+    check(views.is_complete(direct), OPAQUE, site, buffer=old.name)
+    check_no_opaque(site, old, direct)
     index_map = index_map.retyped([n.dtype for n in old.shape])
     if pad_value is not None:
         _check_padding_value(block, old, index_map, pad_value)
@@ -112,8 +120,13 @@ def transform_layout(
     if layout is not None and pads:
         values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
         check(pad_value is not None, ADDS_PADDING, block, **values)
+        # Padding is filled after the blocks that write the buffer.
+        in_blocks = old not in Accesses.of(site.block.body).written
+        check(in_blocks, BARE, block, site, buffer=old.name, how="written")
 
     # Rewrite.
+    if direct is not site.block:
+        state.replace(site, direct, views.reuse)
     # The mark by which a table of `cache_index` is known stays.
     new = old.with_(shape=shape, strides=(), axis_separators=())
     if is_table(old):

@@ -718,6 +718,9 @@ LATE = summed(PLAIN_SUM).replace(
     'vi, vk = T.axis.remap("SR", [i, k])',
     "vi = T.axis.spatial(6, i)\n            vk = T.axis.reduce(9, k + 4)",
 )
+WITHOUT_THE_FIRST = summed(PLAIN_SUM).replace(
+    "            with T.init", "            T.where(k >= 1)\n            with T.init"
+)
 READS_NEIGHBOUR = summed("B[vi] = B[vi] + A[vi, vk] + B[5 - vi]").replace(
     "            with T.init",
     "            T.reads(A[vi, vk], B[0:6])\n            T.writes(B[vi])\n            with T.init",
@@ -794,7 +797,7 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
             REPEATED,
             inside("B", 1),
             "SubspaceNotDivisibleError",
-            "r repeats the reduction, init included",
+            "loop `r` runs the same steps several times",
             ["block B"],
         ),
         (
@@ -802,6 +805,13 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
             inside("B", 1),
             "SubspaceNotDivisibleError",
             "reduction axis vk may not start at 0",
+            ["block B"],
+        ),
+        (
+            WITHOUT_THE_FIRST,
+            inside("B", 0),
+            "SubspaceNotDivisibleError",
+            "its predicate `k >= 1` may leave out the first step",
             ["block B"],
         ),
         (

@@ -377,6 +377,188 @@ def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
     ]
 
 
+OVERWRITTEN = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("A"):
+            vi = T.axis.spatial(8, i)
+            A[vi] = T.float32(3)
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = A[vi]
+"""
+
+
+def test_what_is_overwritten_later_is_copied_at_the_start():
+    after = OVERWRITTEN.replace("= A[vi] *", "= A_local[vi] *").replace(
+        "= A[vi] +", "= A_local[vi] +"
+    )
+    after = after.replace(
+        "    for i",
+        """\
+    A_local = T.alloc_buffer((8,), scope="local")
+    for ax0 in range(8):
+        with T.block("A_local"):
+            v0 = T.axis.spatial(8, ax0)
+            A_local[v0] = A[v0]
+    for i""",
+        1,
+    )
+    apply(OVERWRITTEN, read("B", 0, "local"), after)
+
+
+def test_what_is_read_after_the_writer_is_copied_after_it():
+    after = OVERWRITTEN.replace("= A[vi]\n", "= A_local[vi]\n").replace(
+        "    for i", '    A_local = T.alloc_buffer((8,), scope="local")\n    for i', 1
+    )
+    last = after.rindex("    for i")
+    after = (
+        after[:last]
+        + """\
+    for ax0 in range(8):
+        with T.block("A_local"):
+            v0 = T.axis.spatial(8, ax0)
+            A_local[v0] = A[v0]
+"""
+        + after[last:]
+    )
+    apply(OVERWRITTEN, read("D", 0, "local"), after)
+
+
+@pytest.mark.parametrize(("block", "consumer"), [("B", "D"), ("D", "C")])
+def test_readers_on_the_other_side_of_the_writer_read_other_values(block, consumer):
+    call = read(block, 0, "local", consumer_blocks=[block, consumer])
+    marked = [f"block {block}", f"block {consumer}", "block A"]
+    refused(OVERWRITTEN, call, "NotConsumerError", 'block "A" overwrites them', marked)
+
+
+CARRIED = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = A[vi] * T.float32(2)
+        with T.block("A"):
+            vi = T.axis.opaque(8, i)
+            A[vi + 1] = B[vi] + T.float32(3)
+"""
+
+
+def test_what_the_last_iteration_wrote_is_copied_in_each_iteration():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    A_local = T.alloc_buffer((9,), scope="local")
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+    for i in range(8):
+        for ax0 in range(1):
+            with T.block("A_local"):
+                v0 = T.axis.spatial(9, i + ax0)
+                A_local[v0] = A[v0]
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = A_local[vi] * T.float32(2)
+        with T.block("A"):
+            vi = T.axis.opaque(8, i)
+            A[vi + 1] = B[vi] + T.float32(3)
+"""
+    apply(CARRIED, read("B", 0, "local"), after)
+
+
+def test_before_the_loop_the_first_values_are_read():
+    sch = apply(CARRIED, read("C", 0, "local"))
+    assert "C[vi] = A_local[vi]" in sch.mod.script()
+    assert "B[vi] = A[vi]" in sch.mod.script()
+
+
+BRANCHES = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    for i in range(8):
+        if i % 2 == 0:
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+        else:
+            with T.block("D"):
+                vi = T.axis.spatial(8, i)
+                D[vi] = B[vi]
+"""
+
+
+def test_below_a_condition_the_copy_is_made_there():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    B_local = T.alloc_buffer((8,), scope="local")
+    for i in range(8):
+        if i % 2 == 0:
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi]
+            for ax0 in range(1):
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    B_local[v0] = B[v0]
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B_local[vi]
+        else:
+            with T.block("D"):
+                vi = T.axis.spatial(8, i)
+                D[vi] = B[vi]
+"""
+    apply(BRANCHES, read("C", 0, "local", consumer_blocks=["C"]), after)
+
+
+def test_a_reader_in_another_case_of_the_condition_finds_no_copy():
+    words = "also runs where a condition around the first does not hold"
+    refused(BRANCHES, read("C", 0, "local"), "InsertionPointNotFoundError", words)
+    words = "they are in different cases of one condition"
+    refused(
+        BRANCHES, read("D", 0, "local", consumer_blocks=["D"]), "InsertionPointNotFoundError", words
+    )
+
+
+def test_a_copy_stands_where_what_it_needs_is_defined():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    with T.block("root"):
+        for i in range(8):
+            x: T.int32 = 7 - i
+            with T.block("B"):
+                vi = T.axis.spatial(8, x)
+                B[vi] = A[vi]
+            with T.block("C"):
+                vi = T.axis.spatial(8, x)
+                C[vi] = B[vi]
+"""
+    sch = apply(before, read("C", 0, "local"))
+    assert "v0 = T.axis.spatial(8, x + ax0)" in sch.mod.script()
+
+
 def test_views_follow_the_copy():
     before = """\
 @T.prim_func

@@ -397,6 +397,219 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
     apply(before, write("outer", 0, "global"), after)
 
 
+# -------------------------------------------------------------------------------------- old values
+
+UPDATE = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("X"):
+            vi = T.axis.spatial(8, i)
+            X[vi] = X[vi] + A[vi]
+"""
+
+EVERY_OTHER = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((16,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi * 2] = A[vi]
+"""
+
+
+def test_what_a_block_reads_and_writes_is_filled_first():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
+    X_local = T.alloc_buffer((8,), scope="local")
+    for ax0 in range(8):
+        with T.block("X_local"):
+            v0 = T.axis.spatial(8, ax0)
+            X_local[v0] = X[v0]
+    for i in range(8):
+        with T.block("X"):
+            vi = T.axis.spatial(8, i)
+            X_local[vi] = X_local[vi] + A[vi]
+    for ax0 in range(8):
+        with T.block("X_local"):
+            v0 = T.axis.spatial(8, ax0)
+            X[v0] = X_local[v0]
+"""
+    apply(UPDATE, write("X", 0, "local"), after)
+
+
+def test_the_part_that_is_read_may_be_another_than_the_one_that_is_written():
+    before = """\
+@T.prim_func
+def main(X: T.Buffer((20,))):
+    for i in range(8):
+        with T.block("X"):
+            vi = T.axis.opaque(8, i)
+            X[vi + 4] = X[vi + 2] + T.float32(1)
+"""
+    after = """\
+@T.prim_func
+def main(X: T.Buffer((20,))):
+    X_local = T.alloc_buffer((10,), scope="local")
+    for ax0 in range(10):
+        with T.block("X_local"):
+            v0 = T.axis.spatial(10, ax0)
+            X_local[v0] = X[2 + v0]
+    for i in range(8):
+        with T.block("X"):
+            vi = T.axis.opaque(8, i)
+            X_local[vi + 2] = X_local[vi] + T.float32(1)
+    for ax0 in range(8):
+        with T.block("X_local"):
+            v0 = T.axis.spatial(8, ax0)
+            X[4 + v0] = X_local[2 + v0]
+"""
+    apply(before, write("X", 0, "local"), after)
+
+
+def test_what_a_block_may_leave_out_is_filled_first():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((16,))):
+    B_local = T.alloc_buffer((15,), scope="local")
+    for ax0 in range(15):
+        with T.block("B_local"):
+            v0 = T.axis.spatial(15, ax0)
+            B_local[v0] = B[v0]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B_local[vi * 2] = A[vi]
+    for ax0 in range(15):
+        with T.block("B_local"):
+            v0 = T.axis.spatial(15, ax0)
+            B[v0] = B_local[v0]
+"""
+    apply(EVERY_OTHER, write("B", 0, "local"), after)
+
+
+@pytest.mark.parametrize("where", ["if A[vi] > T.float32(0):\n                ", ""])
+def test_stores_and_blocks_under_a_condition(where):
+    before = EVERY_OTHER.replace("B[vi * 2] = ", where + "B[vi] = ")
+    if not where:
+        before = before.replace("with T.block", "if i % 2 == 1:\n          with T.block")
+        before = before.replace("            vi", "              vi")
+        before = before.replace("            B[vi]", "              B[vi]")
+    sch = apply(before, write("B", 0, "local"))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["B_local", "B", "B_local"]
+
+
+INIT = """\
+@T.prim_func
+def main(A: T.Buffer((5, 4)), C: T.Buffer((5,))):
+    for i, k in T.grid(5, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where({where})
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + {read}
+"""
+
+
+@pytest.mark.parametrize("where", ["1 <= k", "i <= k"])
+def test_an_init_that_may_not_run(where):
+    sch = apply(INIT.format(where=where, read="A[vi, vk]"), write("C", 0, "local"))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["C_local", "C", "C_local"]
+
+
+@pytest.mark.parametrize("where", ["True", "i <= k"])
+def test_an_init_that_stores_less_than_is_read(where):
+    before = INIT.format(where=where, read="C[vk]")
+    words = "it reads what the buffer held before, and does not declare that"
+    refused(before, write("C", 0, "local"), "UnsafeStageError", words, ["block C"])
+
+
+def test_iterations_that_run_at_the_same_time_do_not_copy_back_what_they_left_out():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8)), C: T.Buffer((8,))):
+    for i in T.parallel(8):
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                if A[vi, vj] > T.float32(0):
+                    B[vi, vj] = A[vi, vj]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi, 0]
+"""
+    words = "it may leave out elements, and others run at the same time"
+    refused(before, write("B", 0, "local"), "UnsafeStageError", words, ["block B"])
+    apply(before.replace("T.parallel", "T.serial"), write("B", 0, "local"))
+
+
+# ------------------------------------------------------------------------------------ other readers
+
+CARRIED = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = A[vi] * T.float32(2)
+        with T.block("A"):
+            vi = T.axis.opaque(8, i)
+            A[vi + 1] = B[vi] + T.float32(3)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+"""
+
+
+def test_a_reader_in_the_next_iteration_waits_for_the_copy():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((9,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
+    A_local = T.alloc_buffer((9,), scope="local")
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.opaque(8, i)
+            B[vi] = A[vi] * T.float32(2)
+        with T.block("A"):
+            vi = T.axis.opaque(8, i)
+            A_local[vi + 1] = B[vi] + T.float32(3)
+        for ax0 in range(1):
+            with T.block("A_local"):
+                v0 = T.axis.spatial(9, i + 1 + ax0)
+                A[v0] = A_local[v0]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+"""
+    apply(CARRIED, write("A", 0, "local"), after)
+
+
+def test_a_reader_before_the_writer_has_nothing_to_read_in_the_cache():
+    words = 'block "B" reads other values of A than the cache of block "A" holds'
+    call = write("A", 0, "local", consumer_blocks=["B"])
+    refused(CARRIED, call, "NotConsumerError", words, ["block A", "block B", "block A"])
+
+
+def test_a_reader_that_uses_the_cache_must_find_all_it_reads_there():
+    call = write("A", 0, "local", consumer_blocks=["C"])
+    refused(CARRIED, call, "NotRegionCoverError", "more of A", ["block root", "block C"])
+
+
+def test_a_condition_that_reads_the_buffer():
+    before = CARRIED.replace(
+        "            C[vi] = A[vi]\n",
+        "            T.where(A[i] > T.float32(0))\n            C[vi] = T.float32(1)\n",
+    )
+    words = "also touches A outside of its blocks"
+    refused(before, write("A", 0, "local"), "UnsafeStageError", words, ["block A", "block root"])
+
+
 # ------------------------------------------------------------------------------------------ handles
 
 
@@ -442,25 +655,6 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
 """
 
 
-UPDATE = """\
-@T.prim_func
-def main(A: T.Buffer((8,)), X: T.Buffer((8,))):
-    for i in range(8):
-        with T.block("X"):
-            vi = T.axis.spatial(8, i)
-            X[vi] = X[vi] + A[vi]
-"""
-
-EVERY_OTHER = """\
-@T.prim_func
-def main(A: T.Buffer((8,)), B: T.Buffer((16,))):
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi * 2] = A[vi]
-"""
-
-
 def decomposed(sch):
     block = sch.get_block("C")
     sch.decompose_reduction(block, sch.get_loops(block)[0])
@@ -486,29 +680,6 @@ def decomposed(sch):
             "RootBlockError",
             "root block",
             ["block root"],
-        ),
-        (
-            UPDATE,
-            write("X", 0, "local"),
-            "UnsafeStageError",
-            "it reads what the buffer held before",
-            ["block X"],
-        ),
-        (
-            EVERY_OTHER,
-            write("B", 0, "local"),
-            "UnsafeStageError",
-            "it may leave out elements",
-            ["block B"],
-        ),
-        (
-            EVERY_OTHER.replace(
-                "B[vi * 2] = A[vi]", "if A[vi] > T.float32(0):\n                B[vi] = A[vi]"
-            ),
-            write("B", 0, "local"),
-            "UnsafeStageError",
-            "it may leave out elements",
-            ["block B"],
         ),
         (MATMUL, decomposed, "NotSingleWriteBlock", "single block", ["block root"]),
     ],

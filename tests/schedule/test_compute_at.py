@@ -892,3 +892,113 @@ def test_instances_that_overlap_may_not_be_cut_off():
         "may lie outside of those there are, 0 to 3",
         marked=["block B", "loop i"],
     )
+
+
+ROW_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((4, 6)), D: T.Buffer((4,))):
+    C = T.alloc_buffer((4,))
+    for i, k in T.grid(4, 12):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.reduce(6, k // 2)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for i in range(4):
+        with T.block("D"):
+            vi = T.axis.spatial(4, i)
+            D[vi] = C[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (ROW_SUMS, "its bindings may give the same steps several times"),
+        (
+            ROW_SUMS.replace("i, k in T.grid(4, 12)", "i, k, r in T.grid(4, 6, 2)").replace(
+                "k // 2", "k"
+            ),
+            "loop `r` runs the same steps several times",
+        ),
+    ],
+)
+def test_a_reduction_that_repeats_its_steps_stays(before, words):
+    refused(
+        before,
+        lambda s: s.compute_at("C", s.get_loops("D")[0]),
+        "RepeatedReductionError",
+        "here, the steps of its reduction do not run once, beginning with the one that "
+        "initialises, because " + words,
+        marked=["block C", "loop i"],
+    )
+
+
+PART_OF_A_SUM = """
+@T.prim_func
+def main(A: T.Buffer((4, 6)), D: T.Buffer((4,))):
+    C = T.alloc_buffer((4,))
+    for i, k in T.grid(4, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k < 5)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+    for i in range(4):
+        with T.block("D"):
+            vi = T.axis.spatial(4, i)
+            D[vi] = C[vi]
+"""
+
+
+def test_steps_that_a_predicate_leaves_out_do_not_come_back():
+    refused(
+        PART_OF_A_SUM,
+        lambda s: s.compute_at("C", s.get_loops("D")[0]),
+        "LeftOutInstancesError",
+        "may leave out values of its axis vk",
+        marked=["block C", "loop i"],
+    )
+
+
+def test_a_sum_that_takes_all_its_steps_may_have_a_predicate():
+    def call(sch):
+        sch.split(sch.get_loops("C")[1], [None, 4])
+        sch.compute_at("C", sch.get_loops("D")[0])
+
+    apply(PART_OF_A_SUM.replace("            T.where(k < 5)\n", ""), call)
+
+
+UNDER_A_CONDITION = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        if i < 5:
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+"""
+
+
+def test_a_producer_comes_before_the_condition_around_its_consumer():
+    after = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+        if i < 5:
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+"""
+    apply(UNDER_A_CONDITION, lambda s: s.compute_at("B", s.get_loops("C")[0]), after)

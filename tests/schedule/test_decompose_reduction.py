@@ -540,13 +540,36 @@ def below_the_reduction(sch):
             RUNS_TWICE,
             decompose("C", 0),
             "LoopPositionError",
-            "runs the reduction several times",
-            ["loop i", "loop r", "block C"],
+            "loop `r` runs the same steps several times",
+            ["loop i", "block C"],
         ),
     ],
 )
 def test_refused(before, call, code, words, marked):
     refused(before, call, code, words, marked)
+
+
+@pytest.mark.parametrize(
+    ("loop", "value", "words"),
+    [
+        ("range(10)", "k + 2", "reduction axis vk may not start at 0"),
+        ("range(24)", "k // 2", "its bindings may give the same steps several times"),
+    ],
+)
+def test_a_reduction_that_does_not_start_anew_once_stays_whole(loop, value, words):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((12,)), C: T.Buffer((1,))):
+    for k in {loop}:
+        with T.block("C"):
+            vk = T.axis.reduce(12, {value})
+            with T.init():
+                C[0] = T.float32(0)
+            C[0] = C[0] + A[vk]
+"""
+    refused(before, decompose("C", 0), "LoopPositionError", words, marked=["loop k", "block C"])
+    message = refused(before, lambda s: s.rfactor(s.get_loops("C")[0], 0), "LoopPropertyError")
+    assert words in str(message)
 
 
 def test_inside_the_loop_that_repeats_it_a_reduction_can_be_decomposed():

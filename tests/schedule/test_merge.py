@@ -6,7 +6,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import parse
-from tests.schedule.transformation import apply, refused
+from tests.schedule.transformation import apply, refused, scheduled
 
 BEFORE = """\
 @T.prim_func
@@ -102,6 +102,56 @@ def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), D: T.Buffer((5
         "C",
         "D",
     ]
+
+
+def test_nests_below_one_condition():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
+    with T.block("root"):
+        if n > 0:
+            for i in range(5):
+                with T.block("B"):
+                    vi = T.axis.spatial(5, i)
+                    B[vi] = A[vi] + T.float32(1)
+            for i in range(5):
+                with T.block("C"):
+                    vi = T.axis.spatial(5, i)
+                    C[vi] = B[vi] * T.float32(3)
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
+    with T.block("root"):
+        if n > 0:
+            for i_m in range(5):
+                with T.block("B"):
+                    vi = T.axis.spatial(5, i_m)
+                    B[vi] = A[vi] + T.float32(1)
+                with T.block("C"):
+                    vi = T.axis.spatial(5, i_m)
+                    C[vi] = B[vi] * T.float32(3)
+"""
+    scheduled(before, merge_at(0, "B", "C"), after)
+
+
+def test_nests_below_two_conditions_are_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((5,)), B: T.Buffer((5,)), C: T.Buffer((5,)), n: T.int32):
+    with T.block("root"):
+        if n > 0:
+            for i in range(5):
+                with T.block("B"):
+                    vi = T.axis.spatial(5, i)
+                    B[vi] = A[vi] + T.float32(1)
+        else:
+            for i in range(5):
+                with T.block("C"):
+                    vi = T.axis.spatial(5, i)
+                    C[vi] = A[vi] * T.float32(3)
+"""
+    refused(before, merge_at(0, "B", "C"), "LoopsNotSiblingsError")
 
 
 def reading(index):

@@ -264,6 +264,23 @@ ONCE_FAILED = {
     ),
     "a unit loop around the root block": ("chain", ["sch.add_unit_loop(block('root'))"]),
     "a location for the root block": ("chain", ["at(block('root'))"]),
+    "a consumer below a binding, before its producer": (
+        "bindings",
+        ["sch.reverse_compute_at(block('D'), loop('B', 0), True, 0)"],
+    ),
+    "a producer below a binding, after its consumer": (
+        "bindings",
+        ["sch.compute_at(block('B'), loop('D', 1), False, -1)"],
+    ),
+    "the attribute of a buffer that is inlined": ("nested", ["at(block('B'))"]),
+    "padding of what is stored beside blocks": (
+        "bare",
+        [
+            "sch.transform_layout(block('D'), ('read', 1), "
+            "lambda *a: (*a[:-1], *(x // 4 for x in a[-1:]), *(x % 4 for x in a[-1:])), "
+            "pad_value=0.0)"
+        ],
+    ),
     "the index of a buffer that is not there": (
         "chain",
         ["sch.reindex(block('C'), ('write', 1))"],

@@ -151,6 +151,100 @@ def split_unevenly(sch):
     return sch.get_loops(block)
 
 
+UPDATE = MATMUL.replace(
+    "            with T.init():\n                C[vi, vj] = T.float32(0)\n", ""
+)
+
+
+def test_what_is_read_and_written_is_filled_first():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 7)), C: T.Buffer((5, 7))):
+    C_global = T.alloc_buffer((5, 7))
+    for i in range(5):
+        with T.block("C_global"):
+            v0 = T.axis.spatial(5, i)
+            T.reads(C[v0, 0:7])
+            T.writes(C_global[v0, 0:7])
+            T.block_attr({"auto_copy": True})
+            for ax0, ax1 in T.grid(1, 7):
+                C_global[v0 + ax0, ax1] = C[v0 + ax0, ax1]
+        for j, k in T.grid(7, 6):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                C_global[vi, vj] = C_global[vi, vj] + A[vi, vk] * B[vk, vj]
+        with T.block("C_global"):
+            v0 = T.axis.spatial(5, i)
+            T.reads(C_global[v0, 0:7])
+            T.writes(C[v0, 0:7])
+            T.block_attr({"auto_copy": True})
+            for ax0, ax1 in T.grid(1, 7):
+                C[v0 + ax0, ax1] = C_global[v0 + ax0, ax1]
+"""
+    apply(UPDATE, write("C", 0, 0, "global"), after)
+
+
+def test_the_last_tile_is_copied_as_far_as_it_is_written():
+    def call(sch):
+        sch.write_at(split_unevenly(sch)[1], "C", 0, "local")
+
+    sch = apply(MATMUL, call)
+    below = sch.get_child_blocks(sch.get_loops(sch.get_block("C"))[1])
+    assert [sch.get(b).name_hint for b in below] == ["C", "C_local"]
+
+
+@pytest.mark.parametrize("condition", ["vj % 2 == 0", "A[vi, 0] > T.float32(0)"])
+def test_what_may_be_left_out_is_filled_first(condition):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((5, 7)), C: T.Buffer((5, 7))):
+    for i, j in T.grid(5, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            if {condition}:
+                C[vi, vj] = A[vi, vj]
+"""
+    sch = apply(before, write("C", 0, 0, "local"))
+    below = sch.get_child_blocks(sch.get_loops(sch.get_block("C"))[0])
+    assert [sch.get(b).name_hint for b in below] == ["C_local", "C", "C_local"]
+
+
+def test_an_update_of_what_was_stored_in_the_same_iteration_needs_no_filling():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 5)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("zero"):
+            vi = T.axis.spatial(6, i)
+            C[vi] = T.float32(0)
+        for k in range(5):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C[vi] = C[vi] + A[vi, vk]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((6, 5)), C: T.Buffer((6,))):
+    C_local = T.alloc_buffer((6,), scope="local")
+    for i in range(6):
+        with T.block("zero"):
+            vi = T.axis.spatial(6, i)
+            C_local[vi] = T.float32(0)
+        for k in range(5):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C_local[vi] = C_local[vi] + A[vi, vk]
+        with T.block("C_local"):
+            v0 = T.axis.spatial(6, i)
+            T.reads(C_local[v0])
+            T.writes(C[v0])
+            T.block_attr({"auto_copy": True})
+            for ax0 in range(1):
+                C[v0 + ax0] = C_local[v0 + ax0]
+"""
+    apply(before, write("C", 0, 0, "local"), after)
+
+
 @pytest.mark.parametrize(
     ("before", "call", "code"),
     [
@@ -163,23 +257,9 @@ def split_unevenly(sch):
         ),
         (STAGES, write("B", 0, 0), "ReadAfterWriteError"),
         (
-            MATMUL.replace(
-                "            with T.init():\n                C[vi, vj] = T.float32(0)\n", ""
-            ),
-            write("C", 0, 0),
-            "UnsafeStageError",
-        ),
-        (
-            MATMUL.replace(
-                "            with T.init():\n                C[vi, vj] = T.float32(0)\n", ""
-            ),
+            UPDATE,
             read("C", 0, 0),
             "WriteAfterReadError",
-        ),
-        (
-            MATMUL,
-            lambda s: s.write_at(split_unevenly(s)[1], "C", 0, "local"),
-            "UnsafeStageError",
         ),
         (
             MATMUL.replace("A[vi, vk]", "T.if_then_else(1 <= vk, A[vi, vk - 1], T.float32(0))"),

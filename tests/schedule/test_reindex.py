@@ -128,6 +128,42 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
 """
 
 
+def test_what_is_written_is_copied_as_far_as_the_loops_go():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    C_reindex = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.where(i < 5)
+            C_reindex[vi] = A[vi]
+    for ax0 in range(5):
+        with T.block("C_reindex"):
+            v0 = T.axis.spatial(8, ax0)
+            C[v0] = C_reindex[v0]
+"""
+    apply(NOT_FULL, lambda sch: sch.reindex("C", ("write", 0)), after)
+
+
+def test_what_a_piece_of_a_partitioned_loop_writes():
+    def call(sch):
+        sch.loop_partition(sch.get_loops(sch.get_block("C"))[1], [2, None])
+        sch.reindex("C_j1", ("write", 0))
+
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((6, 8))):
+    for i, j in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vj, vi] = A[vi, vj]
+"""
+    script = apply(before, call).mod.script()
+    assert "v0 = T.axis.spatial(8, i + ax0)" in script
+    assert "v1 = T.axis.spatial((2, 6), 2 + ax1)" in script
+
+
 @pytest.mark.parametrize(
     ("before", "buffer", "code", "words"),
     [
@@ -163,7 +199,7 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
             "UnsafeStageError",
             "would touch",
         ),
-        (NOT_FULL, "C", "UnsafeStageError", "leave out elements"),
+        (NOT_FULL.replace("i < 5", "i % 2 == 0"), "C", "UnsafeStageError", "leave out elements"),
         (
             NOT_FULL.replace("            T.where(i < 5)\n", "").replace(
                 "C[vi] = A", "C[vi] = C[vi] + A"

@@ -401,8 +401,9 @@ def loops_of(*places):
             REPEATED,
             reorder("C", 2, 1),
             "BlockPropertyError",
-            "loop `r` repeats the reduction",
-            ["loop r", "loop k", "block C"],
+            "in the new order, the steps of a reduction below loop `k` do not run once, beginning "
+            "with the one that initialises, because loop `r` runs the same steps several times",
+            ["loop k"],
         ),
     ],
 )
@@ -438,8 +439,8 @@ def test_without_checks_repeated_steps_are_accepted():
     assert_structural_equal(sch.mod["main"], parse(after))
 
 
-def test_loops_of_a_reduction_do_not_pass_one_of_both_kinds():
-    text = """
+def test_loops_of_a_reduction_pass_one_of_both_kinds():
+    before = """\
 @T.prim_func
 def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
     for f, g in T.grid(8, 3):
@@ -450,10 +451,77 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
                 C[vi] = T.float32(0)
             C[vi] = C[vi] + A[vi, vk]
 """
-    refused(
-        text,
-        lambda s: s.reorder(*reversed(s.get_loops("C"))),
-        "BlockPropertyError",
-        "would come before the one that initialises it",
-        marked=["loop f", "loop g", "block C"],
+    apply(
+        before, reorder("C", 1, 0), before.replace("f, g in T.grid(8, 3)", "g, f in T.grid(3, 8)")
     )
+
+
+FUSED_TILES = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for g, f_0, f_1 in T.grid(2, 3, 4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, (f_0 * 4 + f_1) // 3)
+            vk = T.axis.reduce(6, (f_0 * 4 + f_1) % 3 * 2 + g)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+def test_loops_that_count_through_axes_of_both_kinds_keep_their_order():
+    after = FUSED_TILES.replace("g, f_0, f_1 in T.grid(2, 3, 4)", "f_0, g, f_1 in T.grid(3, 2, 4)")
+    apply(FUSED_TILES, reorder("C", 1, 0), after)
+    refused(
+        FUSED_TILES,
+        reorder("C", 2, 1),
+        "BlockPropertyError",
+        "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested",
+        marked=["loop f_1"],
+    )
+
+
+def test_a_reduction_that_starts_late_keeps_the_order_of_its_loops():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((1,))):
+    for i, k, l in T.grid(1, 4, 6):
+        with T.block("C"):
+            vi = T.axis.spatial(1, i)
+            vk, vl = T.axis.reduce(4, 3 - k), T.axis.reduce(6, l)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vk, vl]
+"""
+    words = "because reduction axis vk may not start at 0"
+    refused(before, reorder("C", 2, 1), "BlockPropertyError", words)
+
+
+NESTED = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
+    for j, k in T.grid(3, 6):
+        with T.block("outer"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            T.reads(A[0:4, vk])
+            T.writes(C[0:4])
+            for i in range(4):
+                with T.block("C"):
+                    vi = T.axis.spatial(4, i)
+                    vs = T.axis.reduce(6, vk)
+                    with T.init():
+                        C[vi] = T.float32(0)
+                    C[vi] = C[vi] + A[vi, vs]
+"""
+OPAQUE_NESTED = NESTED.replace(
+    """            vj, vk = T.axis.remap("SR", [j, k])
+            T.reads(A[0:4, vk])
+""",
+    "            T.reads(A[0:4, 0:6])\n",
+).replace("T.axis.reduce(6, vk)", "T.axis.reduce(6, k)")
+
+
+@pytest.mark.parametrize("before", [NESTED, OPAQUE_NESTED])
+def test_steps_of_a_reduction_inside_a_block_are_not_repeated(before):
+    words = "loop `j` runs the same steps several times"
+    refused(before, reorder("outer", 1, 0), "BlockPropertyError", words, marked=["loop k"])

@@ -843,8 +843,9 @@ def test_steps_of_a_reduction_are_not_repeated():
         PARTIAL_SUMS,
         under(2),
         "RepeatedReductionError",
-        "would repeat each step",
-        marked=["block C", "loop k", "loop k"],
+        "there, the steps of its reduction do not run once, beginning with the one that initialises, "
+        "because loop `k` runs the same steps several times",
+        marked=["block C", "loop k"],
     )
     apply(PARTIAL_SUMS, under(1))
 
@@ -868,4 +869,103 @@ def test_a_block_without_axes_that_uses_a_loop_stays():
         "OpaqueBlockError",
         "uses the variable of loop `i`",
         marked=["block C_j_common", "loop i"],
+    )
+
+
+REVERSED = """
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((1,))):
+    B = T.alloc_buffer((6,))
+    for i in range(6):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i)
+            B[5 - vi] = A[vi]
+    for k in range(6):
+        with T.block("C"):
+            vk = T.axis.reduce(6, k)
+            with T.init():
+                C[0] = T.float32(0)
+            C[0] = C[0] + B[vk]
+"""
+
+
+def test_the_step_that_initialises_stays_the_first():
+    refused(
+        REVERSED,
+        lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]),
+        "RepeatedReductionError",
+        "reduction axis vk may not start at 0",
+        marked=["block C", "loop i"],
+    )
+
+
+def test_steps_follow_tiles_of_a_fused_loop_only_in_its_order():
+    def under_tiles(swapped):
+        def call(sch):
+            outer, inner = sch.split(sch.fuse(*sch.get_loops("B")), [12, 4])
+            if swapped:
+                sch.reorder(inner, outer)
+            sch.reverse_compute_at("C", outer if swapped else inner)
+
+        return call
+
+    apply(ROW_SUMS, under_tiles(swapped=False))
+    refused(
+        ROW_SUMS,
+        under_tiles(swapped=True),
+        "RepeatedReductionError",
+        "drive data-parallel and reduction axes, and do not count up as nested",
+    )
+
+
+FUSED_SUMS = """
+@T.prim_func
+def main(A: T.Buffer((10, 7, 5)), D: T.Buffer((10, 7))):
+    Z = T.alloc_buffer((10, 7))
+    for i, j, k in T.grid(10, 7, 5):
+        with T.block("Z"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Z[vi, vj] = T.float32(0)
+            Z[vi, vj] = Z[vi, vj] + A[vi, vj, vk]
+    for i, j in T.grid(10, 7):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = Z[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_reduction_whose_loops_and_tiles_have_remainders_covers_its_tile():
+    def call(sch):
+        i, j, k = sch.get_loops("Z")
+        sch.split(k, [None, 2])
+        _, lanes = sch.split(sch.fuse(i, j), [None, 4])
+        sch.reverse_compute_at("D", lanes)
+
+    apply(FUSED_SUMS, call)
+
+
+PART_OF_A_COPY = """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.where(i < 5)
+            C[vi] = B[vi]
+"""
+
+
+def test_instances_that_a_predicate_leaves_out_do_not_come_back():
+    refused(
+        PART_OF_A_COPY,
+        lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]),
+        "LeftOutInstancesError",
+        "may leave out values of its axis vi",
+        marked=["block C", "loop i"],
     )

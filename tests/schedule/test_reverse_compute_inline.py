@@ -691,13 +691,6 @@ def tiled(sch):
         (LOOP_IN_THE_CONSUMER, inline("C"), "BodyAnalysisError", "no single store", ["block C"]),
         (LOOP_IN_THE_PRODUCER, inline("C"), "BodyAnalysisError", "no single store", ["block B"]),
         (
-            SCATTER,
-            inline("C"),
-            "BodyAnalysisError",
-            "not loaded in the stored value",
-            ["block C"],
-        ),
-        (
             COPY.replace("C[vx] = B[vx]", "C[vx] = B[vx] + B[15 - vx]"),
             inline("C"),
             "BodyAnalysisError",
@@ -731,3 +724,17 @@ def test_an_argument_of_another_type():
     sch = Schedule(parse(COPY))
     with pytest.raises(TypeError, match=r"Schedule\.reverse_compute_inline: `block` takes a"):
         sch.reverse_compute_inline(None)
+
+
+def test_a_consumer_that_stores_where_its_producer_says():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(C[7 - vi])
+            C[7 - vi] = A[vi]
+"""
+    apply(SCATTER, inline("C"), after)

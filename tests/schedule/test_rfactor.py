@@ -121,7 +121,6 @@ def test_the_handle_of_the_block_is_that_of_the_second_reduction() -> None:
     ("change", "message"),
     [
         (lambda s, b, i, k: s.rfactor(i, 0), "a data-parallel axis is bound to it"),
-        (lambda s, b, i, k: s.rfactor(s.add_unit_loop(b), 0), "no reduction axis is bound to it"),
         (lambda s, b, i, k: s.rfactor(k, 2), "factor_axis 2 is not in"),
         (lambda s, b, i, k: s.rfactor(k, -3), "factor_axis -3 is not in"),
         (lambda s, b, i, k: (s.unroll(k), s.rfactor(k, 0)), "only a serial loop can be factored"),
@@ -141,6 +140,12 @@ def test_refused(change, message) -> None:
     assert "C_rf" not in sch.mod.script()
 
 
+def test_a_loop_that_no_axis_uses_has_no_steps_to_share() -> None:
+    sch = Schedule(program(ROW_SUM.replace("i, k in T.grid(5, 12)", "r, i, k in T.grid(2, 5, 12)")))
+    with pytest.raises(ScheduleError, match="no reduction axis is bound to it"):
+        sch.rfactor(sch.get_loops("C")[0], 0)
+
+
 def test_an_unknown_combiner_is_refused() -> None:
     text = ROW_SUM.replace("C[vi] + A[vi, vk]", "C[vi] - A[vi, vk]")
     sch = Schedule(program(text))
@@ -158,3 +163,66 @@ def test_64_bit_shapes() -> None:
     sch = factored(wide(ROW_SUM), 4, 1, 1)
     assert_structural_equal(sch.mod["main"], program(wide(FACTORED)))
     assert_same_result(program(wide(ROW_SUM)), sch)
+
+
+UNIT = ROW_SUM.replace("(5, 12)", "(1, 1)").replace("(5,)", "(1,)")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit_loop"),
+    [
+        (UNIT, lambda s: s.fuse(*s.get_loops("C"))),
+        (UNIT, lambda s: s.fuse(*s.get_loops("C"), preserve_unit_iters=False)),
+        (ROW_SUM, lambda s: s.add_unit_loop(s.get_block("C"))),
+        (ROW_SUM, lambda s: s.split(s.get_loops("C")[0], [1, None])[0]),
+        (ROW_SUM, lambda s: s.split(s.get_loops("C")[1], [1, None])[0]),
+    ],
+)
+def test_a_loop_of_one_iteration_has_all_steps(text, unit_loop) -> None:
+    sch = Schedule(program(text))
+    sch.rfactor(unit_loop(sch), 0)
+    assert sch.mod["main"].body.block.alloc_buffers[0].shape[0].value == 1
+    assert_same_result(program(text), sch)
+
+
+def test_inside_a_fused_loop_of_one_iteration() -> None:
+    sch = Schedule(program(ROW_SUM))
+    i, k = sch.get_loops("C")
+    rows, single = sch.split(i, [None, 1])
+    whole, steps = sch.split(k, [1, None])
+    sch.reorder(rows, single, whole, steps)
+    sch.fuse(single, whole)
+    sch.rfactor(steps, 0)
+    assert_same_result(program(ROW_SUM), sch)
+
+
+ARGMIN = (
+    ARGMAX.replace("argmax", "argmin")
+    .replace("min_value", "max_value")
+    .replace(">=", "<=")
+    .replace(
+        """\
+                I[vi] = -1
+                V[vi] = T.max_value("float32")
+""",
+        """\
+                V[vi] = T.max_value("float32")
+                I[vi] = -1
+""",
+    )
+    .replace(
+        """\
+            I[vi] = v_i
+            V[vi] = v_v
+""",
+        """\
+            V[vi] = v_v
+            I[vi] = v_i
+""",
+    )
+)
+
+
+def test_pairs_that_are_stored_in_another_order() -> None:
+    assert ARGMIN.index("V[vi] = v_v") < ARGMIN.index("I[vi] = v_i")
+    assert_same_result(program(ARGMIN), factored(ARGMIN, 4, 1, 0))

@@ -349,6 +349,13 @@ def main(X: T.Buffer((3, 8)), Y: T.Buffer((8,)), Z: T.Buffer((5, 8))):
     assert_machine_code_computes(sch, ROWS)
 
 
+def test_arithmetic_is_compared_under_the_ranges_of_the_axes(register):
+    scaled = PRODUCT_LOOP.replace("A[vi] * B[vi]", "A[vi] * B[vi] * T.Cast('float32', vi % 4)")
+    register("product_4", PRODUCT + scaled, PRODUCT + scaled)
+    before = ROWS.replace("X[vi, vj] * Y[vj]", "X[vi, vj] * Y[vj] * T.Cast('float32', vj % 4)")
+    apply(before, tensorize("product_4", 2, "Z"))
+
+
 def test_a_block_without_a_block_inside(register):
     loop = """\
         for i in range(4):

@@ -352,8 +352,7 @@ def test_padding_from_another_buffer_is_refused():
     refused(COPY, call, "TransformationPaddingExpressionError", "A[0]")
 
 
-def test_views_are_refused():
-    before = """\
+VIEW = """\
 @T.prim_func
 def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
     for i in range(8):
@@ -367,8 +366,63 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
                     vj = T.axis.spatial(8, j)
                     B[vi, vj] = V[vj]
 """
-    refused(before, transform("inner", "V", tile), "BufferIsSubregionError", "match_buffer")
+
+
+def test_views_become_plain_accesses():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 2, 4)), B: T.Buffer((8, 8))):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi, 0:2, 0:4])
+            T.writes(B[vi, 0:8])
+            for j in range(8):
+                with T.block("inner"):
+                    vj = T.axis.spatial(8, j)
+                    T.reads(A[vi, vj // 4, vj % 4])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = A[vi, vj // 4, vj % 4]
+"""
+    scheduled(VIEW, transform("outer", "A", lambda i, j: (i, j // 4, j % 4)), after)
+
+
+def test_views_themselves_and_their_memory_are_refused():
+    refused(VIEW, transform("inner", "V", tile), "BufferIsSubregionError", "match_buffer")
+    before = VIEW.replace("= V[vj]", '= T.call_extern("float32", "f", V.data, vj)')
+    declared = "vj = T.axis.spatial(8, j)"
+    indent = "\n" + " " * 20
+    before = before.replace(
+        declared, f"{declared}{indent}T.reads(V[0:8]){indent}T.writes(B[vi, vj])"
+    )
     refused(before, transform("outer", "A", lambda i, j: (j, i)), "OpaqueAccessError")
+
+
+def test_quotients_by_a_parameter():
+    before = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n * 8,))
+    C = T.match_buffer(c, (n * 8,))
+    for i in range(n * 8):
+        with T.block("C"):
+            vi = T.axis.spatial(n * 8, i)
+            C[vi] = A[vi]
+"""
+    after = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (n * 8,))
+    C = T.match_buffer(c, (8, n))
+    for i in range(n * 8):
+        with T.block("C"):
+            vi = T.axis.spatial(n * 8, i)
+            C[vi // n, vi % n] = A[vi]
+"""
+    sch = Schedule(parse(before))
+    n = sch.mod["main"].params[2]
+    sch.transform_layout("C", "C", lambda i: (i // n, i % n))
+    assert_structural_equal(sch.mod["main"], parse(after))
 
 
 def test_pointers_are_refused():

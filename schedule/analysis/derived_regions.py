@@ -1,0 +1,40 @@
+"""What blocks declare to touch, derived anew after their bodies have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.access import get_block_read_write_region
+from tensorir.buffer import Buffer
+from tensorir.expr import Var
+from tensorir.stmt import Block
+from tensorir.visit import walk
+
+
+def with_derived_regions(block: Block, visible: Mapping[Var, Buffer]) -> Block:
+    """Return a block that declares what its body touches of the buffers around it, by pointer."""
+    own = {
+        buffer.data
+        for node in walk(block)
+        if isinstance(node, Block)
+        for buffer in (*node.alloc_buffers, *(view.buffer for view in node.match_buffers))
+    }
+    outside = {var: buffer for var, buffer in visible.items() if var not in own}
+    reads, writes = get_block_read_write_region(block, outside)
+    return block.with_(reads=reads, writes=writes)
+
+
+def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
+    """Return the buffers that blocks of a scope may touch, by pointer."""
+    visible = {b.data: b for b in state.func_of(scope).buffer_map.values()}
+    current: StmtSRef | None = scope
+    while current is not None:
+        if current.is_block:
+            visible.update({b.data: b for b in current.block.alloc_buffers})
+        current = current.parent
+    for child in walk(scope.block):
+        if isinstance(child, Block):
+            visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})
+    return visible

@@ -1,0 +1,166 @@
+"""Sending what blocks do with buffers to other buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from schedule.analysis.rebuild import BlockRewriter
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.expr import BufferLoad, PointerType, PrimExpr, Var
+from tensorir.ops import sub
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+
+
+class RedirectBuffers(BlockRewriter):
+    """Sends the accesses of some blocks (and of what is nested in them) to other buffers.
+
+    None stands for everything in a statement.
+    """
+
+    def __init__(self, buffers: Mapping[Buffer, Buffer], blocks: Collection[Block] | None) -> None:
+        super().__init__()
+        self._buffers = dict(buffers)
+        self._pointers = {old.data: new.data for old, new in buffers.items()}
+        self._blocks = blocks
+        self._inside = blocks is None
+
+    # ------------------------------------------------------------------------------------ the way
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Enter a block; inside the chosen ones accesses are redirected."""
+        if not self._inside and self._blocks is not None and node in self._blocks:
+            self._inside = True
+            new = super().rewrite_Block(node)
+            self._inside = False
+            return new
+        if self._inside:
+            return super().rewrite_Block(node)
+        body = self(node.body)
+        if body is node.body:
+            return node
+        self.reuse[node] = new = node.with_(body=body)
+        return new
+
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        """Enter a loop; around the chosen blocks there is nothing else to redirect."""
+        if self._inside:
+            return self.generic(node)
+        body = self(node.body)
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
+        """Enter a block; see `rewrite_For`."""
+        if self._inside:
+            return self.generic(node)
+        block = self(node.block)
+        same = block is node.block
+        return node if same else BlockRealize(node.iter_values, node.predicate, block)
+
+    # -------------------------------------------------------------------------------- the accesses
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """Return where an access to `buffer` goes."""
+        return self._buffers.get(buffer, buffer) if self._inside else buffer
+
+    def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
+        """Redirect direct uses of a pointer as well."""
+        return self._pointers.get(node, node) if self._inside else node
+
+    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
+        """Redirect a view; one of a buffer in another storage scope moves there, too."""
+        source = self.buffer(node.source.buffer)
+        view = node.buffer
+        if source is not node.source.buffer and source.scope() != view.scope():
+            kind = view.data.type_annotation
+            assert isinstance(kind, PointerType)
+            pointer = PointerType(kind.element_type, source.scope())
+            moved = view.with_(data=Var(view.data.name, pointer))
+            self._buffers[view] = moved
+            self._pointers[view.data] = moved.data
+        return self.generic(node)
+
+
+class RedirectElements(RedirectBuffers):
+    """Sends accesses of one buffer to elements at other indices of another one."""
+
+    def __init__(self, old: Buffer, new: Buffer, blocks: Collection[Block] | None) -> None:
+        super().__init__({old: new}, blocks)
+
+    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return where the element at `indices` is in the other buffer."""
+        raise NotImplementedError
+
+    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+        """Return where a part of the buffer is in the other one."""
+        raise NotImplementedError
+
+    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
+        """Redirect a load."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        return BufferLoad(new, self.indices(self.each(node.indices)), self.maybe(node.predicate))
+
+    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
+        """Redirect a store."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        indices, predicate = self.indices(self.each(node.indices)), self.maybe(node.predicate)
+        return BufferStore(new, self(node.value), indices, predicate)
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        """Redirect a declared access."""
+        new = self.buffer(node.buffer)
+        if new is node.buffer:
+            return self.generic(node)
+        return BufferRegion(new, self.region(self.each(node.region)))
+
+
+class RedirectToPart(RedirectElements):
+    """Redirects to a buffer that holds a part of the other one, from `offsets` on."""
+
+    def __init__(
+        self,
+        old: Buffer,
+        new: Buffer,
+        blocks: Collection[Block] | None,
+        offsets: Sequence[PrimExpr],
+    ) -> None:
+        super().__init__(old, new, blocks)
+        self._offsets = offsets
+        self._analyzer = Analyzer()
+
+    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Count from the offsets."""
+        return tuple(
+            self._analyzer.simplify(sub(i, o)) for i, o in zip(indices, self._offsets, strict=True)
+        )
+
+    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+        """Count from the offsets."""
+        low = self.indices([r.min for r in region])
+        return [Range.from_min_extent(m, r.extent) for m, r in zip(low, region, strict=True)]
+
+
+class RedirectToPoint(RedirectElements):
+    """Redirects blocks of which every instance touches one element: it is at `indices`."""
+
+    def __init__(
+        self,
+        old: Buffer,
+        new: Buffer,
+        blocks: Collection[Block] | None,
+        indices: Sequence[PrimExpr],
+    ) -> None:
+        super().__init__(old, new, blocks)
+        self._point = tuple(indices)
+
+    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return the element's place."""
+        return self._point
+
+    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+        """Return the element's place."""
+        return [Range.point(index) for index in self._point]

@@ -1,0 +1,225 @@
+"""Whether loops run each step of a reduction once, and first the one that initialises.
+
+An instance of a reduction block is an assignment of values to its axes. The init runs with the
+instances in which all reduction axes have their first values. So loops compute the reduction if,
+whatever the data-parallel axes are, the instances come in passes: each begins with the one that
+initialises, and runs none twice. A pass may be repeated as a whole, since it starts anew.
+
+That is a question about the bindings alone. The loops from the outermost that moves a reduction
+axis inwards must run no instance twice, and where several loops count through axes of both kinds
+together, they must do so in the order in which they are nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from schedule.analysis.bindings import loop_range, plain_digits
+from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
+from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
+from tensorir.arith.mixed_radix import Digits
+from tensorir.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
+from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
+from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.visit import children, collect_vars, substitute, uses_var
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """The instances of a block in terms of the loops around it."""
+
+    axes: tuple[IterVar, ...] = ()
+    values: tuple[PrimExpr, ...] = ()
+    """What each axis is bound to."""
+    predicate: PrimExpr = TRUE
+
+    def inside(self, realize: BlockRealize) -> Instances:
+        """Return the instances of a block in the one that these are of.
+
+        The axes of that one count as far as the block inside uses them.
+        """
+        block = realize.block
+        if not self.axes:
+            return Instances(block.iter_vars, realize.iter_values, realize.predicate)
+        bound = {a.var: v for a, v in zip(self.axes, self.values, strict=True)}
+        used = [axis for axis in self.axes if uses_var(block, axis.var)]
+        return Instances(
+            (*used, *block.iter_vars),
+            (*(bound[a.var] for a in used), *(substitute(v, bound) for v in realize.iter_values)),
+            logical_and(self.predicate, substitute(realize.predicate, bound)),
+        )
+
+    def moved_by(self, digits: Sequence[Digits] | None = None) -> tuple[set[Var], set[Var]]:
+        """Return the variables that move data-parallel axes, and those that move others.
+
+        `digits` are those of the values, if they are known.
+        """
+        spatial: set[Var] = set()
+        reduce: set[Var] = set()
+        for k, axis in enumerate(self.axes):
+            moved = spatial if axis.iter_type == IterVar.DATA_PAR else reduce
+            if digits is None:
+                moved.update(collect_vars(self.values[k]))
+            else:
+                moved.update([var for var, _ in digits[k]])
+        return spatial, reduce
+
+
+def instances_of(block: StmtSRef) -> Instances:
+    """Return the instances of a block in terms of `loops_around` it."""
+    return Instances().inside(block.block_realize)
+
+
+def loops_around(block: StmtSRef) -> list[For]:
+    """Return the loops whose variables the bindings of a block may use, outermost first."""
+    scope = scope_root(block)
+    assert scope is not None
+    return [sref.loop for sref in (*loops_seen_through(scope), *loops_above(block))]
+
+
+def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
+    """Yield the reductions with an init in a statement, and the loops there around each."""
+    pending: list[tuple[Stmt, Instances, list[For]]] = [(stmt, Instances(), [])]
+    while pending:
+        node, outer, loops = pending.pop()
+        if type(node) is For:
+            pending.append((node.body, outer, [*loops, node]))
+        elif type(node) is BlockRealize:
+            instances = outer.inside(node)
+            if node.block.init is not None:
+                yield instances, loops
+            pending.append((node.block.body, instances, loops))
+        elif type(node) is not BufferStore:
+            pending.extend((c, outer, loops) for c in children(node) if isinstance(c, Stmt))
+
+
+class Steps:
+    """How loops move the axes of a reduction, whatever the order in which they are nested."""
+
+    def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
+        """Take all the loops that the bindings use."""
+        self._instances = instances
+        self._plain = plain_digits(instances.values, tuple(loops))
+        self.spatial, self.reduce = instances.moved_by(self._plain)
+        self._late = self._late_start(loops)
+
+    def _late_start(self, loops: Sequence[For]) -> str | None:
+        at_start: dict[Var, PrimExpr] | None = None
+        for axis, value in zip(self._instances.axes, self._instances.values, strict=True):
+            if axis.iter_type == IterVar.DATA_PAR or axis.dom is None:
+                continue
+            first = axis.dom.min
+            if self._plain is None or not is_const_int(first, 0):
+                if at_start is None:
+                    at_start = {lp.loop_var: lp.min for lp in loops if lp.loop_var in self.reduce}
+                if not Analyzer().can_prove_equal(substitute(value, at_start), first):
+                    return f"reduction axis {axis.var.name} may not start at {first}"
+        return None
+
+    def problem(self, loops: Sequence[For], once: For | None = None) -> str | None:
+        """Return why loops do not run the steps in passes, None if they do.
+
+        They are given in the order in which they are nested, outermost first. Those from `once` on
+        must run no instance twice, so that there is one pass in them at most.
+        """
+        spatial, reduce = self.spatial, self.reduce
+        inside = False
+        inner: list[For] = []
+        for lp in loops:
+            var = lp.loop_var
+            inside = inside or lp is once
+            if not is_const_int(lp.extent, 1):
+                inside = inside or var in reduce
+                if inside:
+                    if var not in reduce and var not in spatial:
+                        return f"loop `{var.name}` runs the same steps several times"
+                    inner.append(lp)
+        if self._late is not None or self._plain is not None:
+            return self._late
+        used = [lp for lp in loops if lp.loop_var in spatial or lp.loop_var in reduce]
+        pieces = _pieces(self._instances, used, inner)
+        if pieces is None:
+            return "its bindings may give the same steps several times"
+        shared = [lp for lp in inner if lp.loop_var in spatial and lp.loop_var in reduce]
+        if shared and not _count_in_order(self._instances, pieces, loops):
+            names = ", ".join(f"`{lp.loop_var.name}`" for lp in shared)
+            return f"{names} drive data-parallel and reduction axes, and do not count up as nested"
+        return None
+
+
+def left_out_first(
+    predicate: PrimExpr, loops: Sequence[For], analyzer: Analyzer
+) -> PrimExpr | None:
+    """Return a conjunct of a predicate that may leave out the first step of some loops, else None.
+
+    It may hold at a step of these loops, but not at the first one, which initialises.
+    """
+    start = {lp.loop_var: lp.min for lp in loops}
+    for conjunct in conjuncts(predicate):
+        at_start = substitute(conjunct, start)
+        if at_start is conjunct or analyzer.can_prove(at_start):
+            continue
+        if not isinstance(conjunct, (LT, LE, GT, GE)):
+            return conjunct
+        small, large = conjunct.a, conjunct.b
+        if isinstance(conjunct, (GT, GE)):
+            small, large = large, small
+        excess = small - large
+        if not analyzer.can_prove(substitute(excess, start) <= excess):
+            return conjunct
+    return None
+
+
+def _pieces(
+    instances: Instances, loops: Sequence[For], inner: Sequence[For]
+) -> tuple[IterSumExpr, ...] | None:
+    """Return the axes as pieces of loops, None unless the inner loops run no instance twice.
+
+    If the outer loops do, what the inner ones add to the axes is looked at alone.
+    """
+    domain = {lp.loop_var: loop_range(lp) for lp in loops}
+    for predicate in dict.fromkeys((instances.predicate, TRUE)):
+        found = detect_iter_map(instances.values, domain, predicate, IterMapLevel.BIJECTIVE)
+        if found.indices or not instances.values:
+            return found.indices
+    analyzer = Analyzer()
+    at_start = {lp.loop_var: lp.min for lp in inner}
+    added = [analyzer.simplify(v - substitute(v, at_start)) for v in instances.values]
+    domain = {lp.loop_var: loop_range(lp) for lp in inner}
+    return detect_iter_map(added, domain, TRUE, IterMapLevel.BIJECTIVE).indices or None
+
+
+def _count_in_order(
+    instances: Instances, pieces: Sequence[IterSumExpr], loops: Sequence[For]
+) -> bool:
+    """Say whether what moves axes of both kinds counts up: one loop, or several as nested."""
+    kinds: dict[IterMark, set[bool]] = {}
+    for axis, index in zip(instances.axes, pieces, strict=True):
+        for mark in _marks(index):
+            kinds.setdefault(mark, set()).add(axis.iter_type == IterVar.DATA_PAR)
+    nesting = {lp.loop_var: k for k, lp in enumerate(loops)}
+    return all(
+        _counts_up(mark.source, nesting)
+        for mark, found in kinds.items()
+        if len(found) == 2 and isinstance(mark.source, IterSumExpr)
+    )
+
+
+def _marks(index: IterSumExpr) -> Iterator[IterMark]:
+    """Yield the iterators of an index, and those that these consist of."""
+    for piece in index.args:
+        yield piece.source
+        if isinstance(piece.source.source, IterSumExpr):
+            yield from _marks(piece.source.source)
+
+
+def _counts_up(value: IterSumExpr, nesting: dict[Var, int]) -> bool:
+    """Say whether a sum of loop variables gives the larger scale to the loop further out."""
+    places: list[tuple[int, int]] = []
+    for piece in value.args:
+        var, scale = piece.source.source, piece.scale
+        if not isinstance(var, Var) or not piece.is_whole or not isinstance(scale, int):
+            return False
+        places.append((nesting[var], -scale))
+    return [scale for _, scale in sorted(places)] == sorted(scale for _, scale in places)

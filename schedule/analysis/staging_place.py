@@ -1,0 +1,269 @@
+"""Where the copy of a buffer goes, and which blocks may use it.
+
+A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
+buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop
+around both; and it may write the copy if whoever reads the buffer does so after the copy back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schedule.analysis.dependency import BlockScope
+from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef, lowest_common_ancestor
+from tensorir.buffer import Buffer
+from tensorir.expr import BufferLoad, IntImm, Var
+from tensorir.node import Node
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from tensorir.visit import children, walk
+
+SEVERAL_WRITERS = Problem(
+    "NotSingleWriteBlock",
+    "the buffer {buffer} is expected to be written by a single block in the scope, but {count} "
+    "write it",
+)
+NO_CONSUMER = Problem(
+    "NotConsumerError",
+    "none of the consumer_blocks reads {buffer}, so nothing would read the cache of {0}",
+    "leave consumer_blocks out, or give blocks that get_consumers returns",
+)
+OTHER_VALUES = Problem(
+    "NotConsumerError",
+    "{1} reads other values of {buffer} than the cache of {0} holds: {2} overwrites them",
+    "leave it out of consumer_blocks",
+)
+NO_PLACE = Problem(
+    "InsertionPointNotFoundError",
+    "there is no place for a copy of {buffer} between {0} and {1}: {reason}",
+)
+BARE = Problem(
+    "UnsafeStageError",
+    "{0} cannot use a copy of {buffer}: the scope {1} also touches {buffer} outside of its blocks",
+)
+HIDDEN = Problem(
+    "InsertionPointNotFoundError",
+    "{0} cannot use a copy: {name}, which the copy needs, is not defined where it goes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlace:
+    """Where a copy goes in the body of a scope, and what uses it.
+
+    A copy that is read is made in the gap `cursor`; one that is written is filled before the
+    statements at `cursor`, if it needs to, and copied back after them.
+    """
+
+    location: StmtSRef
+    """The innermost loop around the copy, or the scope."""
+    cursor: StmtCursor
+    writer: StmtSRef | None
+    """The block whose values are copied; None for those that the scope starts with."""
+    users: Sequence[StmtSRef]
+
+
+def place_to_read(
+    scope: StmtSRef,
+    graph: BlockScope,
+    block: StmtSRef,
+    buffer: Buffer,
+    wanted: Sequence[StmtSRef] = (),
+) -> StagingPlace:
+    """Return where to copy what `block` reads of a buffer, and the readers of the same values.
+
+    `wanted` restricts the readers. The place is right before the first reader after the writer, or
+    the start of the scope if what it holds then is read.
+    """
+    writers = graph.buffer_writers.get(buffer, [])
+    check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
+    check_touched_in_blocks(scope, block, buffer, stores_only=True)
+    chosen = [
+        child
+        for child in graph.children
+        if child not in writers
+        and any(region.buffer is buffer for region in child.block.reads)
+        and (not wanted or child in wanted)
+    ]
+    check(bool(chosen), NO_CONSUMER, block, buffer=buffer.name)
+    start = StmtCursor.below(scope).gap(0)
+    if not writers:
+        return StagingPlace(scope, start, None, chosen)
+    (writer,) = writers
+    order = {child: k for k, child in enumerate(graph.children)}
+    source: StmtSRef | None = writer
+    loop: Stmt | None = None
+    if order[block] < order[writer]:
+        source, loop = None, _repeated(_together(scope, block, writer))
+    users = [
+        reader
+        for reader in chosen
+        if (order[reader] < order[writer]) is (source is None)
+        and (source is writer or _repeated(_together(scope, reader, writer)) is loop)
+    ]
+    for reader in chosen:
+        check(
+            reader in users or not wanted, OTHER_VALUES, block, reader, writer, buffer=buffer.name
+        )
+    check(bool(users), NO_CONSUMER, block, buffer=buffer.name)
+    if source is not None:
+        location, span = _between(scope, writer, users[0], buffer)
+        cursor = span.after
+    elif loop is None:
+        location, cursor = scope, start
+    else:
+        # The last iteration overwrote what was there before the loop.
+        location = lowest_common_ancestor([block, writer])
+        cursor = StmtCursor.below(location, scope).around(*users).before
+    place = StagingPlace(location, cursor, source, users)
+    _check_reached(scope, place, block, buffer)
+    return place
+
+
+def place_to_write(
+    scope: StmtSRef,
+    graph: BlockScope,
+    block: StmtSRef,
+    buffer: Buffer,
+    wanted: Sequence[StmtSRef] = (),
+) -> StagingPlace:
+    """Return from where to where a block, the only writer of a buffer, may write a copy of it.
+
+    The `wanted` readers use the copy as well. The end is right before the first other reader, or
+    the end of the scope.
+    """
+    writers = graph.buffer_writers.get(buffer, [])
+    check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
+    check_touched_in_blocks(scope, block, buffer)
+    order = {child: k for k, child in enumerate(graph.children)}
+    readers = [reader for reader in graph.buffer_readers.get(buffer, ()) if reader is not block]
+    for reader in wanted:
+        late = reader not in readers or order[reader] > order[block]
+        check(late, OTHER_VALUES, block, reader, block, buffer=buffer.name)
+    location, end = scope, StmtCursor.below(scope)
+    end = end.span(end.position(block), len(end.parts))
+    rest = [r for r in readers if r not in wanted]
+    after = next((r for r in rest if order[r] > order[block]), None)
+    if after is not None:
+        location, end = _between(scope, block, after, buffer)
+    for reader in rest:
+        if order[reader] < order[block]:
+            # It reads what an earlier iteration wrote, so that must be copied back by then.
+            shared = _together(scope, block, reader)
+            deeper = len(list(shared.wrappers())) > len(list(end.wrappers()))
+            if deeper and _repeated(shared) is not None:
+                location = lowest_common_ancestor([block, reader])
+                first = shared.position(block)
+                end = shared.span(first, first + 1)
+    place = StagingPlace(location, end, block, [block, *wanted])
+    _check_reached(scope, place, block, buffer)
+    return place
+
+
+def _together(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:
+    """Return the place in a scope of the fewest statements that hold two of its blocks."""
+    return StmtCursor.below(lowest_common_ancestor([a, b]), scope).around(a, b)
+
+
+def _between(
+    scope: StmtSRef, writer: StmtSRef, reader: StmtSRef, buffer: Buffer
+) -> tuple[StmtSRef, StmtCursor]:
+    """Return the place of the statements from a block's to the one before a later block's."""
+    shared = _together(scope, writer, reader)
+    first, last = shared.position(writer), shared.position(reader)
+    reason = "they are in different cases of one condition"
+    check(first < last, NO_PLACE, writer, reader, buffer=buffer.name, reason=reason)
+    return lowest_common_ancestor([writer, reader]), shared.span(first, last)
+
+
+def _repeated(cursor: StmtCursor) -> Stmt | None:
+    """Return the innermost loop around a place."""
+    return next((w for w, _ in cursor.wrappers() if type(w) in (For, While)), None)
+
+
+# ------------------------------------------------------------------------------- running and names
+
+
+def may_be_left_out(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor) -> bool:
+    """Say whether conditions may leave a block out where the statements around it run."""
+    assert block.parent is not None
+    around = {wrapper for wrapper, _ in cursor.wrappers()}
+    own = StmtCursor.below(block.parent, scope).around(block)
+    return any(_is_condition(w) and w not in around for w, _ in own.wrappers())
+
+
+def _is_condition(stmt: Stmt) -> bool:
+    return type(stmt) is IfThenElse or type(stmt) is While
+
+
+def _check_reached(scope: StmtSRef, place: StagingPlace, block: StmtSRef, buffer: Buffer) -> None:
+    """Raise unless the copy is made wherever its users run."""
+    needed = [pair for pair in place.cursor.wrappers() if _is_condition(pair[0])]
+    if not needed:
+        return
+    for user in place.users:
+        assert user.parent is not None
+        own = set(StmtCursor.below(user.parent, scope).around(user).wrappers())
+        reason = "the second also runs where a condition around the first does not hold"
+        reached = all(pair in own for pair in needed)
+        check(reached, NO_PLACE, block, user, buffer=buffer.name, reason=reason)
+
+
+def check_touched_in_blocks(
+    scope: StmtSRef, block: StmtSRef, buffer: Buffer, *, stores_only: bool = False
+) -> None:
+    """Raise if statements, conditions, bindings or bounds outside of all blocks touch a buffer."""
+    kinds = BufferStore if stores_only else (BufferLoad, BufferStore)
+    for node in _outside_blocks(scope.block.body):
+        touches = isinstance(node, kinds) and node.buffer is buffer
+        check(not touches, BARE, block, scope, buffer=buffer.name)
+
+
+def _outside_blocks(body: Stmt) -> Iterator[Node]:
+    pending: list[Node] = [body]
+    while pending:
+        node = pending.pop()
+        yield node
+        if type(node) is BlockRealize:
+            pending += (*node.iter_values, node.predicate)
+        elif type(node) is not IntImm and type(node) is not Var:
+            pending.extend(children(node))
+
+
+def check_visible(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor, nest: Stmt) -> None:
+    """Raise if a copy needs what statements of the scope define, but not around its place."""
+    around = {wrapper for wrapper, _ in cursor.wrappers()}
+    hidden = {
+        name
+        for node in _outside_blocks(scope.block.body)
+        if type(node) in _DEFINED and node not in around
+        for name in _DEFINED[type(node)](node)
+    }
+    if not hidden:
+        return
+    for node in walk(nest):
+        used = node.buffer if isinstance(node, (BufferLoad, BufferStore)) else node
+        for name in (used, used.data) if isinstance(used, Buffer) else (used,):
+            check(name not in hidden, HIDDEN, block, name=name)
+
+
+_DEFINED: Final[dict[type[Node], Callable[[Any], tuple[Node, ...]]]] = {
+    Allocate: lambda node: (node.buffer_var,),
+    AllocateConst: lambda node: (node.buffer_var,),
+    DeclBuffer: lambda node: (node.buffer,),
+    LetStmt: lambda node: (node.var,),
+}

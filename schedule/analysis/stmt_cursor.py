@@ -1,0 +1,203 @@
+"""A place among the statements that a loop or block runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schedule.sref import StmtSRef, loops_above
+from tensorir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    sequence,
+)
+
+_BODIES: Final[dict[type[Stmt], tuple[str, ...]]] = {
+    Allocate: ("body",),
+    AllocateConst: ("body",),
+    AssertStmt: ("body",),
+    AttrStmt: ("body",),
+    DeclBuffer: ("body",),
+    IfThenElse: ("then_case", "else_case"),
+    LetStmt: ("body",),
+    While: ("body",),
+}
+"""The statements below which there may be loops and blocks, with the parts that hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StmtCursor:
+    """The statements `parts[first:last]` of a sequence; none of them, if it is a gap.
+
+    A sequence is what a loop, a block or a wrapper runs: conditions, bindings, declarations and the
+    like are wrappers, which are neither loops nor blocks. A lone statement is a sequence of one.
+    What `replace` and `insert` return is the whole body that the cursor was made for, in which all
+    that did not change is shared.
+    """
+
+    parts: tuple[Stmt, ...]
+    first: int
+    last: int
+    outer: StmtCursor | None = None
+    """The loop or wrapper that runs the sequence, within the body; None for the body itself."""
+    field: str = "body"
+    """Which part of that statement the sequence is."""
+
+    @classmethod
+    def of(cls, body: Stmt, outer: StmtCursor | None = None, field: str = "body") -> StmtCursor:
+        """Return the place of all statements of a body."""
+        parts = body.seq if type(body) is SeqStmt else (body,)
+        return cls(parts, 0, len(parts), outer, field)
+
+    @classmethod
+    def below(cls, place: StmtSRef, scope: StmtSRef | None = None) -> StmtCursor:
+        """Return the place of all statements right below a loop or block.
+
+        The body in which it is a place is that of `scope`, a loop or block around `place` with no
+        other block in between; by default it is that of `place`.
+        """
+        assert place.stmt is not None
+        if scope is None or place is scope:
+            return cls.of(place.stmt.body)
+        assert place.parent is not None
+        loop = cls.below(place.parent, scope).around(place)
+        return cls.of(place.stmt.body, loop)
+
+    # ------------------------------------------------------------------------------------ looking
+
+    @property
+    def stmts(self) -> tuple[Stmt, ...]:
+        """The statements here."""
+        return self.parts[self.first : self.last]
+
+    @property
+    def stmt(self) -> Stmt:
+        """The statement here, which must be one."""
+        (stmt,) = self.stmts
+        return stmt
+
+    def wrappers(self) -> Iterator[tuple[Stmt, str]]:
+        """Yield the loops and wrappers that run the sequence, innermost first.
+
+        With each comes the name of its part in which the sequence is.
+        """
+        cursor = self
+        while cursor.outer is not None:
+            yield cursor.outer.stmt, cursor.field
+            cursor = cursor.outer
+
+    def position(self, sref: StmtSRef) -> int:
+        """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
+        path = _path(sref)
+        for k, part in enumerate(self.parts):
+            if any(stmt in path for stmt in _reached(part)):
+                return k
+        raise IndexError(f"{sref!r} is not below this place")
+
+    def around(self, *srefs: StmtSRef) -> StmtCursor:
+        """Return the place of the fewest statements of one sequence that hold all of some blocks.
+
+        The sequence is the innermost one: wrappers are seen through, loops and blocks are not.
+        IndexError if one of the blocks is not below this place.
+        """
+        positions = [self.position(sref) for sref in srefs]
+        first, last = min(positions), max(positions)
+        found = self.span(first, last + 1)
+        if first == last:
+            for field in _BODIES.get(type(found.stmt), ()):
+                body = getattr(found.stmt, field)
+                if body is not None:
+                    inner = StmtCursor.of(body, found, field)
+                    if all(inner._holds(sref) for sref in srefs):
+                        return inner.around(*srefs)
+        return found
+
+    def _holds(self, sref: StmtSRef) -> bool:
+        path = _path(sref)
+        return any(stmt in path for part in self.parts for stmt in _reached(part))
+
+    # ------------------------------------------------------------------------------------- moving
+
+    @property
+    def before(self) -> StmtCursor:
+        """The gap before these statements."""
+        return self.gap(self.first)
+
+    @property
+    def after(self) -> StmtCursor:
+        """The gap after these statements."""
+        return self.gap(self.last)
+
+    def gap(self, position: int) -> StmtCursor:
+        """Return the gap before the statement at a position of the sequence."""
+        return self.span(position, position)
+
+    def span(self, first: int, last: int) -> StmtCursor:
+        """Return the place of other statements of the sequence."""
+        return StmtCursor(self.parts, first, last, self.outer, self.field)
+
+    # ------------------------------------------------------------------------------------ changing
+
+    def replace(self, *stmts: Stmt) -> Stmt:
+        """Return the body with other statements in this place."""
+        new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
+        if self.outer is None:
+            return new
+        return self.outer.replace(_with_body(self.outer.stmt, self.field, new))
+
+
+def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
+    """Return the place in a scope of a block's loop nest; None if there is more in its loops."""
+    inner: Stmt = block.block_realize
+    for loop in reversed(loops_above(block)):
+        if loop.loop.body is not inner:
+            return None
+        inner = loop.loop
+    return StmtCursor.below(scope).around(block)
+
+
+def _path(sref: StmtSRef) -> set[Stmt]:
+    """Return the loops and realizes around a loop or block, itself included."""
+    path: set[Stmt] = set()
+    current: StmtSRef | None = sref
+    while current is not None:
+        stmt = current.realize if current.is_block else current.stmt
+        if stmt is not None:
+            path.add(stmt)
+        current = current.parent
+    return path
+
+
+def _reached(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield the loops and realizes in a statement that are not below another one."""
+    pending: list[Stmt] = [stmt]
+    while pending:
+        node = pending.pop()
+        if type(node) is For or type(node) is BlockRealize:
+            yield node
+        elif type(node) is SeqStmt:
+            pending.extend(reversed(node.seq))
+        else:
+            bodies: Sequence[Stmt | None] = [
+                getattr(node, field) for field in _BODIES.get(type(node), ())
+            ]
+            pending.extend(body for body in reversed(bodies) if body is not None)
+
+
+def _with_body(stmt: Stmt, field: str, body: Stmt) -> Stmt:
+    """Return a loop or wrapper with another body."""
+    make: Any = type(stmt)
+    parts = {name: getattr(stmt, name) for name in stmt.fields}
+    new: Stmt = make(**{**parts, field: body})
+    return new
