@@ -158,14 +158,13 @@ def _init_runs_first(block: StmtSRef) -> bool:
         if sref.loop.loop_var in driving
     }
     analyzer = Analyzer()
-    for var, values in path_domain(block, None).items():
-        analyzer.bind(var, values)
-    if not all(
-        analyzer.can_prove_equal(substitute(value, starts), dom.min) for dom, value in reducing
-    ):
+    firsts = [(analyzer.simplify(substitute(value, starts)), dom.min) for dom, value in reducing]
+    if not all(analyzer.can_prove_equal(value, first) for value, first in firsts):
         return False
     if is_const_int(realize.predicate, 1):
         return True
+    for var, values in path_domain(block, None).items():
+        analyzer.bind(var, values)
     with analyzer.constraint_scope(realize.predicate):
         return analyzer.can_prove(substitute(realize.predicate, starts))
 
@@ -201,19 +200,22 @@ def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     points = [Range.point(values[axis]) for axis in axes]
     loops, predicate = path_domain(block, None), realize.predicate
     inner = relax(points, loops, predicate, analyzer, upper=False)
-    outer = relax(points, loops, predicate, analyzer, upper=True)
-    if inner is None or outer is None:
+    if inner is None:
         return None
-    runs = []
-    for axis, low, high in zip(axes, inner, outer, strict=True):
-        domain = domains[axis]
-        whole = IntervalSet.from_range(domain)
-        if holds((low,), (whole,), analyzer):
-            runs.append(domain)
-        elif holds((low,), (high,), analyzer):
-            runs.append(low.cover_range(domain, analyzer))
-        else:
+    whole = [domains[axis] for axis in axes]
+    missing = [
+        k
+        for k, (low, domain) in enumerate(zip(inner, whole, strict=True))
+        if not holds((low,), (IntervalSet.from_range(domain),), analyzer)
+    ]
+    if not missing:
+        return whole
+    outer = relax(points, loops, predicate, analyzer, upper=True)
+    runs = list(whole)
+    for k in missing:
+        if outer is None or not holds((inner[k],), (outer[k],), analyzer):
             return None
+        runs[k] = inner[k].cover_range(whole[k], analyzer)
     return runs
 
 

@@ -8,9 +8,9 @@ from schedule.analysis.block_kind import require_scope
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Sweep, add_stages, stage_buffer
-from schedule.analysis.staging_place import check_touched_in_blocks
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
