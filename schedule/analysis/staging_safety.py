@@ -70,26 +70,6 @@ def check_inside(
         check(inside, OUTSIDE, block, buffer=buffer.name, **place)
 
 
-def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
-    """Raise if a block that writes a buffer relies on what the buffer held before."""
-    if not state.enable_check:
-        return
-    check_starts_anew(state, block, buffer)
-    node = block.block
-    if not state.child_blocks(block):
-        stores = stores_surely(node.init, buffer) or stores_surely(node.body, buffer)
-        reason = "it stores under a condition only"
-        check(stores, UNSAFE, block, buffer=buffer.name, reason=reason)
-
-
-def check_starts_anew(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
-    """Raise if a block that writes a buffer reads what it held before."""
-    relies = reads_old_values(block.block, buffer) or not _init_runs_first(block)
-    reads = state.enable_check and relies
-    reason = "it reads what the buffer held before"
-    check(not reads, UNSAFE, block, buffer=buffer.name, reason=reason)
-
-
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
     """Say whether a block may read what a buffer that it writes held before."""
     declared = [r for r in block.reads if r.buffer is buffer]
@@ -99,7 +79,7 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
         return True
     stored = [node for node in walk(block.init) if type(node) is BufferStore]
     if len(stored) == 1 and stored[0] is block.init and not declared:
-        return not _loads_only(block.body, buffer, stored[0].indices)
+        return not loads_only(block.body, buffer, stored[0].indices)
     starting = block.with_(body=block.init, init=None)
     reads, _ = get_block_read_write_region(block.with_(init=None), {buffer.data: buffer})
     analyzer = Analyzer()
@@ -119,7 +99,7 @@ def _box(region: BufferRegion) -> tuple[IntervalSet, ...]:
     return tuple(IntervalSet.from_range(dim) for dim in region.region)
 
 
-def _loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     """Say whether all elements of a buffer that are loaded are the one at `indices`."""
     return all(
         expr_deep_equal(a, b)
