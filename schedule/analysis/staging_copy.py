@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from schedule.analysis.bindings import loop_range
+from schedule.analysis.outside_blocks import check_visible
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.staging_place import check_visible
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef

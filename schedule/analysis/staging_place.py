@@ -7,30 +7,16 @@ around both; and it may write the copy if whoever reads the buffer does so after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
 
 from schedule.analysis.dependency import BlockScope
+from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, lowest_common_ancestor
 from tensorir.buffer import Buffer
-from tensorir.expr import BufferLoad, IntImm, Var
-from tensorir.node import Node
-from tensorir.stmt import (
-    Allocate,
-    AllocateConst,
-    BlockRealize,
-    BufferStore,
-    DeclBuffer,
-    For,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-    While,
-)
-from tensorir.visit import children, walk
+from tensorir.stmt import For, IfThenElse, Stmt, While
 
 SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
@@ -50,14 +36,6 @@ OTHER_VALUES = Problem(
 NO_PLACE = Problem(
     "InsertionPointNotFoundError",
     "there is no place for a copy of {buffer} between {0} and {1}: {reason}",
-)
-BARE = Problem(
-    "UnsafeStageError",
-    "{0} cannot use a copy of {buffer}: the scope {1} also touches {buffer} outside of its blocks",
-)
-HIDDEN = Problem(
-    "InsertionPointNotFoundError",
-    "{0} cannot use a copy: {name}, which the copy needs, is not defined where it goes",
 )
 
 
@@ -195,7 +173,7 @@ def _repeated(cursor: StmtCursor) -> Stmt | None:
     return next((w for w, _ in cursor.wrappers() if type(w) in (For, While)), None)
 
 
-# ------------------------------------------------------------------------------- running and names
+# ----------------------------------------------------------------------------------- conditions
 
 
 def may_be_left_out(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor) -> bool:
@@ -221,49 +199,3 @@ def _check_reached(scope: StmtSRef, place: StagingPlace, block: StmtSRef, buffer
         reason = "the second also runs where a condition around the first does not hold"
         reached = all(pair in own for pair in needed)
         check(reached, NO_PLACE, block, user, buffer=buffer.name, reason=reason)
-
-
-def check_touched_in_blocks(
-    scope: StmtSRef, block: StmtSRef, buffer: Buffer, *, stores_only: bool = False
-) -> None:
-    """Raise if statements, conditions, bindings or bounds outside of all blocks touch a buffer."""
-    kinds = BufferStore if stores_only else (BufferLoad, BufferStore)
-    for node in _outside_blocks(scope.block.body):
-        touches = isinstance(node, kinds) and node.buffer is buffer
-        check(not touches, BARE, block, scope, buffer=buffer.name)
-
-
-def _outside_blocks(body: Stmt) -> Iterator[Node]:
-    pending: list[Node] = [body]
-    while pending:
-        node = pending.pop()
-        yield node
-        if type(node) is BlockRealize:
-            pending += (*node.iter_values, node.predicate)
-        elif type(node) is not IntImm and type(node) is not Var:
-            pending.extend(children(node))
-
-
-def check_visible(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor, nest: Stmt) -> None:
-    """Raise if a copy needs what statements of the scope define, but not around its place."""
-    around = {wrapper for wrapper, _ in cursor.wrappers()}
-    hidden = {
-        name
-        for node in _outside_blocks(scope.block.body)
-        if type(node) in _DEFINED and node not in around
-        for name in _DEFINED[type(node)](node)
-    }
-    if not hidden:
-        return
-    for node in walk(nest):
-        used = node.buffer if isinstance(node, (BufferLoad, BufferStore)) else node
-        for name in (used, used.data) if isinstance(used, Buffer) else (used,):
-            check(name not in hidden, HIDDEN, block, name=name)
-
-
-_DEFINED: Final[dict[type[Node], Callable[[Any], tuple[Node, ...]]]] = {
-    Allocate: lambda node: (node.buffer_var,),
-    AllocateConst: lambda node: (node.buffer_var,),
-    DeclBuffer: lambda node: (node.buffer,),
-    LetStmt: lambda node: (node.var,),
-}

@@ -70,26 +70,6 @@ def check_inside(
         check(inside, OUTSIDE, block, buffer=buffer.name, **place)
 
 
-def check_fills_before_reading(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
-    """Raise if a block that writes a buffer relies on what the buffer held before."""
-    if not state.enable_check:
-        return
-    check_starts_anew(state, block, buffer)
-    node = block.block
-    if not state.child_blocks(block):
-        stores = stores_surely(node.init, buffer) or stores_surely(node.body, buffer)
-        reason = "it stores under a condition only"
-        check(stores, UNSAFE, block, buffer=buffer.name, reason=reason)
-
-
-def check_starts_anew(state: ScheduleState, block: StmtSRef, buffer: Buffer) -> None:
-    """Raise if a block that writes a buffer reads what it held before."""
-    relies = reads_old_values(block.block, buffer) or not _init_runs_first(block)
-    reads = state.enable_check and relies
-    reason = "it reads what the buffer held before"
-    check(not reads, UNSAFE, block, buffer=buffer.name, reason=reason)
-
-
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
     """Say whether a block may read what a buffer that it writes held before."""
     declared = [r for r in block.reads if r.buffer is buffer]
@@ -99,7 +79,7 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
         return True
     stored = [node for node in walk(block.init) if type(node) is BufferStore]
     if len(stored) == 1 and stored[0] is block.init and not declared:
-        return not _loads_only(block.body, buffer, stored[0].indices)
+        return not loads_only(block.body, buffer, stored[0].indices)
     starting = block.with_(body=block.init, init=None)
     reads, _ = get_block_read_write_region(block.with_(init=None), {buffer.data: buffer})
     analyzer = Analyzer()
@@ -119,7 +99,7 @@ def _box(region: BufferRegion) -> tuple[IntervalSet, ...]:
     return tuple(IntervalSet.from_range(dim) for dim in region.region)
 
 
-def _loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
+def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
     """Say whether all elements of a buffer that are loaded are the one at `indices`."""
     return all(
         expr_deep_equal(a, b)
@@ -158,14 +138,13 @@ def _init_runs_first(block: StmtSRef) -> bool:
         if sref.loop.loop_var in driving
     }
     analyzer = Analyzer()
-    for var, values in path_domain(block, None).items():
-        analyzer.bind(var, values)
-    if not all(
-        analyzer.can_prove_equal(substitute(value, starts), dom.min) for dom, value in reducing
-    ):
+    firsts = [(analyzer.simplify(substitute(value, starts)), dom.min) for dom, value in reducing]
+    if not all(analyzer.can_prove_equal(value, first) for value, first in firsts):
         return False
     if is_const_int(realize.predicate, 1):
         return True
+    for var, values in path_domain(block, None).items():
+        analyzer.bind(var, values)
     with analyzer.constraint_scope(realize.predicate):
         return analyzer.can_prove(substitute(realize.predicate, starts))
 
@@ -201,19 +180,22 @@ def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     points = [Range.point(values[axis]) for axis in axes]
     loops, predicate = path_domain(block, None), realize.predicate
     inner = relax(points, loops, predicate, analyzer, upper=False)
-    outer = relax(points, loops, predicate, analyzer, upper=True)
-    if inner is None or outer is None:
+    if inner is None:
         return None
-    runs = []
-    for axis, low, high in zip(axes, inner, outer, strict=True):
-        domain = domains[axis]
-        whole = IntervalSet.from_range(domain)
-        if holds((low,), (whole,), analyzer):
-            runs.append(domain)
-        elif holds((low,), (high,), analyzer):
-            runs.append(low.cover_range(domain, analyzer))
-        else:
+    whole = [domains[axis] for axis in axes]
+    missing = [
+        k
+        for k, (low, domain) in enumerate(zip(inner, whole, strict=True))
+        if not holds((low,), (IntervalSet.from_range(domain),), analyzer)
+    ]
+    if not missing:
+        return whole
+    outer = relax(points, loops, predicate, analyzer, upper=True)
+    runs = list(whole)
+    for k in missing:
+        if outer is None or not holds((inner[k],), (outer[k],), analyzer):
             return None
+        runs[k] = inner[k].cover_range(whole[k], analyzer)
     return runs
 
 

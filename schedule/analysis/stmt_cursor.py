@@ -71,7 +71,9 @@ class StmtCursor:
         if scope is None or place is scope:
             return cls.of(place.stmt.body)
         assert place.parent is not None
-        loop = cls.below(place.parent, scope).around(place)
+        loop = cls.below(place.parent, scope)
+        if loop.parts != (place.stmt,):
+            loop = loop.around(place)
         return cls.of(place.stmt.body, loop)
 
     # ------------------------------------------------------------------------------------ looking
@@ -101,7 +103,7 @@ class StmtCursor:
         """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if any(stmt in path for stmt in _reached(part)):
+            if part in path or any(stmt in path for stmt in _reached(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 

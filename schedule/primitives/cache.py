@@ -33,6 +33,7 @@ from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_seen_through
 from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import PrimExpr
 from tensorir.ops import TRUE, add, is_const_int, logical_and
@@ -84,7 +85,8 @@ def cache_read(
     else:
         region = region_read(place.users, buffer, place.location, buffer.scope())
     assert region is not None
-    cache = Cache(scope, place.location, buffer, storage_scope, region)
+    known = known_around(scope, place.location)
+    cache = Cache(scope, place.location, buffer, storage_scope, region, known)
     fill = cache.filled(region)
     users = {user.block for user in place.users}
     redirect = cache.redirect(users)
@@ -128,8 +130,8 @@ def cache_write(
     written = region_written([block], buffer, place.location, buffer.scope())
     assert written is not None
     held, before = written, False
+    known = known_around(scope, place.location)
     if state.enable_check:
-        known = known_around(scope, place.location)
         whole = not may_be_left_out(scope, block, place.cursor) and is_filled(
             written, buffer, place.location, block, known
         )
@@ -141,7 +143,7 @@ def cache_write(
             held = united([written, read], buffer)
 
     # Rewrite.
-    cache = Cache(scope, place.location, buffer, storage_scope, held)
+    cache = Cache(scope, place.location, buffer, storage_scope, held, known)
     fills = [cache.filled(held)] if before else []
     back = cache.copied_back(written)
     redirect = cache.redirect({user.block for user in place.users})
@@ -154,6 +156,7 @@ def cache_write(
 class Cache:
     """A buffer that holds a region of another one, at some place in a scope.
 
+    `known` is what is known about all that the region may depend on there.
     Where that is the scope itself, the buffer has the extents of the region, below loops the shape
     of the whole.
     """
@@ -165,9 +168,10 @@ class Cache:
         original: Buffer,
         storage_scope: str,
         region: Region,
+        known: Analyzer,
     ) -> None:
         self._original = original
-        self._analyzer = known_around(scope, location)
+        self._analyzer = known
         self._offsets: list[PrimExpr] | None = None
         self.buffer = cache_buffer(original, storage_scope)
         if location is scope and not _follows_outer_loops(scope, region):

@@ -49,10 +49,11 @@ def cache_inplace(
     written = region_written([block], buffer, location, "global")
     held = united([written, region_read([block], buffer, location, "global")], buffer)
     assert written is not None
-    check_inside(state, block, buffer, held, known_around(scope, location))
+    known = known_around(scope, location)
+    check_inside(state, block, buffer, held, known)
 
     # Rewrite.
-    cache = Cache(scope, location, buffer, storage_scope, held)
+    cache = Cache(scope, location, buffer, storage_scope, held, known)
     fill, back = cache.filled(held), cache.copied_back(written)
     cursor = StmtCursor.below(location, scope).around(block)
     redirect = cache.redirect({block.block})

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope, dependencies
+from schedule.analysis.outside_blocks import check_visible
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.staging_copy import Staged, Sweep
-from schedule.analysis.staging_place import check_visible, may_be_left_out
+from schedule.analysis.staging_place import may_be_left_out
 from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.analysis.surroundings import check_dependencies_show
 from schedule.errors import Problem, check, describe, fail

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedule.analysis.block_kind import require_scope
+from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
-from schedule.analysis.staging_place import check_touched_in_blocks
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
 from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.loop_nest import nest_of_loops
+from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import (
     Staged,
@@ -15,7 +16,7 @@ from schedule.analysis.staging_copy import (
     cache_buffer,
     checked_buffer,
 )
-from schedule.analysis.staging_place import check_touched_in_blocks, may_be_left_out
+from schedule.analysis.staging_place import may_be_left_out
 from schedule.analysis.staging_region import (
     Region,
     is_filled,

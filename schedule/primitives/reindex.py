@@ -8,14 +8,16 @@ from schedule.analysis.block_kind import require_scope
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectToPoint
-from schedule.analysis.staging_copy import Sweep, add_stages, stage_buffer
-from schedule.analysis.staging_place import check_touched_in_blocks
+from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
-    check_fills_before_reading,
     check_inside,
+    check_sequential,
+    relies_on_old_values,
+    stores_surely,
     values_taken,
 )
 from schedule.analysis.stmt_cursor import lone_nest
@@ -55,6 +57,9 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     The new buffer has a dimension for each axis that the block's indices use, in the order of the
     axes. A buffer that is read is copied before the block's loops, one that is written after them.
 
+    What is written is copied back for the values that the loops give the axes. If the block may
+    leave out some of it, or relies on what the buffer held before, the copy is filled first.
+
     TVM does not ask whether the copy may touch what the block itself does not; what cannot be shown
     to be harmless is refused here, unless the schedule was made with `enable_check=False`.
 
@@ -80,24 +85,31 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     used = {v for index in indices for v in collect_vars(index)}
     axes = [axis for axis in node.iter_vars if axis.var in used]
     domains = [axis.dom for axis in axes if axis.dom is not None]
-    runs = domains
+    runs, filled_first = domains, False
     if state.enable_check:
-        runs = _checked_runs(state, block, scope, old, indices, axes, reading=reading)
+        _check_copy(state, block, old, indices, axes, reading=reading)
+        if not reading:
+            check_touched_in_blocks(scope, block, old)
+            taken = values_taken(block, [axis.var for axis in axes])
+            whole = taken is not None and stores_surely(node.init or node.body, old)
+            if not whole:
+                check_sequential(block, old, scope)
+            filled_first = relies_on_old_values(block, old) or not whole
+            runs = taken or domains
 
     # Rewrite.
     shape = [analyzer.simplify(dom.min + dom.extent) for dom in domains]
     new = stage_buffer(old, f"{old.name}_reindex", old.scope(), shape)
-    sweep = Sweep.over(runs, domains)
-    fresh = {axis.var: var for axis, var in zip(axes, sweep.places, strict=True)}
-    there = (old, [substitute(index, fresh) for index in indices])
-    here = (new, sweep.places)
-    source, target = (there, here) if reading else (here, there)
-    copy = sweep.copying(source, target, f"{target[0].name}_reindex")
     redirect = RedirectToPoint(old, new, {node}, [axis.var for axis in axes])
-    before, after = ([copy], []) if reading else ([], [copy])
+    before, after = [], []
+    if reading or filled_first:
+        before.append(_copied(old, new, indices, axes, runs, back=False))
+    if not reading:
+        after.append(_copied(old, new, indices, axes, runs, back=True))
     add_stages(state, scope, block, nest, before, after, [new], redirect)
 
     # Result.
+    (copy,) = after or before
     return state.get_sref(copy.block)
 
 
@@ -121,40 +133,46 @@ def _common_indices(block: StmtSRef, buffer: Buffer) -> Sequence[PrimExpr]:
     return found
 
 
-def _checked_runs(
+def _copied(
+    old: Buffer,
+    new: Buffer,
+    indices: Sequence[PrimExpr],
+    axes: Sequence[IterVar],
+    runs: Sequence[Range],
+    *,
+    back: bool,
+) -> Staged:
+    """Return a nest that copies between the buffers for some values of the axes."""
+    sweep = Sweep.over(runs, [axis.dom for axis in axes if axis.dom is not None])
+    fresh = {axis.var: var for axis, var in zip(axes, sweep.places, strict=True)}
+    there = (old, [substitute(index, fresh) for index in indices])
+    here = (new, sweep.places)
+    source, target = (here, there) if back else (there, here)
+    return sweep.copying(source, target, f"{target[0].name}_reindex")
+
+
+def _check_copy(
     state: ScheduleState,
     block: StmtSRef,
-    scope: StmtSRef,
     buffer: Buffer,
     indices: Sequence[PrimExpr],
     axes: Sequence[IterVar],
     *,
     reading: bool,
-) -> list[Range]:
-    """Return the values of the axes to copy for; raise if copying may show.
-
-    What is read is copied for all values, what is written for those that the loops give.
-    """
+) -> None:
+    """Raise if copying for all values of the axes may show."""
     node = block.block
     domains = axis_ranges(node)
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)
     check_inside(state, block, buffer, [Range.point(index) for index in indices], analyzer)
-    used = [axis.var for axis in axes]
-    whole = [domains[axis] for axis in used]
     if reading:
         writes = any(region.buffer is buffer for region in node.writes)
         check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
-        return whole
-    check_touched_in_blocks(scope, block, buffer)
-    check_fills_before_reading(state, block, buffer)
-    runs = values_taken(block, used)
-    if runs is None:
-        reason = "its loops may leave out elements, which would be written back all the same"
-        fail(UNSAFE, block, buffer=buffer.name, reason=reason)
+        return
+    used = [axis.var for axis in axes]
     try:
-        check_injective(IndexMap(used, indices), whole)
+        check_injective(IndexMap(used, indices), [domains[axis] for axis in used])
     except IRValueError as error:
         fail(UNSAFE, block, buffer=buffer.name, reason=error)
-    return runs

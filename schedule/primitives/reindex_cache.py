@@ -20,8 +20,11 @@ from schedule.analysis.staging_place import may_be_left_out, place_to_read, plac
 from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
-    check_fills_before_reading,
     check_inside,
+    check_sequential,
+    loads_only,
+    relies_on_old_values,
+    stores_surely,
 )
 from schedule.errors import Problem, check, fail
 from schedule.instruction import (
@@ -120,7 +123,7 @@ def reindex_cache_write(
     After:  for i, j: C_s[j, i] = f(A[i, j]);  for i, j: C[i, j] = C_s[j, i]
 
     The arguments and the checks are those of `reindex_cache_read`; the place is that of
-    `cache_write`.
+    `cache_write`, and like there the copy may have to be filled first.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
     NotStagePipelineError, NotSingleWriteBlock, NotSinglePointAccess,
@@ -132,17 +135,26 @@ def reindex_cache_write(
     scope, graph = require_pipeline(state, block)
     place = place_to_write(scope, graph, block, buffer)
     layout = _Layout(state, block, buffer, block.block.writes[write_buffer_index], index_map)
-    check_fills_before_reading(state, block, buffer)
+    node = block.block
+    filled_first = False
     if state.enable_check:
+        layout.check_same_element()
         left_out = may_be_left_out(scope, block, place.cursor)
-        reason = "it runs under a condition only"
-        check(not left_out, UNSAFE, block, buffer=buffer.name, reason=reason)
+        # What blocks inside the block store is as they declare.
+        inner = bool(state.child_blocks(block))
+        whole = not left_out and (inner or stores_surely(node.init or node.body, buffer))
+        if not whole:
+            check_sequential(block, buffer, place.location)
+            layout.check_inside()
+        filled_first = relies_on_old_values(block, buffer) or not whole
 
     # Rewrite.
     cache = cache_buffer(buffer, storage_scope, layout.shape)
-    back = layout.copied(place.location, (cache, layout.mapped), (buffer, layout.original))
-    redirect = RedirectToPoint(buffer, cache, {block.block}, layout.mapped)
-    add_stages(state, scope, block, place.cursor, [], [back], [cache], redirect)
+    here, there = (cache, layout.mapped), (buffer, layout.original)
+    fills = [layout.copied(place.location, there, here)] if filled_first else []
+    back = layout.copied(place.location, here, there)
+    redirect = RedirectToPoint(buffer, cache, {node}, layout.mapped)
+    add_stages(state, scope, block, place.cursor, fills, [back], [cache], redirect)
 
     # Result.
     return state.get_sref(back.block)
@@ -206,6 +218,12 @@ class _Layout:
             names = {"axis": axis.var.name, "where": where, "missing": missing}
             check(both, OTHER_AXES, self._block, **names, buffer=self._buffer.name)
         return [axis for axis in self._block.block.iter_vars if axis.var in here]
+
+    def check_same_element(self) -> None:
+        """Raise if the block loads other elements of what it writes than the one it stores."""
+        reason = "it reads other elements than it writes"
+        same = loads_only(self._block.block.body, self._buffer, self.original)
+        check(same, UNSAFE, self._block, buffer=self._buffer.name, reason=reason)
 
     def check_inside(self) -> None:
         """Raise if the copy may read beyond the buffer."""

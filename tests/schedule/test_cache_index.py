@@ -170,6 +170,37 @@ def test_refused_calls(call, code):
     refused(GATHER, call, code)
 
 
+def test_below_a_condition_the_tables_are_filled_there():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((8,))):
+    with T.block("root"):
+        if A[0] > T.float32(0):
+            for i in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    C[vi] = A[vi * 4 + 2]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((40,)), C: T.Buffer((8,))):
+    with T.block("root"):
+        index_var_0 = T.alloc_buffer((8,), "int32", strides=(1,))
+        if A[0] > T.float32(0):
+            for ax0 in range(8):
+                with T.block("index_0"):
+                    v0 = T.axis.spatial(8, ax0)
+                    index_var_0[v0] = v0 * 4 + 2
+            for i in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    T.reads(A[vi * 4 + 2])
+                    T.writes(C[vi])
+                    C[vi] = A[index_var_0[vi]]
+"""
+    apply(before, cache("C"), after)
+
+
 def test_tables_are_known_to_be_read():
     def call(sch):
         first, _ = sch.cache_index("C", "global")

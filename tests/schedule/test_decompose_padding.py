@@ -613,3 +613,49 @@ def test_what_is_no_padding(before, reason):
     refused(before, at(0), "PaddingPatternMatchError", words, ["block P"])
     sch = Schedule(parse(before))
     assert not sch.can_decompose_padding("P", sch.get_loops(sch.get_block("P"))[0])
+
+
+# ---------------------------------------------------------------------------------- in other hands
+
+
+def in_a_loop(first, second):
+    return f"""\
+@T.prim_func
+def main(A: T.Buffer((8,)), P: T.Buffer((10,)), C: T.Buffer((10,))):
+    for i in range(10):
+{first}{second}"""
+
+
+PADDED = """\
+        with T.block("P"):
+            vi = T.axis.spatial(10, i)
+            P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+"""
+READS = """\
+        with T.block("C"):
+            vi = T.axis.spatial(10, i)
+            C[vi] = P[vi]
+"""
+
+
+def outermost(sch):
+    sch.decompose_padding("P", sch.get_loops(sch.get_block("P"))[0])
+
+
+def test_a_reader_after_the_block_in_its_loop():
+    apply(in_a_loop(PADDED, READS), outermost)
+
+
+def test_a_reader_that_would_find_the_constant_before_the_value():
+    marked = ["block C", "block P"]
+    words = "may read P before"
+    refused(in_a_loop(READS, PADDED), outermost, "PaddingReadEarlyError", words, marked)
+    ahead = READS.replace("P[vi]", "P[9 - vi]")
+    refused(in_a_loop(PADDED, ahead), outermost, "PaddingReadEarlyError", words, marked)
+
+
+def test_a_condition_below_the_loop():
+    block = "".join("    " + line + "\n" for line in PADDED.splitlines())
+    before = in_a_loop("        if i % 2 == 0:\n", block)
+    words = "a condition below loop `i` may leave it out"
+    refused(before, outermost, "PaddingPatternMatchError", words, ["block P"])

@@ -440,6 +440,32 @@ def main(A: T.Buffer((6, 9)), C: T.Buffer((6,))):
     apply(ACCUMULATES, pad(4, 4), after)
 
 
+def test_a_condition_in_the_nest_is_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        if i % 2 == 1:
+            with T.block("C"):
+                vi = T.axis.spatial(6, i)
+                C[vi] = A[vi]
+"""
+    refused(before, pad(4), "NonEinsumError", "there is a condition or a binding", ["block C"])
+
+
+def test_a_predicate_that_would_read_beyond_a_buffer_is_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(6, i)
+            T.where(A[i] > T.float32(0))
+            C[vi] = A[vi]
+"""
+    refused(before, pad(4), "NonEinsumError", "its predicate reads memory", ["block C"])
+
+
 @pytest.mark.parametrize("change", ["range", "predicate"])
 def test_a_part_of_the_output_that_is_not_computed_stays(change):
     before = """\

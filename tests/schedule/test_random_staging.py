@@ -165,7 +165,7 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
     text = program(seed)
     func = parse(text)
     given = list(np.random.default_rng(seed).random((4, 6), "float32"))
-    sch = Schedule(func)
+    sch = Schedule(func, debug_mask="all")
     for extra in (1, 4):
         expected = [array.copy() for array in given]
         interpret(func, *expected, extra)
@@ -176,7 +176,6 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
                     call(trial, trial.get_block(name))
                 except ScheduleError:
                     continue
-                trial.state.verify()
                 accepted[what.split()[0]] = accepted.get(what.split()[0], 0) + 1
                 actual = [array.copy() for array in given]
                 interpret(trial.mod, *actual, extra)
@@ -186,9 +185,15 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
                     )
 
 
+SEEDS = (1, 2, 3, 4, 13, 15)
+"""Of programs such that each primitive is accepted for some."""
+
+
 def test_results_stay():
     accepted: dict[str, int] = {}
-    for seed in range(16):
+    for seed in SEEDS:
         check_all(seed, accepted)
-    assert accepted.keys() >= {"cache_read", "cache_write", "cache_inplace", "cache_index"}
-    assert accepted.keys() >= {"reindex_cache_read", "transform_layout", "decompose_padding"}
+    copies = {"cache_read", "cache_write", "cache_inplace", "cache_index", "read_at", "write_at"}
+    others = {"pad_einsum", "decompose_padding", "transform_layout"}
+    reindexed = {"reindex", "reindex_cache_read", "reindex_cache_write"}
+    assert accepted.keys() >= copies | others | reindexed

@@ -151,6 +151,24 @@ def split_unevenly(sch):
     return sch.get_loops(block)
 
 
+def test_below_a_condition_the_copies_stand_where_the_blocks_do():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6,)), B: T.Buffer((6,)), C: T.Buffer((6,))):
+    for i in range(6):
+        if i % 2 == 0:
+            with T.block("B"):
+                vi = T.axis.spatial(6, i)
+                B[vi] = A[vi]
+            with T.block("C"):
+                vi = T.axis.spatial(6, i)
+                C[vi] = B[vi]
+"""
+    sch = apply(before, read("C", 0, 0))
+    below = sch.get_child_blocks(sch.get_loops(sch.get_block("C"))[0])
+    assert [sch.get(b).name_hint for b in below] == ["B", "B_local", "C"]
+
+
 UPDATE = MATMUL.replace(
     "            with T.init():\n                C[vi, vj] = T.float32(0)\n", ""
 )

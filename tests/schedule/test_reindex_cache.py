@@ -158,6 +158,32 @@ GUARDED = BEFORE.replace(
 
 
 @pytest.mark.parametrize(
+    "store",
+    [
+        "B[vi, vj] = B[vi, vj] + A[vi, vj]",
+        "if A[vi, vj] > T.float32(1):\n                B[vi, vj] = A[vi, vj]",
+    ],
+)
+def test_what_may_keep_what_it_held_is_filled_first(store):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((7, 4)), B: T.Buffer((7, 4))):
+    for i, j in T.grid(7, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {store}
+"""
+    sch = apply(before, write("B", 0, swap))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["B_global", "B", "B_global"]
+
+
+def test_a_block_that_reads_other_elements_than_it_writes():
+    before = BEFORE.replace("B[vi, vj] = A", "B[vi, vj] = B[vi, vj] * B[0, 0] + A")
+    refused(before, write("B", 0, swap), "UnsafeStageError", "reads other elements")
+
+
+@pytest.mark.parametrize(
     ("before", "call", "code"),
     [
         (BEFORE, read("B", 0, swap, "nowhere"), "InvalidStorageScopeError"),
@@ -169,11 +195,6 @@ GUARDED = BEFORE.replace(
         (BEFORE, read("B", 0, lambda i, j: (i // 2, j)), "UnsafeStageError"),
         (BEFORE, read("B", 0, lambda i, j: (i + j,)), "UnsafeStageError"),
         (GUARDED, read("B", 0, swap), "UnsafeStageError"),
-        (
-            BEFORE.replace("B[vi, vj] = A", "B[vi, vj] = B[vi, vj] + A"),
-            write("B", 0, swap),
-            "UnsafeStageError",
-        ),
         (
             BEFORE.replace("B[vi, vj] + T", "A[vi, vj] + T").replace("C[vi, vj] =", "B[vi, vj] ="),
             write("B", 0, swap),
