@@ -462,6 +462,22 @@ def test_loops_that_count_through_axes_of_both_kinds_keep_their_order():
     )
 
 
+def test_what_an_axis_is_bound_to_is_followed_through_lets():
+    before = FUSED_TILES.replace(
+        """\
+        with T.block("C"):
+            vi = T.axis.spatial(4, (f_0 * 4 + f_1) // 3)
+""",
+        """\
+        row: T.int32 = (f_0 * 4 + f_1) // 3
+        with T.block("C"):
+            vi = T.axis.spatial(4, row)
+""",
+    )
+    words = "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested"
+    refused(before, reorder("C", 2, 1), "BlockPropertyError", words)
+
+
 def test_a_reduction_that_starts_late_keeps_the_order_of_its_loops():
     before = """\
 @T.prim_func
