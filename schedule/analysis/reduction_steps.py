@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_range, plain_digits
+from schedule.analysis.block_kind import blocks_in
 from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
 from tensorir.arith.mixed_radix import Digits
 from tensorir.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
-from tensorir.stmt import BlockRealize, BufferStore, For, Stmt
+from tensorir.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
 from tensorir.visit import children, collect_vars, substitute, uses_var
 
 
@@ -90,6 +91,9 @@ def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
             if node.block.init is not None:
                 yield instances, loops
             pending.append((node.block.body, instances, loops))
+        elif type(node) is LetStmt and blocks_in(node.body):
+            # What a variable is bound to may follow from the loops.
+            pending.append((substitute(node.body, {node.var: node.value}), outer, loops))
         elif type(node) is not BufferStore:
             pending.extend((c, outer, loops) for c in children(node) if isinstance(c, Stmt))
 

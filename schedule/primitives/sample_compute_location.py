@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
@@ -74,6 +75,7 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
         graph = require_movable(state, block)
     except ScheduleError:
         return found
+    attempt = _attempt(state, graph, block)
     kinds_of = loop_iter_types(state, reachable)
     spatial = [k for k, kind in enumerate(kinds_of) if kind == IterVar.DATA_PAR]
     last_spatial = max(spatial, default=-1)
@@ -88,15 +90,18 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
             met_other = True
             if k > last_spatial:
                 break
-        if _can_move(state, graph, block, loop):
+        if _succeeds(partial(attempt, loop)):
             found[k] = loop
     return found
 
 
-def _can_move(state: ScheduleState, graph: BlockScope, block: StmtSRef, loop: StmtSRef) -> bool:
+def _attempt(
+    state: ScheduleState, graph: BlockScope, block: StmtSRef
+) -> Callable[[StmtSRef], object]:
+    """Return what raises if the block cannot move below a loop."""
     if needs_plan(block):
-        return _succeeds(lambda: plan_move(state, graph, block, loop, -1, True, to_consumers=True))
-    return _succeeds(lambda: check_place(state, graph, block, loop, -1, to_consumers=True))
+        return lambda loop: plan_move(state, graph, block, loop, -1, True, to_consumers=True)
+    return lambda loop: check_place(state, graph, block, loop, -1, to_consumers=True)
 
 
 def _succeeds(attempt: Callable[[], object]) -> bool:

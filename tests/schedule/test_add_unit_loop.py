@@ -7,16 +7,8 @@ import pytest
 from schedule import Schedule, ScheduleError
 from tensorir import assert_structural_equal, parse
 from tensorir.ops import const
+from tests.schedule.programs import MATRIX
 from tests.schedule.transformation import apply
-
-MATRIX = """\
-@T.prim_func
-def main(A: T.Buffer((8, 12)), B: T.Buffer((8, 12))):
-    for i, j in T.grid(8, 12):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-"""
 
 STAGES = """\
 @T.prim_func

@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from schedule import Schedule
 from tensorir import parse
 from tensorir.interp import interpret
+from tests.schedule.programs import TILED_STAGES, TILES
 from tests.schedule.transformation import apply, refused, scheduled
-
-TILES = """\
-@T.prim_func
-def main(A: T.Buffer((32,)), B: T.Buffer((32,))):
-    for i_0, i_1 in T.grid(4, 8):
-        with T.block("B"):
-            vi = T.axis.spatial(32, i_0 * 8 + i_1)
-            B[vi] = A[vi] * T.float32(2)
-"""
 
 TILES_AFTER = """\
 @T.prim_func
@@ -48,20 +40,6 @@ def main(A: T.Buffer((8, 12)), B: T.Buffer((12, 6)), C: T.Buffer((8, 6))):
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
-
-TWO_STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
-    for i_0 in range(4):
-        for i_1 in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(32, i_0 * 8 + i_1)
-                B[vi] = A[vi] * T.float32(2)
-        for i_1 in range(8):
-            with T.block("C"):
-                vi = T.axis.spatial(32, i_0 * 8 + i_1)
-                C[vi] = B[vi] + A[vi + 1]
 """
 
 
@@ -745,7 +723,7 @@ def main(A: T.Buffer((6, 9)), B: T.Buffer((6,))):
     ("before", "call", "code", "words", "marked"),
     [
         (
-            TWO_STAGES,
+            TILED_STAGES,
             inside("B", 0),
             "NonSingleChildBlockError",
             "loop `i_0` should have only one child block, but it has 2",

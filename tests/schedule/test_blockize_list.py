@@ -6,30 +6,8 @@ import pytest
 
 from schedule import Schedule
 from tensorir import parse
+from tests.schedule.programs import TILED_STAGES, TILES
 from tests.schedule.transformation import apply, refused
-
-TILES = """\
-@T.prim_func
-def main(A: T.Buffer((32,)), B: T.Buffer((32,))):
-    for i_0, i_1 in T.grid(4, 8):
-        with T.block("B"):
-            vi = T.axis.spatial(32, i_0 * 8 + i_1)
-            B[vi] = A[vi] * T.float32(2)
-"""
-
-TWO_STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
-    for i_0 in range(4):
-        for i_1 in range(8):
-            with T.block("B"):
-                vi = T.axis.spatial(32, i_0 * 8 + i_1)
-                B[vi] = A[vi] * T.float32(2)
-        for i_1 in range(8):
-            with T.block("C"):
-                vi = T.axis.spatial(32, i_0 * 8 + i_1)
-                C[vi] = B[vi] + A[vi + 1]
-"""
 
 
 def together(*names, **options):
@@ -58,7 +36,7 @@ def main(A: T.Buffer((33,)), B: T.Buffer((32,)), C: T.Buffer((32,))):
                     T.writes(C[vi_o * 8 + vi_i])
                     C[vi_o * 8 + vi_i] = B[vi_o * 8 + vi_i] + A[vi_o * 8 + vi_i + 1]
 """
-    apply(TWO_STAGES, together("B", "C"), after)
+    apply(TILED_STAGES, together("B", "C"), after)
 
 
 def test_some_of_the_blocks_of_a_function():
@@ -155,7 +133,7 @@ def main(A: T.Buffer((1, 8)), B: T.Buffer((1, 8)), C: T.Buffer((1, 8))):
 
 
 def test_handles_of_several_blocks():
-    sch = Schedule(parse(TWO_STAGES), debug_mask="all")
+    sch = Schedule(parse(TILED_STAGES), debug_mask="all")
     b, c = sch.get_block("B"), sch.get_block("C")
     loops = [*sch.get_loops(b), *sch.get_loops(c)]
     outer = sch.blockize([b, c])
@@ -166,7 +144,7 @@ def test_handles_of_several_blocks():
 
 
 def test_trace():
-    sch = apply(TWO_STAGES, together("B", "C", preserve_unit_iters=False))
+    sch = apply(TILED_STAGES, together("B", "C", preserve_unit_iters=False))
     assert sch.trace.as_python()[2:] == [
         "b2 = sch.blockize(target=[b0, b1], preserve_unit_iters=False)"
     ]
@@ -190,7 +168,7 @@ def main(A: T.Buffer((6, 4)), B: T.Buffer((6,)), C: T.Buffer((6,))):
             C[vi] = B[vi]
 """
 
-OTHER_TILES = TWO_STAGES.replace(
+OTHER_TILES = TILED_STAGES.replace(
     """\
                 vi = T.axis.spatial(32, i_0 * 8 + i_1)
                 C[vi] = B[vi] + A[vi + 1]""",
@@ -277,7 +255,7 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,)), C: T.Buffer((8,))):
             ["block B"],
         ),
         (
-            TWO_STAGES,
+            TILED_STAGES,
             together("B", "B"),
             "BlocksNotSiblingsError",
             "do not follow one another",

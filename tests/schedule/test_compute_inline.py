@@ -6,21 +6,8 @@ import pytest
 
 from schedule import Schedule
 from tensorir import parse
+from tests.schedule.programs import AFTER_A_SUM, STAGES
 from tests.schedule.transformation import apply, refused
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
 
 
 def inline(block):
@@ -434,22 +421,6 @@ def test_trace():
 
 # ------------------------------------------------------------------------------------------ refused
 
-REDUCTION = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i, k in T.grid(8, 6):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi]
-"""
-
 TWO_BUFFERS = """\
 @T.prim_func
 def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
@@ -569,7 +540,7 @@ def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
 @pytest.mark.parametrize(
     ("before", "block", "code", "words", "marked"),
     [
-        (REDUCTION, "B", "HasInitBlock", "has an init statement", ["block B"]),
+        (AFTER_A_SUM, "B", "HasInitBlock", "has an init statement", ["block B"]),
         (
             TWO_BUFFERS,
             "both",

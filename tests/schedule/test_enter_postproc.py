@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from schedule import Schedule, Trace
 from tensorir import assert_structural_equal, parse
+from tests.schedule.programs import VECTOR
 from tests.schedule.transformation import apply
-
-VECTOR = """\
-@T.prim_func
-def main(A: T.Buffer((128,)), B: T.Buffer((128,))):
-    for i in range(128):
-        with T.block("B"):
-            vi = T.axis.spatial(128, i)
-            B[vi] = A[vi] * T.float32(2)
-"""
 
 SPLIT = """\
 @T.prim_func

@@ -11,25 +11,8 @@ from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.interp import interpret
 from tensorir.ops import const
+from tests.schedule.programs import CUBE, MATRIX
 from tests.schedule.transformation import apply, refused, scheduled
-
-CUBE = """\
-@T.prim_func
-def main(A: T.Buffer((4, 6, 8)), B: T.Buffer((4, 6, 8))):
-    for i, j, k in T.grid(4, 6, 8):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2)
-"""
-
-MATRIX = """\
-@T.prim_func
-def main(A: T.Buffer((8, 12)), B: T.Buffer((8, 12))):
-    for i, j in T.grid(8, 12):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-"""
 
 ROWS = """\
 @T.prim_func

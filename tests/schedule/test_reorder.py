@@ -10,27 +10,8 @@ import pytest
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
 from tensorir.interp import interpret
+from tests.schedule.programs import CUBE, MATMUL
 from tests.schedule.transformation import apply, refused, scheduled
-
-CUBE = """\
-@T.prim_func
-def main(A: T.Buffer((4, 6, 8)), B: T.Buffer((4, 6, 8))):
-    for i, j, k in T.grid(4, 6, 8):
-        with T.block("B"):
-            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
-            B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2)
-"""
-
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((3, 5)), B: T.Buffer((5, 4)), C: T.Buffer((3, 4))):
-    for i, j, k in T.grid(3, 4, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
 
 OPAQUE = """\
 @T.prim_func
@@ -479,6 +460,22 @@ def test_loops_that_count_through_axes_of_both_kinds_keep_their_order():
         "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested",
         marked=["loop f_1"],
     )
+
+
+def test_what_an_axis_is_bound_to_is_followed_through_lets():
+    before = FUSED_TILES.replace(
+        """\
+        with T.block("C"):
+            vi = T.axis.spatial(4, (f_0 * 4 + f_1) // 3)
+""",
+        """\
+        row: T.int32 = (f_0 * 4 + f_1) // 3
+        with T.block("C"):
+            vi = T.axis.spatial(4, row)
+""",
+    )
+    words = "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested"
+    refused(before, reorder("C", 2, 1), "BlockPropertyError", words)
 
 
 def test_a_reduction_that_starts_late_keeps_the_order_of_its_loops():

@@ -8,18 +8,8 @@ import pytest
 
 from schedule import Schedule
 from tensorir import parse
+from tests.schedule.programs import MATMUL
 from tests.schedule.transformation import apply, refused
-
-MATMUL = """\
-@T.prim_func
-def main(A: T.Buffer((3, 5)), B: T.Buffer((5, 4)), C: T.Buffer((3, 4))):
-    for i, j, k in T.grid(3, 4, 5):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
 
 AXES_TURNED = """\
 @T.prim_func

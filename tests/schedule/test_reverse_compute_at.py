@@ -6,51 +6,8 @@ import pytest
 
 from schedule import LoopRV, Schedule
 from tensorir import assert_structural_equal, parse
+from tests.schedule.programs import COPY, MATMUL_RELU, OVERWRITES, ROW_SUMS, STAGES
 from tests.schedule.transformation import apply, refused
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
-
-COPY = """\
-@T.prim_func
-def main(A: T.Buffer((16,)), C: T.Buffer((16,))):
-    B = T.alloc_buffer((16,))
-    for i in range(16):
-        with T.block("B"):
-            vi = T.axis.spatial(16, i)
-            B[vi] = A[vi] + T.float32(1)
-    for x in range(16):
-        with T.block("C"):
-            vi = T.axis.spatial(16, x)
-            C[vi] = B[vi] * T.float32(2)
-"""
-
-MATMUL_RELU = """\
-@T.prim_func
-def main(A: T.Buffer((8, 5)), W: T.Buffer((5, 6)), R: T.Buffer((8, 6))):
-    M = T.alloc_buffer((8, 6))
-    for i, j, k in T.grid(8, 6, 5):
-        with T.block("M"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                M[vi, vj] = T.float32(0)
-            M[vi, vj] = M[vi, vj] + A[vi, vk] * W[vk, vj]
-    for x, y in T.grid(8, 6):
-        with T.block("R"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            R[vi, vj] = T.max(M[vi, vj], T.float32(0))
-"""
 
 SIBLINGS = """\
 @T.prim_func
@@ -70,22 +27,6 @@ def main(A: T.Buffer((8,)), X: T.Buffer((8,)), Y: T.Buffer((8,)), C: T.Buffer((8
         with T.block("C"):
             vi = T.axis.spatial(8, x)
             C[vi] = B[vi] * T.float32(2)
-"""
-
-ROW_SUMS = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [x, y])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + B[vi, vk]
 """
 
 
@@ -519,24 +460,6 @@ def test_trace():
 
 
 # ------------------------------------------------------------------------------------------ refused
-
-OVERWRITES = """\
-@T.prim_func
-def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("B"):
-            vi = T.axis.spatial(8, i)
-            B[vi] = A[vi]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi]
-    for z in range(8):
-        with T.block("A"):
-            vi = T.axis.spatial(8, z)
-            A[vi] = T.float32(0)
-"""
 
 PARTLY_WRITTEN = COPY.replace("for i in range(16)", "for i in range(8)")
 

@@ -6,6 +6,7 @@ import pytest
 
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
+from tests.schedule.programs import AFTER_A_SUM, ROW_SUMS
 from tests.schedule.transformation import apply, refused
 
 STAGES = """\
@@ -433,38 +434,6 @@ def test_trace():
 
 # ------------------------------------------------------------------------------------------ refused
 
-SUM = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vk = T.axis.remap("SR", [x, y])
-            with T.init():
-                C[vi] = T.float32(0)
-            C[vi] = C[vi] + B[vi, vk]
-"""
-
-AFTER_A_SUM = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8,))):
-    B = T.alloc_buffer((8,))
-    for i, k in T.grid(8, 6):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
-    for x in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, x)
-            C[vi] = B[vi]
-"""
-
 OVERWRITES = (
     COPY
     + """\
@@ -653,7 +622,7 @@ def tiled(sch):
 @pytest.mark.parametrize(
     ("before", "call", "code", "words", "marked"),
     [
-        (SUM, inline("C"), "HasInitBlock", "has an init statement", ["block C"]),
+        (ROW_SUMS, inline("C"), "HasInitBlock", "has an init statement", ["block C"]),
         (COPY, inline("root"), "RootBlockError", "root block", ["block root"]),
         (
             OVERWRITES,

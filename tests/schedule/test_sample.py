@@ -15,27 +15,8 @@ from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from schedule.sampling import repair_tile
 from tensorir import parse
+from tests.schedule.programs import SYMBOLIC, VECTOR
 from tests.schedule.transformation import apply, scheduled
-
-VECTOR = """\
-@T.prim_func
-def main(A: T.Buffer((128,)), B: T.Buffer((128,))):
-    for i in range(128):
-        with T.block("B"):
-            vi = T.axis.spatial(128, i)
-            B[vi] = A[vi] * T.float32(2)
-"""
-
-SYMBOLIC = """\
-@T.prim_func
-def main(a: T.handle, b: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    B = T.match_buffer(b, (n,))
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] * T.float32(2)
-"""
 
 
 def vector(extent, seed=None):

@@ -9,21 +9,8 @@ import pytest
 
 from schedule import LoopRV, Schedule, Trace
 from tensorir import parse
+from tests.schedule.programs import NARROW_STAGES as STAGES
 from tests.schedule.transformation import apply, refused
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    B = T.alloc_buffer((8, 4))
-    for i, j in T.grid(8, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
 
 INLINED = """\
 @T.prim_func

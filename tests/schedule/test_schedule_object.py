@@ -10,20 +10,7 @@ from tensorir import IRModule, assert_structural_equal, parse
 from tensorir.errors import WellFormedError
 from tensorir.expr import Var
 from tensorir.stmt import Block, For
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
+from tests.schedule.programs import STAGES
 
 COPY = """\
 @T.prim_func

@@ -6,21 +6,9 @@ import pytest
 
 from schedule import Schedule
 from tensorir import assert_structural_equal, parse
+from tests.schedule.programs import NARROW_STAGES as STAGES
+from tests.schedule.programs import VIEW
 from tests.schedule.transformation import apply, refused
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    B = T.alloc_buffer((8, 4))
-    for i, j in T.grid(8, 4):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
 
 SHARED = """\
 @T.prim_func
@@ -38,26 +26,6 @@ def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
             T.reads(B_shared[vi, vj])
             T.writes(C[vi, vj])
             C[vi, vj] = B_shared[vi, vj] + T.float32(1)
-"""
-
-VIEW = """\
-@T.prim_func
-def main(A: T.Buffer((8, 4)), C: T.Buffer((8, 4))):
-    B = T.alloc_buffer((8, 4))
-    for i in range(8):
-        with T.block("row"):
-            vi = T.axis.spatial(8, i)
-            T.reads(A[vi, 0:4])
-            T.writes(B[vi, 0:4])
-            row = T.match_buffer(B[vi, 0:4], (4,), offset_factor=1)
-            for j in range(4):
-                with T.block("inner"):
-                    vj = T.axis.spatial(4, j)
-                    row[vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(8, 4):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
 """
 
 

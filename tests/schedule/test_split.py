@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from schedule import Schedule
 from tensorir import parse
 from tensorir.interp import interpret
+from tests.schedule.programs import SYMBOLIC, VECTOR
 from tests.schedule.transformation import apply, refused, scheduled
-
-VECTOR = """\
-@T.prim_func
-def main(A: T.Buffer((128,)), B: T.Buffer((128,))):
-    for i in range(128):
-        with T.block("B"):
-            vi = T.axis.spatial(128, i)
-            B[vi] = A[vi] * T.float32(2)
-"""
 
 MATMUL = """\
 @T.prim_func
@@ -32,17 +24,6 @@ def main(A: T.Buffer((5, 6)), B: T.Buffer((6, 4)), C: T.Buffer((5, 4))):
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
-
-SYMBOLIC = """\
-@T.prim_func
-def main(a: T.handle, b: T.handle, n: T.int32):
-    A = T.match_buffer(a, (n,))
-    B = T.match_buffer(b, (n,))
-    for i in range(n):
-        with T.block("B"):
-            vi = T.axis.spatial(n, i)
-            B[vi] = A[vi] * T.float32(2)
 """
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
 from tensorir import assert_structural_equal, parse
+from tests.schedule.programs import STAGES
 
 MM = """\
 @T.prim_func
@@ -47,20 +48,6 @@ MM_JSON = [
     ],
     [[2, [8, 16]]],
 ]
-
-STAGES = """\
-@T.prim_func
-def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
-    B = T.alloc_buffer((8, 6))
-    for i, j in T.grid(8, 6):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = A[vi, vj] * T.float32(2)
-    for x, y in T.grid(8, 6):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [x, y])
-            C[vi, vj] = B[vi, vj] + T.float32(1)
-"""
 
 ROW = """\
 @T.prim_func
