@@ -153,10 +153,8 @@ class ExprPrinter:
         symbol, precedence = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
-        if precedence == _COMPARE:
-            left = self(node.a, _COMPARE)
-        else:
-            left = self(node.a, precedence)
+        # Without parentheses, a comparison of a comparison would be one that chains.
+        left = self(node.a, precedence + 1 if precedence == _COMPARE else precedence)
         return f"{left} {symbol} {self(node.b, precedence + 1)}", precedence
 
     def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:

@@ -6,12 +6,13 @@ statement that the call stands in gives it its meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tensorir.buffer import Buffer, decl_buffer
-from tensorir.expr import PrimExpr, SizeVar, Type, Var
+from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
+from tensorir.ops import const
 from tensorir.stmt import ForKind
 
 
@@ -103,9 +104,27 @@ class FreshVar:
     annotation: str | Type
     is_size: bool = False
 
-    def build(self, name: str) -> Var:
+    def build(self, name: str) -> Any:
         """Return the variable."""
         return SizeVar(name, self.annotation) if self.is_size else Var(name, self.annotation)
+
+
+@dataclass(slots=True)
+class FreshThread(FreshVar):
+    """`tx = T.env_thread("threadIdx.x")`: the index of a thread under the name it is given."""
+
+    tag: str = ""
+
+    def build(self, name: str) -> Any:
+        """Return the index, which `T.launch_thread` gives its extent."""
+        return IterVar(None, Var(name, self.annotation), IterVar.THREAD_INDEX, self.tag)
+
+
+@dataclass(slots=True)
+class LetType:
+    """`T.let[...]` as an annotation: the type of a variable that keeps its value."""
+
+    annotation: Any = None
 
 
 @dataclass(slots=True)
@@ -133,11 +152,39 @@ class ScopeFrame:
     """Builds the object that `as` (or an assignment) names."""
 
 
+class Alias:
+    """What a name may be defined as that is read as something else."""
+
+    __slots__ = ()
+
+    def read(self) -> Any:
+        """Return what the name stands for in an expression."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
-class MetaVar:
-    """A Python value under a name, without a `let`."""
+class MetaVar(Alias):
+    """A Python value under a name, without a `let`; its items are such values as well."""
 
     value: Any
+
+    def read(self) -> Any:
+        """Return the value."""
+        return self.value
+
+    def __iter__(self) -> Iterator[MetaVar]:
+        return (MetaVar(item) for item in self.value)
+
+
+@dataclass(slots=True)
+class Scalar(Alias):
+    """`x: T.int32`: memory for one value, which assignments store to."""
+
+    buffer: Buffer
+
+    def read(self) -> Any:
+        """Return the load of the value."""
+        return BufferLoad(self.buffer, [const(0)])
 
 
 @dataclass(slots=True)
