@@ -42,7 +42,7 @@ def const(value: Number, dtype: str | None = None) -> PrimExpr:
     """Return `value` as an immediate; a vector dtype gives its broadcast.
 
     Without a dtype: bool gives bool, int gives int32 (int64 if it does not fit), float gives
-    float32 (float64 if it does not fit).
+    float32 (float64 if it does not fit); a NumPy scalar keeps its own.
     """
     if type(value) is int:
         small = _SMALL.get((dtype, value))  # type: ignore[arg-type]
@@ -64,9 +64,11 @@ def const(value: Number, dtype: str | None = None) -> PrimExpr:
 
 
 def _default_const(value: Number) -> PrimExpr:
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, np.generic):
+        return const(value.item(), DataType(value.dtype.name))
+    if isinstance(value, bool):
         return TRUE if value else FALSE
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, int):
         number = int(value)
         return const(number, INT32 if -(1 << 31) <= number < (1 << 31) else INT64)
     wide = math.isfinite(value) and abs(value) > 3.4028234663852886e38
@@ -310,7 +312,8 @@ def _divide(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(kind, x, y)
     if folded is not None:
         return folded
-    return x if _is_integer_zero(x) or _is_number(y, 1) else kind(x, y)
+    exact = kind is e.Div or x.dtype.is_integral
+    return x if _is_integer_zero(x) or (exact and _is_number(y, 1)) else kind(x, y)
 
 
 def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -318,7 +321,8 @@ def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(kind, x, y)
     if folded is not None:
         return folded
-    return const(0, x.dtype) if _is_number(x, 0) or _is_number(y, 1) else kind(x, y)
+    vanishes = x.dtype.is_integral and (_is_number(x, 0) or _is_number(y, 1))
+    return const(0, x.dtype) if vanishes else kind(x, y)
 
 
 def div(a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -341,18 +345,18 @@ def truncdiv(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the remainder of `truncdiv`."""
-    return _remainder(e.Mod, *_integers("truncmod", a, b))
+    """Return the remainder of the division toward zero, with the sign of `a`; floats too."""
+    return _remainder(e.Mod, *_numbers("truncmod", a, b))
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the integer quotient rounded toward minus infinity."""
-    return _divide(e.FloorDiv, *_integers("//", a, b))
+    """Return the quotient rounded toward minus infinity, of floats too."""
+    return _divide(e.FloorDiv, *_numbers("//", a, b))
 
 
 def floormod(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the remainder of `floordiv`."""
-    return _remainder(e.FloorMod, *_integers("%", a, b))
+    """Return the remainder of the division toward minus infinity, with the sign of `b`."""
+    return _remainder(e.FloorMod, *_numbers("%", a, b))
 
 
 indexdiv = floordiv
@@ -362,6 +366,13 @@ indexmod = floormod
 def ceildiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return the integer quotient rounded up."""
     return floordiv(add(a, sub(b, 1)), b)
+
+
+def _numbers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+    x, y = match_types(a, b)
+    if not _has_arithmetic(x.dtype) or x.dtype.is_handle:
+        raise IRTypeError(f"{name} takes numbers, got {x.dtype}")
+    return x, y
 
 
 def _integers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
