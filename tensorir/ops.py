@@ -542,7 +542,7 @@ def intrinsic(name: str, *args: ExprLike, dtype: str | None = None) -> PrimExpr:
         result = DataType(dtype)
     else:
         result = DataType(op.result)
-        if operands and operands[0].dtype.lanes > 1:
+        if operands and operands[0].dtype.lanes > 1 and not result.is_handle:
             result = result.with_lanes(operands[0].dtype.lanes)
     return e.Call(result, op, operands)
 

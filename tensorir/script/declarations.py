@@ -61,6 +61,9 @@ class BufferFactory:
             return self(key)
         return self(*key)
 
+    def __repr__(self) -> str:
+        return "T.Buffer"
+
 
 def match_buffer(source: Any, shape: Any = None, *args: Any, **options: Any) -> BufferRecord:
     """Bind a parameter to a buffer, or view a region of one with a layout of its own."""
@@ -80,15 +83,19 @@ def alloc_buffer(shape: Any, *args: Any, **options: Any) -> BufferRecord:
 
 def decl_buffer(shape: Any, *args: Any, **options: Any) -> ScopeFrame:
     """View a pointer as a buffer; without `data`, allocate the memory as well."""
-    settings = _buffer_options(shape, *args, **options)
+    return declared(_buffer_options(shape, *args, **options))
+
+
+def declared(options: dict[str, Any]) -> ScopeFrame:
+    """Return the scope of a buffer with the options of a `BufferRecord`."""
 
     def make(buffer: Buffer, body: Stmt) -> Stmt:
-        declared = DeclBuffer(buffer, body)
-        if settings["data"] is not None:
-            return declared
-        return Allocate(buffer.data, buffer.dtype, buffer.shape, ops.TRUE, declared)
+        declaration = DeclBuffer(buffer, body)
+        if options["data"] is not None:
+            return declaration
+        return Allocate(buffer.data, buffer.dtype, buffer.shape, ops.TRUE, declaration)
 
-    return ScopeFrame("decl_buffer", make, lambda name: make_buffer(name, **settings))
+    return ScopeFrame("decl_buffer", make, lambda name: make_buffer(name, **options))
 
 
 def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> ScopeFrame:
@@ -136,7 +143,10 @@ def pointer(dtype: Any, scope: str = "global") -> PointerType:
 
 
 class DtypeForm:
-    """`T.float32`: a type in an annotation, a cast where it is called with a value."""
+    """`T.float32`: a type in an annotation, a cast where it is called with a value.
+
+    `x: T.float32[4]` is memory for as many values.
+    """
 
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
@@ -153,6 +163,12 @@ class DtypeForm:
             return const(value, self.dtype)
         return ops.cast(self.dtype, value)
 
+    def __getitem__(self, shape: Any) -> ScopeFrame:
+        return alloc_local(shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"T.{self.__name__}"
+
 
 class HandleForm:
     """`T.handle("float32", "global")` and the older `T.Ptr[T.float32]`: a pointer variable."""
@@ -166,6 +182,9 @@ class HandleForm:
 
     def __getitem__(self, key: Any) -> FreshVar:
         return self(*key) if isinstance(key, tuple) else self(key)
+
+    def __repr__(self) -> str:
+        return "T.handle"
 
 
 def dtype_text(dtype: Any) -> str:

@@ -11,9 +11,9 @@ from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import as_expr, cast, const
-from tensorir.script.declarations import decl_buffer, fresh_var
+from tensorir.script.declarations import alloc_local, declared, fresh_var
 from tensorir.script.evaluate import Evaluator, exact_const
-from tensorir.script.frames import as_region
+from tensorir.script.frames import LetForm, as_region
 from tensorir.script.parts import BlockParts, FunctionParts
 from tensorir.script.records import (
     AxisRecord,
@@ -84,15 +84,17 @@ class Definitions:
 
     def _annotated(self, name: str, annotation: Any, value: Any) -> Enclose:
         """Define `name` by an annotation and perhaps a value."""
+        if value is None and isinstance(annotation, ScopeFrame):
+            return self._open_scope(name, annotation)
         if value is None:
             dtype = fresh_var(annotation, name).dtype
-            memory = decl_buffer((1,), dtype, scope="local")
+            memory = alloc_local((1,), dtype)
             buffer = memory.define(name)  # type: ignore[misc]
             self._see(buffer)
             self._scope.define(name, Scalar(buffer))
             return lambda body: memory.make(buffer, body)
-        if isinstance(annotation, LetType):
-            annotation = annotation.annotation
+        if isinstance(annotation, (LetType, LetForm)):
+            annotation = annotation.annotation if isinstance(annotation, LetType) else None
         bound = as_expr(value)
         if annotation is None:
             return self._let(name, Var(name, bound.dtype), bound)
@@ -141,10 +143,12 @@ class Definitions:
 
     def _unpack(self, target: Tree, value: Any) -> Enclose | None:
         names = target[2]
-        if not isinstance(value, (tuple, list, MetaVar)):
-            raise IRValueError(f"cannot unpack a {type(value).__name__} into {len(names)} names")
-        items = list(value)
-        values = spread(names, items, f"there are {len(items)} value(s)")
+        items = value.read() if isinstance(value, MetaVar) else value
+        if not isinstance(items, (tuple, list)):
+            raise IRValueError(f"cannot unpack a {type(items).__name__} into {len(names)} names")
+        values = spread(names, list(items), f"there are {len(items)} value(s)")
+        if isinstance(value, MetaVar):
+            values = [MetaVar(item) for item in values]
         known = [n[2] for n in names if n[0] == "name"]
         if len(set(known)) != len(known):
             raise IRValueError("Duplicate vars assigned.")
@@ -192,7 +196,7 @@ class Definitions:
         elif record.what == "alloc_buffer":
             directly = self._blocks[-1].depth if self._blocks else 0
             if self._depth != directly:
-                return self._open_scope(name, decl_buffer(**record.options))
+                return self._open_scope(name, declared(record.options))
             owner = self._blocks[-1] if self._blocks else self._function
             owner.alloc_buffers.append(buffer)
         self._define(name, buffer)

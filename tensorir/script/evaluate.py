@@ -7,6 +7,7 @@ names of the user's own program, whose functions it may call.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -74,6 +75,7 @@ _PYTHON_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": lambda a, b: bool(a == b),
     "!=": lambda a, b: bool(a != b),
 }
+_CALLED: Final = re.compile(r"^[\w.<>]+\(\) ")
 _LONGEST: Final = 1 << 20
 """The largest number of bits, or of items, that an operator on Python values may make."""
 
@@ -164,14 +166,21 @@ class Evaluator:
             if kind == "keyword":
                 kwargs[argument[2]] = self(argument[3])
             elif kind == "starred":
-                args.extend(self(argument[2]))
+                args.extend(self.items([argument]))
             elif kind == "unpacked":
                 kwargs.update(self(argument[2]))
             else:
                 args.append(self(argument))
         if not callable(function):
             raise self.fail(f"a {type(function).__name__} cannot be called", tree[1])
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            direct = error.__traceback__ is not None and error.__traceback__.tb_next is None
+            if self.scope.trusted and not direct:
+                raise
+            # Python names the function that has the parameters, which the script does not know.
+            raise IRTypeError(_CALLED.sub(f"{_spelled(tree[2])}() ", str(error))) from error
 
     def index(self, tree: Tree) -> Any:
         """Read `owner[...]`: a load or region of a buffer, an item, or a type of `T`."""
@@ -189,7 +198,8 @@ class Evaluator:
         values: list[Any] = []
         for tree in trees:
             if tree[0] == "starred":
-                values.extend(self(tree[2]))
+                value = self(tree[2])
+                values.extend(value.read() if isinstance(value, Alias) else value)
             else:
                 values.append(self(tree))
         return values
@@ -317,6 +327,13 @@ def _range(item: Any, extent: PrimExpr) -> Range:
         return Range.point(as_expr(item))
     low = const(0, extent.dtype) if item.start is None else as_expr(item.start)
     return range_of(low, extent if item.stop is None else as_expr(item.stop))
+
+
+def _spelled(tree: Tree) -> str:
+    """Return the dotted name of what is called."""
+    if tree[0] == "attribute":
+        return f"{_spelled(tree[2])}.{tree[3]}"
+    return str(tree[2]) if tree[0] == "name" else "this"
 
 
 def _operand(value: Any) -> Any:

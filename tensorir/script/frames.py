@@ -203,6 +203,9 @@ class LetForm:
     def __getitem__(self, annotation: Any) -> LetType:
         return LetType(annotation)
 
+    def __repr__(self) -> str:
+        return "T.let"
+
 
 def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
     """Set an attribute in what follows, or those of a dict, which belong to nothing."""

@@ -169,7 +169,6 @@ def _tokens(text: str) -> Iterator[Lexeme]:
             raise Misread(message, _place(line, column, value))
         token = Lexeme(kind, value, line, column)
         in_line = True
-        yield token
         if group == "symbol":
             if value in "([{":
                 open_brackets.append(token)
@@ -180,7 +179,8 @@ def _tokens(text: str) -> Iterator[Lexeme]:
                 not open_brackets or open_brackets.pop().text != _OPENING[value]
             ):
                 raise Misread(f"'{value}' closes nothing", _place(line, column, value))
-        elif group == "string" and "\n" in value:
+        yield token
+        if group == "string" and "\n" in value:
             line += value.count("\n")
             line_start = found.end() - len(value) + value.rindex("\n") + 1
     if open_brackets:

@@ -68,16 +68,10 @@ def read_definition(
     """Return the one definition among the statements of a script."""
     statements = parse_module(source)
     evaluate = Evaluator(source, Scope(outer, trusted=trusted))
-    found: list[Tree] = []
+    found = [t for t in statements if t[0] == "decorated" and not is_macro(t)]
     for tree in statements:
-        if tree[0] == "import":
-            _import(tree, evaluate)
-        elif is_macro(tree):
-            evaluate.scope.define(tree[3][2], evaluate.guarded(tree[1], read_macro, tree, evaluate))
-        elif tree[0] == "decorated":
-            found.append(tree)
-        elif not _declares_size(tree, evaluate) and not is_docstring(tree):
-            raise source.error("expected one decorated function or module class", tree[1])
+        if tree not in found:
+            evaluate.guarded(tree[1], _prepare, tree, evaluate)
     if len(found) != 1:
         place = found[1][1] if found else BEGINNING
         raise source.error(
@@ -108,21 +102,22 @@ def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> PrimFunc 
     return result
 
 
-def _import(tree: Tree, evaluate: Evaluator) -> None:
-    """Give what a script imports the names that it wants; parts of the dialect are all there is."""
-    for name, alias in tree[2]:
-        if alias != name and name in _DIALECT:
-            evaluate.scope.define(alias, _DIALECT[name])
-
-
-def _declares_size(tree: Tree, evaluate: Evaluator) -> bool:
-    """Take `n = TypeVar("n")`, and say whether this is one."""
-    if tree[0] != "assign" or tree[3][0] != "call" or tree[2][0][0] != "name":
-        return False
-    value = evaluate(tree[3])
-    if isinstance(value, FreshVar):
-        evaluate.scope.define(tree[2][0][2], value)
-    return isinstance(value, FreshVar)
+def _prepare(tree: Tree, evaluate: Evaluator) -> None:
+    """Take what stands beside the definition: imports, macros, sizes, texts."""
+    define = evaluate.scope.define
+    if tree[0] == "import":
+        for name, alias in tree[2]:
+            if alias != name and name in _DIALECT:
+                define(alias, _DIALECT[name])
+    elif is_macro(tree):
+        define(tree[3][2], read_macro(tree, evaluate))
+    elif tree[0] == "assign" and tree[2][0][0] == "name" and tree[3][0] == "call":
+        value = evaluate(tree[3])
+        if not isinstance(value, FreshVar):
+            raise evaluate.fail("expected one decorated function or module class", tree[1])
+        define(tree[2][0][2], value)
+    elif not is_docstring(tree):
+        raise evaluate.fail("expected one decorated function or module class", tree[1])
 
 
 def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:

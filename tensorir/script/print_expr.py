@@ -10,6 +10,7 @@ from tensorir import ops
 from tensorir.buffer import BufferRegion, Range
 from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
+from tensorir.index_map import IndexMap
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -120,6 +121,11 @@ class ExprPrinter:
             return str(bool(value.value))
         if hasattr(value, "elem_offset"):
             return self._printer.buffer(value)
+        if isinstance(value, IndexMap):
+            there = str(IndexMap(value.initial_indices, value.final_indices))
+            back = value.inverse_index_map
+            maps = there if back is None else f"{there}, inverse_index_map={back}"
+            return f"{self._t}.index_map({maps})"
         return self(value)
 
     def mapping(self, values: dict[str, Any]) -> str:

@@ -6,13 +6,13 @@ statement that the call stands in gives it its meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tensorir.buffer import Buffer, decl_buffer
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
-from tensorir.ops import const
+from tensorir.ops import as_expr, const
 from tensorir.stmt import ForKind
 
 
@@ -161,19 +161,20 @@ class Alias:
         """Return what the name stands for in an expression."""
         raise NotImplementedError
 
+    def as_expr(self) -> PrimExpr:
+        """Return it as an expression; IRTypeError if it is none."""
+        return as_expr(self.read())
+
 
 @dataclass(slots=True)
 class MetaVar(Alias):
-    """A Python value under a name, without a `let`; its items are such values as well."""
+    """A Python value under a name, without a `let`."""
 
     value: Any
 
     def read(self) -> Any:
         """Return the value."""
         return self.value
-
-    def __iter__(self) -> Iterator[MetaVar]:
-        return (MetaVar(item) for item in self.value)
 
 
 @dataclass(slots=True)

@@ -257,20 +257,23 @@ class _Builder:
     def constant(self, token: Lexeme) -> Tree:
         return ("constant", _span(token, token), _CONSTANTS[token.text])
 
-    def parenthesized(self, bracket: Lexeme, value: Any) -> Tree:
+    def parenthesized(self, opening: Lexeme, value: Any, closing: Lexeme) -> Tree:
+        place = _span(opening, closing)
         if value is None:
-            return ("tuple", _span(bracket, bracket), [])
-        return ("parenthesized", value[1], value) if value[0] != "tuple" else value
+            return ("tuple", place, [])
+        return (
+            (value[0], place, *value[2:])
+            if value[0] == "tuple"
+            else ("parenthesized", place, value)
+        )
 
-    def list_display(self, bracket: Lexeme, value: Any) -> Tree:
-        if value is None:
-            return ("list", _span(bracket, bracket), [])
-        items = value[2] if value[0] == "tuple" else [value]
-        return ("list", _span(bracket, value), items)
+    def list_display(self, opening: Lexeme, value: Any, closing: Lexeme) -> Tree:
+        items = [] if value is None else value[2] if value[0] == "tuple" else [value]
+        return ("list", _span(opening, closing), items)
 
-    def dict_display(self, bracket: Lexeme, *pairs: Any) -> Tree:
-        kept = [pair for pair in pairs if pair is not None]
-        return ("dict", _span(bracket, kept[-1][1] if kept else bracket), kept)
+    def dict_display(self, opening: Lexeme, *parts: Any) -> Tree:
+        *pairs, closing = parts
+        return ("dict", _span(opening, closing), [pair for pair in pairs if pair is not None])
 
     def pair(self, key: Tree, value: Tree) -> tuple[Tree, Tree]:
         return (key, value)
@@ -281,15 +284,16 @@ class _Builder:
     def attributes(self, value: Tree, names: Lexeme) -> Tree:
         return _attributes(value, names.text, names.column)
 
-    def call(self, function: Tree, *arguments: Any) -> Tree:
-        kept = [a for a in arguments if a is not None]
-        return ("call", _span(function, kept[-1] if kept else function), function, kept)
+    def call(self, function: Tree, *parts: Any) -> Tree:
+        *arguments, closing = parts
+        if arguments[-1] is None:
+            arguments.pop()
+        return ("call", _span(function, closing), function, arguments)
 
-    def index(self, value: Tree, *subscripts: Any) -> Tree:
-        *kept, trailing = subscripts
-        if trailing is not None or len(kept) > 1 or kept[0][0] == "starred":
-            return ("index", _span(value, kept[-1]), value, kept, True)
-        return ("index", _span(value, kept[0]), value, kept, False)
+    def index(self, value: Tree, *parts: Any) -> Tree:
+        *subscripts, comma, closing = parts
+        several = comma is not None or len(subscripts) > 1 or subscripts[0][0] == "starred"
+        return ("index", _span(value, closing), value, subscripts, several)
 
     def keyword(self, name: Lexeme, value: Tree) -> Tree:
         return ("keyword", _span(name, value), name.text, value)
