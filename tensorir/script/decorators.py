@@ -17,7 +17,7 @@ from typing import Any
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.script.macro import Macro
-from tensorir.script.namespace import I, T
+from tensorir.script.namespace import I, T, add_names
 from tensorir.script.parser import read_definition
 from tensorir.script.source import Source
 from tensorir.script.syntax import parse_module
@@ -147,5 +147,5 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-T.add(prim_func=prim_func, macro=macro, inline=macro)
-I.add(ir_module=ir_module)
+add_names(T, prim_func=prim_func, macro=macro, inline=macro)
+add_names(I, ir_module=ir_module)

@@ -53,6 +53,7 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     BufferRegion: frozenset({"buffer", "region"}),
     AxisNamespace: frozenset({"spatial", "S", "reduce", "R", "scan", "opaque", "remap"}),
 }
+_GROUPS: Final = frozenset({tuple, list})
 _COMPARE: Final = {"<": e.LT, "<=": e.LE, ">": e.GT, ">=": e.GE, "==": e.EQ, "!=": e.NE}
 _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": lambda a, b: a + b,
@@ -224,7 +225,7 @@ class Evaluator:
         """Return one index or slice for each dimension of a buffer."""
         items: list[Any] = []
         for item in self.items(subscripts):
-            if isinstance(item, (tuple, list)):
+            if type(item) in _GROUPS:
                 items.extend(item)
             else:
                 items.append(item)

@@ -11,7 +11,7 @@ from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
 from tensorir.script.macro import Macro
-from tensorir.script.namespace import I
+from tensorir.script.namespace import I, add_names
 from tensorir.script.scope import Scope
 from tensorir.script.syntax import Tree
 
@@ -169,4 +169,4 @@ def _role(decorator: Tree) -> str:
     return str(name[-1]) if name[0] in ("attribute", "name") else ""
 
 
-I.add(module_attrs=dict)
+add_names(I, module_attrs=dict)

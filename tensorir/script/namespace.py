@@ -106,31 +106,30 @@ class Namespace:
         missing: Callable[[str], Any] = lambda _: None,
     ) -> None:
         self._name = name
-        self._entries = entries
         self._missing = missing
+        self.__dict__.update(entries)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        found = self._entries.get(name)
+        found = self._missing(name)
         if found is None:
-            found = self._missing(name)
-            if found is None:
-                close = difflib.get_close_matches(name, self._entries, 1)
-                hint = f"; did you mean {self._name}.{close[0]}?" if close else ""
-                raise AttributeError(f"there is nothing called {self._name}.{name}{hint}")
-            self._entries[name] = found
+            close = difflib.get_close_matches(name, dir(self), 1)
+            hint = f"; did you mean {self._name}.{close[0]}?" if close else ""
+            raise AttributeError(f"there is nothing called {self._name}.{name}{hint}")
+        setattr(self, name, found)
         return found
 
     def __dir__(self) -> list[str]:
-        return sorted(self._entries)
-
-    def add(self, **entries: Any) -> None:
-        """Add names."""
-        self._entries.update(entries)
+        return sorted(name for name in self.__dict__ if not name.startswith("_"))
 
     def __repr__(self) -> str:
         return f"<namespace {self._name}>"
+
+
+def add_names(namespace: Namespace, **entries: Any) -> None:
+    """Add names to a namespace; no script can, since it reaches attributes only."""
+    vars(namespace).update(entries)
 
 
 T: Any = Namespace("T", _table(), _dtype_form)

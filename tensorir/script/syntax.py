@@ -21,6 +21,8 @@ from tensorir.script.syntax_errors import misread
 Tree: TypeAlias = tuple[Any, ...]
 
 _PRECEDENCE: Final = {
+    "if": 0,
+    "else": 0,
     "or": 1,
     "and": 2,
     "<": 4,
@@ -214,9 +216,6 @@ class _Builder:
     def starred(self, star: Lexeme, value: Tree) -> Tree:
         return ("starred", _span(star, value), value)
 
-    def conditional(self, value: Tree, condition: Tree, otherwise: Tree) -> Tree:
-        return ("conditional", _span(value, otherwise), value, condition, otherwise)
-
     def lambda_function(self, word: Lexeme, names: Any, body: Tree) -> Tree:
         return ("lambda", _span(word, body), names or [], body)
 
@@ -227,10 +226,8 @@ class _Builder:
         return (len(parts) == 2, parts[-1].text)
 
     def operators(self, *items: Any) -> Tree:
-        if len(items) == 1:
-            return items[0]  # type: ignore[no-any-return]
         try:
-            return _Climber(items).parse(0)
+            return _Climber(items).conditional()
         except RecursionError:
             place = _span(items[0], items[0])
             raise Misread("more signs in a row than can be read", place) from None
@@ -356,12 +353,32 @@ class _Climber:
         self._items = items
         self._at = 0
 
-    def parse(self, lowest: int) -> Tree:
+    def conditional(self) -> Tree:
+        """Return the tree of the rest of the row, which may be `a if c else b`."""
+        value = self.binary(1)
+        if self._at == len(self._items):
+            return value
+        self._word("if")
+        condition = self.binary(1)
+        self._word("else")
+        otherwise = self.conditional()
+        return ("conditional", _span(value, otherwise), value, condition, otherwise)
+
+    def _word(self, expected: str) -> None:
+        at = min(self._at, len(self._items) - 1)
+        found = self._items[at]
+        if type(found) is not Lexeme or found.text != expected:
+            raise Misread(
+                f"a condition reads `a if c else b`; '{expected}' is missing", _span(found, found)
+            )
+        self._at += 1
+
+    def binary(self, lowest: int) -> Tree:
         """Return the tree of what binds at least as tightly as `lowest`."""
         item = self._items[self._at]
         self._at += 1
         if type(item) is Lexeme:
-            operand = self.parse(_PREFIX[item.text])
+            operand = self.binary(_PREFIX[item.text])
             left: Tree = ("unary", _span(item, operand), item.text, operand)
         else:
             left = item
@@ -372,6 +389,6 @@ class _Climber:
             if precedence < lowest:
                 break
             self._at += 1
-            right = self.parse(precedence + 1)
+            right = self.binary(precedence + 1)
             left = ("binary", _span(left, right), operator, left, right)
         return left

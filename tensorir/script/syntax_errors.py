@@ -67,7 +67,17 @@ def _alternatives(expected: set[str]) -> str:
         words.append("an expression")
         expected = expected - _OPERAND_START - {"PREFIX", "MINUS", "STAR", "LAMBDA"}
     if "OPERATOR" in expected and "DOT" in expected:
-        expected = expected - {"OPERATOR", "MINUS", "STAR", "POWER", "DOT", "LPAR", "LSQB", "IF"}
+        expected = expected - {
+            "OPERATOR",
+            "MINUS",
+            "STAR",
+            "POWER",
+            "DOT",
+            "LPAR",
+            "LSQB",
+            "IF",
+            "ELSE",
+        }
         words.append("an operator")
     expected = expected - {"SEMICOLON"}
     keywords = {name: word for word, name in KEYWORDS.items()}

@@ -45,6 +45,7 @@ REFUSED = {
     "if n < 3:\n    return 1.0\nreturn n": ("the function returns float32 and int32", "return n"),
     # names and arguments of the dialect
     "for i in T.vectorised(8):\n    A[0, i] = 1.0": ("did you mean T.vectorized?", "T.vectorised"),
+    "T.add(grid=1)": ("there is nothing called T.add", "T.add"),
     "C = T.alloc_buffer((4,), shapo=1)": ("T.alloc_buffer() got an unexpected", "T.alloc_buffer((4,), shapo=1)"),
     "T.evaluate(T.Select(n < 3, 1))": ("T.Select() missing 1 required", "T.Select(n < 3, 1)"),
     "T.evaluate(T.exp())": ("exp takes 1 operand(s), got 0", "T.exp()"),
