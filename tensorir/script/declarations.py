@@ -13,7 +13,7 @@ from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import PointerType, PrimType, Var
 from tensorir.ops import as_expr, const
-from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, make_buffer
+from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 
 
@@ -113,9 +113,10 @@ def allocate(
     """Allocate memory behind a pointer."""
     dims = [as_expr(n) for n in extents]
     holds = ops.TRUE if condition is None else as_expr(condition)
+    kept = attributes(annotations)
 
     def make(var: Var, body: Stmt) -> Stmt:
-        return Allocate(var, dtype_text(dtype), dims, holds, body, annotations)
+        return Allocate(var, dtype_text(dtype), dims, holds, body, kept)
 
     return ScopeFrame("allocate", make, lambda name: Var(name, pointer(dtype, scope)))
 
@@ -127,9 +128,10 @@ def allocate_const(
     dims = [as_expr(n) for n in extents]
     sizes = [int(n) for n in dims]  # type: ignore[call-overload]
     array = np.asarray(data, DataType(dtype).to_numpy()).reshape(sizes)
+    kept = attributes(annotations)
 
     def make(var: Var, body: Stmt) -> Stmt:
-        return AllocateConst(var, dtype, dims, array, body, annotations)
+        return AllocateConst(var, dtype, dims, array, body, kept)
 
     return ScopeFrame("allocate_const", make, lambda name: Var(name, pointer(dtype, "global")))
 

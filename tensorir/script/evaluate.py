@@ -165,6 +165,8 @@ class Evaluator:
         for argument in tree[3]:
             kind = argument[0]
             if kind == "keyword":
+                if argument[2] in kwargs:
+                    raise self.fail(f"the argument {argument[2]!r} is given twice", argument[1])
                 kwargs[argument[2]] = self(argument[3])
             elif kind == "starred":
                 args.extend(self.items([argument]))

@@ -28,6 +28,7 @@ from tensorir.script.records import (
     MetaVar,
     RemapRecord,
     ScopeFrame,
+    attributes,
 )
 from tensorir.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
 
@@ -51,7 +52,7 @@ def _loop(kind: ForKind) -> Callable[..., LoopFrame]:
                 f"loops have steps of 1, not {step}; iterate over the number of steps and compute "
                 "the index from it"
             )
-        return LoopFrame([_range_pair(start, stop)], kind, annotations=annotations or {})
+        return LoopFrame([_range_pair(start, stop)], kind, annotations=attributes(annotations))
 
     loop.__doc__ = f"Iterate over `[0, start)` or `[start, stop)` with a {kind.name.lower()} loop."
     return loop
@@ -75,7 +76,8 @@ def thread_binding(
         thread, stop = stop, None
     if thread is None:
         raise IRValueError("Thread cannot be None for thread_binding")
-    return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, annotations or {})
+    kept = attributes(annotations)
+    return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, kept)
 
 
 def grid(*extents: Any) -> LoopFrame:
@@ -132,12 +134,12 @@ def writes(*regions: Any) -> BlockRecord:
 
 def block_attr(attrs: dict[str, Any]) -> BlockRecord:
     """Annotate the block."""
-    return BlockRecord("block_attr", attrs)
+    return BlockRecord("block_attr", attributes(attrs))
 
 
 def func_attr(attrs: dict[str, Any]) -> FuncAttrRecord:
     """Set attributes of the function."""
-    return FuncAttrRecord(attrs)
+    return FuncAttrRecord(attributes(attrs))
 
 
 def _axis(iter_type: int) -> Callable[..., AxisRecord]:

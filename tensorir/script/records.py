@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorir.buffer import Buffer, decl_buffer
+from tensorir.errors import IRTypeError
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
 from tensorir.ops import as_expr, const
 from tensorir.stmt import ForKind
@@ -193,3 +194,20 @@ class EvaluateRecord:
     """`T.evaluate(e)`."""
 
     value: Any
+
+
+def attributes(attrs: Any) -> dict[str, Any]:
+    """Return attributes, none for None; IRTypeError for what is no value, such as a type or a function."""
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):
+        raise IRTypeError(f"attributes are a dict of names and values, not {attrs!r}")
+    values = list(attrs.values())
+    for value in values:
+        if isinstance(value, dict):
+            attributes(value)
+        elif isinstance(value, (list, tuple)):
+            values.extend(value)
+        elif callable(value) or type(value).__module__.startswith("tensorir.script"):
+            raise IRTypeError(f"an attribute is a value, not {value!r}")
+    return attrs

@@ -48,6 +48,9 @@ REFUSED = {
     "T.add(grid=1)": ("there is nothing called T.add", "T.add"),
     "C = T.alloc_buffer((4,), shapo=1)": ("T.alloc_buffer() got an unexpected", "T.alloc_buffer((4,), shapo=1)"),
     "T.evaluate(T.Select(n < 3, 1))": ("T.Select() missing 1 required", "T.Select(n < 3, 1)"),
+    "T.evaluate(T.cast(n, dtype='int8', dtype='int16'))": ("given twice", "dtype='int16'"),
+    "with T.block('b'):\n    T.block_attr({'a': [T.int32]})": ("is a value, not T.int32", "T.block_attr("),
+    "T.func_attr(3)": ("a dict of names and values", "T.func_attr(3)"),
     "T.evaluate(T.exp())": ("exp takes 1 operand(s), got 0", "T.exp()"),
     # numbers, strings, signs
     "x = 1__0": ("invalid decimal literal", "1__0"),
