@@ -129,7 +129,9 @@ class FunctionBuilder(Definitions):
             try:
                 result = _STATEMENTS[tree[0]](self, tree)
                 if callable(result):
+                    self._scopes += 1
                     stmts.append(result(self._suite(trees[k + 1 :])))
+                    self._scopes -= 1
                     break
                 if type(result) is list:
                     stmts.append(self._suite([*result, *trees[k + 1 :]]))
@@ -385,7 +387,7 @@ class FunctionBuilder(Definitions):
 
     def _read_block(self, frame: BlockFrame, items: list[Tree], body: list[Tree]) -> Stmt:
         self._depth += 1
-        parts = BlockParts(frame, self._depth)
+        parts = BlockParts(frame, self._depth + self._scopes)
         outer_buffers = dict(self._visible)
         self._blocks.append(parts)
         stmt = self._open(items, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from tensorir import ops
 from tensorir.buffer import Buffer, BufferRegion
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import PointerType, PrimType, Var
-from tensorir.ops import as_expr, const
+from tensorir.expr import NE, PointerType, PrimType, Var
+from tensorir.ops import as_expr, const, is_const_int
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 
@@ -76,9 +77,47 @@ def match_buffer(source: Any, shape: Any = None, *args: Any, **options: Any) -> 
     return BufferRecord("match_buffer", source, _buffer_options(shape, *args, **options))
 
 
-def alloc_buffer(shape: Any, *args: Any, **options: Any) -> BufferRecord:
-    """Allocate a buffer for the duration of a block instance."""
+def alloc_buffer(
+    shape: Any, *args: Any, annotations: dict[str, Any] | None = None, **options: Any
+) -> BufferRecord:
+    """Allocate a buffer for the duration of a block instance.
+
+    Newer releases annotate what `align` says; other annotations belong to `T.allocate`.
+    """
+    notes = dict(attributes(annotations))
+    if notes.pop("buffer_allocated_addr", None) or notes.keys() - {"buffer_data_alignment"}:
+        raise IRValueError("an annotated allocation is written as T.allocate(..., annotations=...)")
+    if "buffer_data_alignment" in notes:
+        options.setdefault("align", notes["buffer_data_alignment"])
     return BufferRecord("alloc_buffer", None, _buffer_options(shape, *args, **options))
+
+
+def view(buffer: Buffer, *shape: Any) -> ScopeFrame:
+    """View the memory of a compact buffer in another shape; -1 stands for what is left."""
+    if buffer.strides:
+        raise IRValueError(f"buffer {buffer.name} has strides; declare the view by T.decl_buffer")
+    dims = [as_expr(size) for size in shape]
+    if not all(size.dtype.is_int for size in dims):
+        raise IRTypeError(
+            "a view is given a shape; for another dtype write T.decl_buffer(shape, dtype, data=...)"
+        )
+    whole = reduce(ops.mul, buffer.shape, const(1))
+    left = [k for k, size in enumerate(dims) if is_const_int(size, -1)]
+    rest = reduce(ops.mul, (size for k, size in enumerate(dims) if k not in left), const(1))
+    if len(left) == 1:
+        dims[left[0]] = ops.floordiv(whole, rest)
+        rest = ops.mul(rest, dims[left[0]])
+    if len(left) > 1 or is_const_int(ops.compare(NE, whole, rest), 1):
+        raise IRValueError(f"a view of {whole} elements cannot have {rest}")
+    return decl_buffer(
+        dims,
+        buffer.dtype,
+        data=buffer.data,
+        elem_offset=buffer.elem_offset,
+        scope=buffer.scope(),
+        align=buffer.data_alignment,
+        offset_factor=buffer.offset_factor,
+    )
 
 
 def decl_buffer(shape: Any, *args: Any, **options: Any) -> ScopeFrame:

@@ -44,7 +44,9 @@ class Definitions:
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
         self._depth = 0
-        """How many statements enclose the one that is read."""
+        """How many statements with suites of their own enclose the one that is read."""
+        self._scopes = 0
+        """How many lets and the like enclose it as well, by standing before it."""
 
     def _fail(self, message: str, place: Place) -> DiagnosticError:
         return self._evaluate.fail(message, place)
@@ -189,13 +191,13 @@ class Definitions:
     # -------------------------------------------------------------------------------------- buffers
 
     def _buffer(self, name: str, record: BufferRecord) -> Enclose | None:
-        """Define a buffer; memory that a loop or branch allocates is that of what follows in it."""
+        """Define a buffer; what a loop, a branch or a let encloses has memory for what follows."""
         buffer = record.build(name)
         if record.what == "match_buffer":
             self._match_buffer(record.source, buffer)
         elif record.what == "alloc_buffer":
             directly = self._blocks[-1].depth if self._blocks else 0
-            if self._depth != directly:
+            if self._depth + self._scopes != directly:
                 return self._open_scope(name, declared(record.options))
             owner = self._blocks[-1] if self._blocks else self._function
             owner.alloc_buffers.append(buffer)

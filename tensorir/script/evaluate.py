@@ -20,6 +20,7 @@ from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.ops import as_expr, const
 from tensorir.script.calls import access_ptr, vload, vstore
+from tensorir.script.declarations import view
 from tensorir.script.frames import AxisNamespace
 from tensorir.script.namespace import Namespace
 from tensorir.script.ranges import range_of
@@ -32,6 +33,7 @@ _BUFFER_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "vload": vload,
     "vstore": vstore,
     "access_ptr": access_ptr,
+    "view": view,
 }
 _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     Buffer: frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 from tensorir.buffer import Buffer, decl_buffer
 from tensorir.errors import IRTypeError
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
-from tensorir.ops import as_expr, const
+from tensorir.ops import as_expr, const, is_const_int
 from tensorir.stmt import ForKind
 
 
@@ -89,13 +89,20 @@ class BufferRecord:
         return make_buffer(name, **self.options)
 
 
-def make_buffer(name: str, *, shape: Any, strides: Any = None, **options: Any) -> Buffer:
-    """Return a buffer; strides given as strings are fresh variables of that name."""
+def make_buffer(
+    name: str, *, shape: Any, strides: Any = None, elem_offset: Any = None, **options: Any
+) -> Buffer:
+    """Return a buffer; strides given as strings are fresh variables of that name.
+
+    An offset of 0 has the type that it has where it is not written.
+    """
     dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     first = dims[0] if dims else None
     dtype = first.dtype if isinstance(first, PrimExpr) else "int32"
     known = [Var(s, dtype) if isinstance(s, str) else s for s in strides or ()]
-    return decl_buffer(dims, strides=known, name=name, **options)
+    if elem_offset is not None and is_const_int(as_expr(elem_offset), 0):
+        elem_offset = const(0, dtype if dims else "int64")
+    return decl_buffer(dims, strides=known, elem_offset=elem_offset, name=name, **options)
 
 
 @dataclass(slots=True)
@@ -197,7 +204,7 @@ class EvaluateRecord:
 
 
 def attributes(attrs: Any) -> dict[str, Any]:
-    """Return attributes, none for None; IRTypeError for what is no value, such as a type or a function."""
+    """Return attributes, none for None; IRTypeError for a type, a function and the like."""
     if attrs is None:
         return {}
     if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):

@@ -50,6 +50,9 @@ REFUSED = {
     "T.evaluate(T.Select(n < 3, 1))": ("T.Select() missing 1 required", "T.Select(n < 3, 1)"),
     "T.evaluate(T.cast(n, dtype='int8', dtype='int16'))": ("given twice", "dtype='int16'"),
     "with T.block('b'):\n    T.block_attr({'a': [T.int32]})": ("is a value, not T.int32", "T.block_attr("),
+    "C = A.view(8, 15)": ("a view of 128 elements cannot have 120", "A.view(8, 15)"),
+    "C = A.view('int8')": ("for another dtype write T.decl_buffer", "A.view('int8')"),
+    "C = T.alloc_buffer((4,), annotations={'a': 1})": ("written as T.allocate", "T.alloc_buffer("),
     "T.func_attr(3)": ("a dict of names and values", "T.func_attr(3)"),
     "T.evaluate(T.exp())": ("exp takes 1 operand(s), got 0", "T.exp()"),
     # numbers, strings, signs

@@ -54,6 +54,19 @@ SAME = {
         "for i in range(8):\n    C = T.alloc_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
         "for i in range(8):\n    C = T.decl_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
     ),
+    "memory whose size is a let": (
+        "x = n + 1\nC = T.alloc_buffer((x,))\nC[0] = 1.0",
+        "x = n + 1\nC = T.decl_buffer((x,))\nC[0] = 1.0",
+    ),
+    "a view": (
+        "C = A.view(n, -1)\nC[0, 0] = 1.0\nD = A.view(128)\nD[0] = 1.0",
+        "C = T.decl_buffer((n, 128 // n), data=A.data)\nC[0, 0] = 1.0\n"
+        "D = T.decl_buffer((128,), data=A.data)\nD[0] = 1.0",
+    ),
+    "an allocation with its alignment as an annotation": (
+        'C = T.alloc_buffer((4,), annotations={"buffer_allocated_addr": [], "buffer_data_alignment": 8})',
+        "C = T.alloc_buffer((4,), align=8)",
+    ),
     "a condition on vectors and scalars": (
         "A[0, 0:4] = T.Select(A[0, 0:4] < B[0, 0:4] and not n < 3, A[0, 0:4], B[0, 0:4])",
         "A[0, 0:4] = T.Select(T.And(A[0, 0:4] < B[0, 0:4], T.Broadcast(not n < 3, 4)), A[0, 0:4], B[0, 0:4])",
