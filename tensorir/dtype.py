@@ -18,6 +18,7 @@ _TEXT: Final = re.compile(
     r"(?P<base>int|uint|float|bfloat|bool|handle)(?P<bits>\d+)?(?:x(?P<lanes>\d+))?"
 )
 _FP8: Final = re.compile(r"(?P<base>e[45]m[32]_float)8(?:x(?P<lanes>\d+))?")
+_NEWER_FP8: Final = re.compile(r"float8_(?:(e4m3)fn|(e5m2))(?=x|$)")
 _DEFAULT_BITS: Final = {"int": 32, "uint": 32, "float": 32, "bfloat": 16, "handle": 64}
 _LEGAL_BITS: Final = {"float": (16, 32, 64), "bfloat": (16,), "handle": (64,)}
 
@@ -112,7 +113,7 @@ class DataType(str):
 def _parts(text: str) -> tuple[TypeCode, int, int]:
     if text in ("void", ""):
         return "handle", 0, 0
-    fp8 = _FP8.fullmatch(text)
+    fp8 = _FP8.fullmatch(_NEWER_FP8.sub(r"\1\2_float8", text))
     if fp8:
         return fp8["base"], 8, int(fp8["lanes"] or 1)  # type: ignore[return-value]
     found = _TEXT.fullmatch(text)

@@ -292,6 +292,16 @@ class IndexMap:
 
     __repr__ = __str__
 
+    def __eq__(self, other: object) -> bool:
+        """Say whether the text is the same, and the types of the indices."""
+        return isinstance(other, IndexMap) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return (str(self), *(index.dtype for index in self.initial_indices))
+
 
 class _Retype(Rewriter):
     """Replaces variables by ones of other types, and redoes the arithmetic on them."""

@@ -107,13 +107,11 @@ _rows("tvm_call_packed tvm_call_cpacked", None, "int32", Effect.OPAQUE)
 _rows("tvm_access_ptr", 5, "handle", Effect.ARGUMENT)
 _rows("tvm_stack_make_array tvm_stack_make_shape", None, "handle", Effect.ARGUMENT)
 _rows("tvm_tuple", None, "handle", Effect.ARGUMENT)
-_rows(
-    "tvm_stack_alloca tvm_struct_get tvm_struct_set tvm_throw_last_error",
-    None,
-    "given",
-    Effect.OPAQUE,
-)
-_rows("TVMBackendAllocWorkspace TVMBackendFreeWorkspace", None, "given", Effect.OPAQUE)
+_rows("tvm_stack_alloca", 2, "handle", Effect.OPAQUE)
+_rows("tvm_struct_get tvm_struct_set", None, "given", Effect.OPAQUE)
+_rows("tvm_throw_last_error", 0, "handle", Effect.OPAQUE)
+_rows("TVMBackendAllocWorkspace", 5, "handle", Effect.OPAQUE)
+_rows("TVMBackendFreeWorkspace", 3, "int32", Effect.OPAQUE)
 _rows("type_annotation", 0, "given", Effect.PURE)
 _rows("address_of", 1, "handle", Effect.PURE)
 _rows("vectorlow vectorhigh vectorcombine", None, "given", Effect.PURE)

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
-
-import numpy as np
+from typing import Final
 
 from tensorir import expr as e
-from tensorir.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DataType
+from tensorir.constants import FALSE as FALSE
+from tensorir.constants import TRUE as TRUE
+from tensorir.constants import as_expr as as_expr
+from tensorir.constants import const as const
+from tensorir.constants import infinity as infinity
+from tensorir.constants import is_const_int as is_const_int
+from tensorir.constants import max_value as max_value
+from tensorir.constants import min_value as min_value
+from tensorir.dtype import FLOAT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import ExprLike, FloatImm, IntImm, PrimExpr, StringImm
-from tensorir.float_format import FORMATS
+from tensorir.expr import ExprLike, FloatImm, IntImm, PrimExpr
 from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Op
 from tensorir.semantics import (
@@ -26,101 +31,6 @@ from tensorir.semantics import (
     operation,
     rounding,
 )
-
-Number: TypeAlias = int | float | bool
-
-# ------------------------------------------------------------------------------------- constants
-
-_SMALL: Final[dict[tuple[DataType, int], IntImm]] = {
-    (dtype, value): IntImm(dtype, value) for dtype in (INT32, INT64) for value in range(-16, 1025)
-}
-TRUE: Final = IntImm(BOOL, 1)
-FALSE: Final = IntImm(BOOL, 0)
-
-
-def const(value: Number, dtype: str | None = None) -> PrimExpr:
-    """Return `value` as an immediate; a vector dtype gives its broadcast.
-
-    Without a dtype: bool gives bool, int gives int32 (int64 if it does not fit), float gives
-    float32 (float64 if it does not fit).
-    """
-    if type(value) is int:
-        small = _SMALL.get((dtype, value))  # type: ignore[arg-type]
-        if small is not None:
-            return small
-    if dtype is None:
-        return _default_const(value)
-    kind = DataType(dtype)
-    if kind.lanes > 1:
-        return e.Broadcast(const(value, kind.element), kind.lanes)
-    if kind.is_bool:
-        return TRUE if value else FALSE
-    if kind.is_integral:
-        number = int(value)
-        return _SMALL.get((kind, number)) or IntImm(kind, number)
-    if kind.is_floating:
-        return FloatImm(kind, float(value))
-    raise IRTypeError(f"there is no constant of dtype {kind}")
-
-
-def _default_const(value: Number) -> PrimExpr:
-    if isinstance(value, (bool, np.bool_)):
-        return TRUE if value else FALSE
-    if isinstance(value, (int, np.integer)):
-        number = int(value)
-        return const(number, INT32 if -(1 << 31) <= number < (1 << 31) else INT64)
-    wide = math.isfinite(value) and abs(value) > 3.4028234663852886e38
-    return FloatImm(FLOAT64 if wide else FLOAT32, float(value))
-
-
-def as_expr(value: Any) -> PrimExpr:
-    """Return a Python value, axis or deferred comparison as an expression.
-
-    Raises IRTypeError for anything that is none of these.
-    """
-    if isinstance(value, PrimExpr):
-        return value
-    if type(value) is int:
-        return _SMALL.get((INT32, value)) or _default_const(value)
-    if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return _default_const(value)  # type: ignore[arg-type]
-    if isinstance(value, e.EqualOp):
-        return value.as_expr()
-    if isinstance(value, e.IterVar):
-        return value.var
-    if isinstance(value, str):
-        return StringImm(value)
-    convert = getattr(value, "as_expr", None)
-    if convert is not None:
-        return convert()  # type: ignore[no-any-return]
-    raise IRTypeError(f"cannot use a {type(value).__name__} as an expression: {value!r}")
-
-
-def min_value(dtype: str) -> PrimExpr:
-    """Return the smallest finite value of `dtype`."""
-    kind = DataType(dtype)
-    if kind.is_integral:
-        return const(e.integer_limits(kind)[0], kind)
-    return const(-FORMATS[kind].largest, kind)
-
-
-def max_value(dtype: str) -> PrimExpr:
-    """Return the largest finite value of `dtype`."""
-    kind = DataType(dtype)
-    if kind.is_integral:
-        return const(e.integer_limits(kind)[1], kind)
-    return const(FORMATS[kind].largest, kind)
-
-
-def infinity(dtype: str) -> PrimExpr:
-    """Return positive infinity of a floating point `dtype`."""
-    return FloatImm(dtype, math.inf)
-
-
-def is_const_int(value: PrimExpr, equals: int | None = None) -> bool:
-    """Say whether `value` is an integer immediate (equal to `equals` if given)."""
-    return isinstance(value, IntImm) and (equals is None or value.value == equals)
-
 
 # ---------------------------------------------------------------------------------------- casting
 
@@ -310,7 +220,8 @@ def _divide(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(kind, x, y)
     if folded is not None:
         return folded
-    return x if _is_integer_zero(x) or _is_number(y, 1) else kind(x, y)
+    exact = kind is e.Div or x.dtype.is_integral
+    return x if _is_integer_zero(x) or (exact and _is_number(y, 1)) else kind(x, y)
 
 
 def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -318,7 +229,8 @@ def _remainder(kind: type[e.BinaryOp], a: ExprLike, b: ExprLike) -> PrimExpr:
     folded = fold_binary(kind, x, y)
     if folded is not None:
         return folded
-    return const(0, x.dtype) if _is_number(x, 0) or _is_number(y, 1) else kind(x, y)
+    vanishes = x.dtype.is_integral and (_is_number(x, 0) or _is_number(y, 1))
+    return const(0, x.dtype) if vanishes else kind(x, y)
 
 
 def div(a: ExprLike, b: ExprLike) -> PrimExpr:
@@ -341,18 +253,18 @@ def truncdiv(a: ExprLike, b: ExprLike) -> PrimExpr:
 
 
 def truncmod(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the remainder of `truncdiv`."""
-    return _remainder(e.Mod, *_integers("truncmod", a, b))
+    """Return the remainder of the division toward zero, with the sign of `a`; floats too."""
+    return _remainder(e.Mod, *_numbers("truncmod", a, b))
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the integer quotient rounded toward minus infinity."""
-    return _divide(e.FloorDiv, *_integers("//", a, b))
+    """Return the quotient rounded toward minus infinity, of floats too."""
+    return _divide(e.FloorDiv, *_numbers("//", a, b))
 
 
 def floormod(a: ExprLike, b: ExprLike) -> PrimExpr:
-    """Return the remainder of `floordiv`."""
-    return _remainder(e.FloorMod, *_integers("%", a, b))
+    """Return the remainder of the division toward minus infinity, with the sign of `b`."""
+    return _remainder(e.FloorMod, *_numbers("%", a, b))
 
 
 indexdiv = floordiv
@@ -362,6 +274,13 @@ indexmod = floormod
 def ceildiv(a: ExprLike, b: ExprLike) -> PrimExpr:
     """Return the integer quotient rounded up."""
     return floordiv(add(a, sub(b, 1)), b)
+
+
+def _numbers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:
+    x, y = match_types(a, b)
+    if not _has_arithmetic(x.dtype) or x.dtype.is_handle:
+        raise IRTypeError(f"{name} takes numbers, got {x.dtype}")
+    return x, y
 
 
 def _integers(name: str, a: ExprLike, b: ExprLike) -> tuple[PrimExpr, PrimExpr]:

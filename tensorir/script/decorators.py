@@ -7,19 +7,20 @@ the text mentions are resolved in the user's own program.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
-import textwrap
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule, PrimFunc
-from tensorir.script.evaluate import Source
-from tensorir.script.namespace import I, T, serial
-from tensorir.script.parser import read_definition, read_macro
-from tensorir.script.syntax import Tree, parse_module
+from tensorir.script.macro import Macro
+from tensorir.script.namespace import I, T, add_names
+from tensorir.script.parser import read_definition
+from tensorir.script.source import Source
+from tensorir.script.syntax import parse_module
 
 
 def prim_func(
@@ -74,18 +75,18 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
             "Invalid use of T.macro. It decorates a function: @T.macro or @T.macro(hygienic=False)"
         )
     names = _captured(func, _user_frame(inspect.currentframe()))
-    source, statements = _statements(func)
-    return read_macro(statements, source, {**names, "range": serial}, hygienic)
+    source = _source(func)
+    (item,) = parse_module(source)
+    return Macro(item[3], source, {**names, "range": T.serial}, trusted=True, hygienic=hygienic)
 
 
 def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
-    source, statements = _statements(thing)
-    outer = {**names, "range": serial}
-    return read_definition(statements, source, outer, True, check_well_formed)
+    outer = {**names, "range": T.serial}
+    return read_definition(_source(thing), outer, True, check_well_formed)
 
 
-def _statements(thing: Any) -> tuple[Source, list[Tree]]:
-    """Return the source text of a function or class, and what it consists of."""
+def _source(thing: Any) -> Source:
+    """Return the text of a function or class."""
     try:
         lines, first_line, filename = _source_of(thing)
     except OSError as error:
@@ -93,10 +94,7 @@ def _statements(thing: Any) -> tuple[Source, list[Tree]]:
             f"the source text of {thing.__qualname__} cannot be found; define it in a file or a "
             "notebook cell, or pass the text to tensorir.parse"
         ) from error
-    text = "".join(lines)
-    dedented = textwrap.dedent(text)
-    indent = len(text) - len(text.lstrip(" ")) - (len(dedented) - len(dedented.lstrip(" ")))
-    return Source(dedented, filename, first_line, indent), parse_module(dedented, filename)
+    return Source("".join(lines), filename, first_line)
 
 
 def _source_of(thing: Any) -> tuple[list[str], int, str]:
@@ -132,8 +130,10 @@ def _captured(func: Callable[..., Any], caller: FrameType | None) -> dict[str, A
     for outer in reversed(frames):
         if outer.f_code.co_name != "<module>":
             names.update(outer.f_locals)
-    closure = inspect.getclosurevars(func)
-    names.update(closure.nonlocals)
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
+        # The cell of a class whose body is still running is empty.
+        with contextlib.suppress(ValueError):
+            names[name] = cell.cell_contents
     return names
 
 
@@ -147,5 +147,5 @@ def _is_class_body(frame: FrameType) -> bool:
     return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
-T.add(prim_func=prim_func, macro=macro)
-I.add(ir_module=ir_module)
+add_names(T, prim_func=prim_func, macro=macro, inline=macro)
+add_names(I, ir_module=ir_module)

@@ -6,19 +6,27 @@ names of the user's own program, whose functions it may call.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir import ops
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError, TensorIRError
-from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp, Var
+from tensorir.dtype import DataType
+from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.ops import as_expr, const
-from tensorir.script.namespace import AxisNamespace, BufferFactory, Namespace
+from tensorir.script.declarations import view
+from tensorir.script.frames import AxisNamespace
+from tensorir.script.namespace import Namespace
 from tensorir.script.ranges import range_of
-from tensorir.script.records import FreshVar, MetaVar
-from tensorir.script.syntax import Place, Tree
+from tensorir.script.records import Alias
+from tensorir.script.scope import Scope
+from tensorir.script.source import Place, Source
+from tensorir.script.syntax import Tree
 
 _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     Buffer: frozenset(
@@ -45,14 +53,7 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     BufferRegion: frozenset({"buffer", "region"}),
     AxisNamespace: frozenset({"spatial", "S", "reduce", "R", "scan", "opaque", "remap"}),
 }
-_BUILTINS: Final[dict[str, Any]] = {
-    "len": len,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "tuple": tuple,
-    "list": list,
-}
+_GROUPS: Final = frozenset({tuple, list})
 _COMPARE: Final = {"<": e.LT, "<=": e.LE, ">": e.GT, ">=": e.GE, "==": e.EQ, "!=": e.NE}
 _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": lambda a, b: a + b,
@@ -75,17 +76,9 @@ _PYTHON_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": lambda a, b: bool(a == b),
     "!=": lambda a, b: bool(a != b),
 }
-_USER_ERRORS: Final = (
-    TensorIRError,
-    TypeError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    ZeroDivisionError,
-    AssertionError,
-    OverflowError,
-)
+_CALLED: Final = re.compile(r"^[\w.<>]+\(\) ")
+_LONGEST: Final = 1 << 20
+"""The largest number of bits, or of items, that an operator on Python values may make."""
 
 
 class ScriptObject:
@@ -94,69 +87,6 @@ class ScriptObject:
     def script_attribute(self, name: str) -> Any:
         """Return an attribute; AttributeError if there is none."""
         raise NotImplementedError
-
-
-class Source:
-    """The text that is being read, for error messages."""
-
-    def __init__(self, text: str, filename: str, first_line: int = 1, indent: int = 0) -> None:
-        self.lines = text.splitlines()
-        self.filename = filename
-        self.first_line = first_line
-        self.indent = indent
-
-    def error(self, message: str, place: Place) -> DiagnosticError:
-        """Return the error for a place in the text."""
-        line, column, end_line, end_column = place
-        shown = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-        if end_line != line:
-            end_column = len(shown) + 1
-        return DiagnosticError(
-            message,
-            filename=self.filename,
-            line=line + self.first_line - 1 if line else 0,
-            column=column + self.indent,
-            end_column=end_column + self.indent,
-            source_line=" " * self.indent + shown,
-        )
-
-
-class Scope:
-    """Names by level; a level is discarded at its end."""
-
-    def __init__(self, outer: dict[str, Any], *, trusted: bool) -> None:
-        self.outer = outer
-        self.trusted = trusted
-        """Whether outer names are the user's own Python, which may be called."""
-        self.levels: list[dict[str, Any]] = [{}]
-
-    def push(self) -> None:
-        """Open a level."""
-        self.levels.append({})
-
-    def pop(self) -> None:
-        """Close the innermost level."""
-        self.levels.pop()
-
-    def define(self, name: str, value: Any) -> None:
-        """Give `name` a value; ValueError if the level has another one under that name."""
-        level = self.levels[-1]
-        if name in level and not _same(level[name], value):
-            raise IRValueError(f"Variable {name} already defined in current scope")
-        level[name] = value
-
-    def lookup(self, name: str) -> Any:
-        """Return the value of `name`; KeyError if it has none."""
-        for level in reversed(self.levels):
-            if name in level:
-                return level[name]
-        if name in self.outer:
-            return self.outer[name]
-        return _BUILTINS[name]
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(a, (int, float, str)) and type(a) is type(b) and a == b)
 
 
 class Evaluator:
@@ -168,31 +98,45 @@ class Evaluator:
 
     def __call__(self, tree: Tree) -> Any:
         """Return the value of `tree`; DiagnosticError pointing at the part that fails."""
-        return _EVALUATE[tree[0]](self, tree)
+        try:
+            return _EVALUATE[tree[0]](self, tree)
+        except DiagnosticError:
+            raise
+        except Exception as error:
+            raise self.explained(error, tree[1]) from error
 
     def fail(self, message: str, place: Place) -> DiagnosticError:
         """Return the error for a place."""
         return self.source.error(message, place)
 
-    def guarded(self, place: Place, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def explained(self, error: Exception, place: Place) -> DiagnosticError:
+        """Return what went wrong at a place, as an error that shows it."""
+        if isinstance(error, RecursionError):
+            text = "this is nested too deeply"
+        elif isinstance(error, KeyError):
+            text = f"KeyError: {error}"
+        else:
+            text = str(error) or type(error).__name__
+        return self.fail(text, place)
+
+    def guarded(self, place: Place, function: Callable[..., Any], *args: Any) -> Any:
         """Call `function`, turning its errors into one that points at `place`."""
         try:
-            return function(*args, **kwargs)
+            return function(*args)
         except DiagnosticError:
             raise
-        except _USER_ERRORS as error:
-            text = f"KeyError: {error}" if isinstance(error, KeyError) else str(error)
-            raise self.fail(text or type(error).__name__, place) from error
+        except Exception as error:
+            raise self.explained(error, place) from error
 
     # ------------------------------------------------------------------------------------ operands
 
     def name(self, tree: Tree) -> Any:
-        """Look a name up; what `T.meta_var` wraps comes unwrapped."""
+        """Look a name up; what it stands for instead of a value of its own is returned."""
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
             raise self.fail(f"Undefined variable: {tree[2]}", tree[1]) from None
-        return value.value if type(value) is MetaVar else value
+        return value.read() if isinstance(value, Alias) else value
 
     def attribute(self, tree: Tree) -> Any:
         """Read `owner.name`, as far as scripts may see the owner's attributes."""
@@ -201,16 +145,16 @@ class Evaluator:
             raise self.fail(f"`{name}` is private and cannot be reached from a script", tree[1])
         kind = type(owner)
         if kind is Namespace:
-            return self.guarded(tree[1], getattr, owner, name)
+            return getattr(owner, name)
         if isinstance(owner, ScriptObject):
-            return self.guarded(tree[1], owner.script_attribute, name)
+            return owner.script_attribute(name)
         allowed = _PUBLIC_FIELDS.get(kind)
         if allowed is None and isinstance(owner, PrimExpr):
             allowed = frozenset({"dtype", "name", "value", "astype", "var"})
-        if allowed is not None and name in allowed:
+        if isinstance(owner, Buffer) and name == "view":
+            return partial(view, owner)
+        if self.scope.trusted if allowed is None else name in allowed:
             return getattr(owner, name)
-        if self.scope.trusted and allowed is None:
-            return self.guarded(tree[1], getattr, owner, name)
         raise self.fail(f"a {kind.__name__} has no attribute {name!r} in a script", tree[1])
 
     def call(self, tree: Tree) -> Any:
@@ -221,42 +165,50 @@ class Evaluator:
         for argument in tree[3]:
             kind = argument[0]
             if kind == "keyword":
+                if argument[2] in kwargs:
+                    raise self.fail(f"the argument {argument[2]!r} is given twice", argument[1])
                 kwargs[argument[2]] = self(argument[3])
             elif kind == "starred":
-                args.extend(self(argument[2]))
+                args.extend(self.items([argument]))
             elif kind == "unpacked":
                 kwargs.update(self(argument[2]))
             else:
                 args.append(self(argument))
         if not callable(function):
             raise self.fail(f"a {type(function).__name__} cannot be called", tree[1])
-        return self.guarded(tree[1], function, *args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            direct = error.__traceback__ is not None and error.__traceback__.tb_next is None
+            if self.scope.trusted and not direct:
+                raise
+            # Python names the function that has the parameters, which the script does not know.
+            raise IRTypeError(_CALLED.sub(f"{_spelled(tree[2])}() ", str(error))) from error
 
     def index(self, tree: Tree) -> Any:
-        """Read `owner[...]`: a load or region of a buffer, a shape of `T.Buffer`, an item."""
-        owner = self(tree[2])
-        subscripts = tree[3]
+        """Read `owner[...]`: a load or region of a buffer, an item, or a type of `T`."""
+        owner, subscripts = self(tree[2]), tree[3]
         if isinstance(owner, Buffer):
-            return self.guarded(tree[1], self._access, owner, subscripts)
-        if isinstance(owner, BufferFactory):
-            keys = [self(s) for s in subscripts]
-            return self.guarded(
-                tree[1], owner.__getitem__, keys[0] if len(keys) == 1 else tuple(keys)
-            )
-        if isinstance(owner, PrimExpr):
-            raise self.fail("an expression is not subscriptable", tree[1])
-        key = (
-            self._subscript(subscripts[0])
-            if len(subscripts) == 1
-            else tuple(self._subscript(s) for s in subscripts)
-        )
-        if isinstance(key, IntImm):
+            return self._access(owner, subscripts)
+        keys = self.items(subscripts)
+        key = tuple(keys) if tree[4] else keys[0]
+        if isinstance(owner, (list, tuple)) and isinstance(key, IntImm):
             key = key.value
-        return self.guarded(tree[1], lambda: owner[key])
+        return owner[key]
 
-    def _subscript(self, tree: Tree) -> Any:
-        if tree[0] != "slice":
-            return self(tree)
+    def items(self, trees: list[Tree]) -> list[Any]:
+        """Return the values of subscripts or items, the starred ones spread out."""
+        values: list[Any] = []
+        for tree in trees:
+            if tree[0] == "starred":
+                value = self(tree[2])
+                values.extend(value.read() if isinstance(value, Alias) else value)
+            else:
+                values.append(self(tree))
+        return values
+
+    def slice(self, tree: Tree) -> slice:
+        """Return a slice of a subscript."""
         return slice(*(None if part is None else self(part) for part in tree[2:5]))
 
     def _access(self, buffer: Buffer, subscripts: list[Tree]) -> Any:
@@ -274,12 +226,11 @@ class Evaluator:
     def _items(self, buffer: Buffer, subscripts: list[Tree]) -> list[Any]:
         """Return one index or slice for each dimension of a buffer."""
         items: list[Any] = []
-        for subscript in subscripts:
-            if subscript[0] == "starred":
-                items.extend(self(subscript[2]))
-                continue
-            item = self._subscript(subscript)
-            items.extend(item if isinstance(item, (tuple, list)) else [item])
+        for item in self.items(subscripts):
+            if type(item) in _GROUPS:
+                items.extend(item)
+            else:
+                items.append(item)
         if len(items) != len(buffer.shape):
             raise IRValueError(
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s) "
@@ -315,27 +266,27 @@ class Evaluator:
         operator = tree[2]
         a, b = _operand(self(tree[3])), _operand(self(tree[4]))
         if operator in ("and", "or"):
-            return self.guarded(tree[1], _logical, operator, a, b)
+            return _logical(operator, a, b)
         if operator in _COMPARE:
-            return self.guarded(tree[1], _compare, operator, a, b)
+            left = tree[3]
+            if left[0] == "binary" and left[2] in _COMPARE and not _compares_truth(a, b):
+                raise IRTypeError(
+                    f"comparisons do not chain: `a {left[2]} b {operator} c` would compare the "
+                    f"truth of the first with c; write `a {left[2]} b and b {operator} c`"
+                )
+            return _compare(operator, a, b)
         if operator == "**":
-            raise self.fail("`**` is not supported; write T.pow", tree[1])
-        return self.guarded(tree[1], _SMART[operator], a, b)
+            raise IRTypeError("`**` is not supported; write T.pow(a, b)")
+        if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
+            _require_small(operator, a, b)
+        return _SMART[operator](a, b)
 
     def unary(self, tree: Tree) -> Any:
-        """Apply `not`, `-`, `~` or `+`."""
+        """Apply `not`, `-` or `~`."""
         operator, value = tree[2], _operand(self(tree[3]))
         if operator == "not":
-            if isinstance(value, PrimExpr):
-                return self.guarded(tree[1], e.Not, value)
-            return not value
-        if operator == "-":
-            return self.guarded(tree[1], lambda: -value)
-        if operator == "~":
-            return self.guarded(tree[1], lambda: ~value)
-        if isinstance(value, PrimExpr):
-            raise self.fail("unary + is not supported on expressions", tree[1])
-        return +value
+            return e.Not(value) if isinstance(value, PrimExpr) else not value
+        return -value if operator == "-" else ~value
 
     def conditional(self, tree: Tree) -> Any:
         """Choose a side of `a if c else b`; the condition is known while parsing."""
@@ -349,25 +300,22 @@ class Evaluator:
     def lambda_function(self, tree: Tree) -> Any:
         """Return a function whose parameters have the names that the script gives them."""
         parameters, body = tree[2], tree[3]
-        evaluator = self
+        signature = _signature(parameters)
 
         def function(*args: Any) -> Any:
-            evaluator.scope.push()
+            self.scope.push()
             try:
-                rest = list(args)
-                for starred, name in parameters:
-                    evaluator.scope.define(name, tuple(rest) if starred else rest.pop(0))
-                return evaluator(body)
+                for name, value in signature.bind(*args).arguments.items():
+                    self.scope.define(name, value)
+                return self(body)
             finally:
-                evaluator.scope.pop()
+                self.scope.pop()
 
-        function.__signature__ = _signature(parameters)  # type: ignore[attr-defined]
+        function.__signature__ = signature  # type: ignore[attr-defined]
         return function
 
 
-def _signature(parameters: list[tuple[bool, str]]) -> Any:
-    import inspect  # noqa: PLC0415
-
+def _signature(parameters: list[tuple[bool, str]]) -> inspect.Signature:
     kinds = inspect.Parameter
     return inspect.Signature(
         [
@@ -384,44 +332,72 @@ def _range(item: Any, extent: PrimExpr) -> Range:
     return range_of(low, extent if item.stop is None else as_expr(item.stop))
 
 
+def _spelled(tree: Tree) -> str:
+    """Return the dotted name of what is called."""
+    if tree[0] == "attribute":
+        return f"{_spelled(tree[2])}.{tree[3]}"
+    return str(tree[2]) if tree[0] == "name" else "this"
+
+
 def _operand(value: Any) -> Any:
-    if isinstance(value, (BufferRegion, EqualOp, IterVar, FreshVar)):
-        return value if isinstance(value, FreshVar) else as_expr(value)
-    return value
+    return as_expr(value) if isinstance(value, (BufferRegion, EqualOp, IterVar)) else value
+
+
+def _require_small(operator: str, a: Any, b: Any) -> None:
+    """Refuse what would take all the memory there is: long shifts, long repetitions."""
+    if operator == "<<" and isinstance(b, int) and b > _LONGEST:
+        raise IRValueError(f"a shift by {b} bits is too long")
+    if operator == "*":
+        for items, times in ((a, b), (b, a)):
+            if isinstance(items, (str, list, tuple)) and len(items) * times > _LONGEST:
+                raise IRValueError(f"{times} times {len(items)} items are too many")
 
 
 def _logical(operator: str, a: Any, b: Any) -> Any:
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         return (a and b) if operator == "and" else (a or b)
-    x, y = as_expr(a), as_expr(b)
-    return (e.And if operator == "and" else e.Or)(x, y)
+    return (e.And if operator == "and" else e.Or)(*_of_one_width(as_expr(a), as_expr(b)))
+
+
+def _compares_truth(a: Any, b: Any) -> bool:
+    """Say whether only `(x < y) == b`, and not `x < y and y == b`, can be meant by `x < y == b`."""
+    truth = isinstance(b, PrimExpr) and b.dtype.is_bool
+    return truth and isinstance(a, e.CmpOp) and not a.b.dtype.is_bool
 
 
 def _compare(operator: str, a: Any, b: Any) -> Any:
     if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
         return _PYTHON_COMPARE[operator](a, b)
     if not isinstance(a, PrimExpr):
-        a = const(a, b.dtype.element)
+        a = exact_const(a, b.dtype.element)
     if not isinstance(b, PrimExpr):
-        b = const(b, a.dtype.element)
-    if a.dtype.lanes != b.dtype.lanes:
-        if a.dtype.lanes == 1:
-            a = e.Broadcast(a, b.dtype.lanes)
-        elif b.dtype.lanes == 1:
-            b = e.Broadcast(b, a.dtype.lanes)
+        b = exact_const(b, a.dtype.element)
+    a, b = _of_one_width(a, b)
     if a.dtype is not b.dtype:
         raise IRTypeError(f"mismatched types in comparison: {a.dtype} vs {b.dtype}")
     return _COMPARE[operator](a, b)
 
 
-def _tuple(evaluator: Evaluator, tree: Tree) -> tuple[Any, ...]:
-    items: list[Any] = []
-    for item in tree[2]:
-        if item[0] == "starred":
-            items.extend(evaluator(item[2]))
-        else:
-            items.append(evaluator(item))
-    return tuple(items)
+def exact_const(value: Any, dtype: DataType) -> PrimExpr:
+    """Return a Python number as an immediate; IRTypeError if the type does not have it."""
+    if dtype.is_integral and (value != int(value) or (dtype.is_bool and value not in (0, 1))):
+        raise IRTypeError(f"{value!r} is no value of {dtype}; cast one side, or write its dtype")
+    return const(value, dtype)
+
+
+def _of_one_width(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """Return two operands with as many lanes, a scalar beside a vector being repeated."""
+    if a.dtype.lanes == b.dtype.lanes:
+        return a, b
+    if a.dtype.lanes == 1:
+        return e.Broadcast(a, b.dtype.lanes), b
+    return a, e.Broadcast(b, a.dtype.lanes) if b.dtype.lanes == 1 else b
+
+
+def _starred(_: Evaluator, tree: Tree) -> Any:
+    raise IRTypeError(
+        "a starred value stands in a tuple, a list, a subscript or the arguments of a call"
+    )
 
 
 _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
@@ -435,9 +411,9 @@ _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
     "unary": Evaluator.unary,
     "conditional": Evaluator.conditional,
     "lambda": Evaluator.lambda_function,
-    "tuple": _tuple,
-    "list": lambda ev, t: list(_tuple(ev, t)),
+    "tuple": lambda ev, t: tuple(ev.items(t[2])),
+    "list": lambda ev, t: ev.items(t[2]),
+    "slice": Evaluator.slice,
+    "starred": _starred,
     "dict": lambda ev, t: {ev(k): ev(v) for k, v in t[2]},
 }
-
-__all__ = ["Evaluator", "Scope", "Source", "Var"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from lark import Token
 from lark.lexer import Lexer
 
-from tensorir.errors import DiagnosticError
+from tensorir.script.source import Misread, Place
 
 KEYWORDS: Final = {
     word: word.upper()
@@ -32,24 +32,24 @@ KEYWORDS: Final = {
         "lambda",
     ]
 }
-_UNSUPPORTED: Final = frozenset(
-    [
-        "break",
-        "continue",
-        "del",
-        "try",
-        "except",
-        "finally",
-        "raise",
-        "global",
-        "nonlocal",
-        "yield",
-        "async",
-        "await",
-        "match",
-    ]
-)
-_WORDS: Final = {
+_REFUSED: Final = {
+    "break": "write the condition of a while loop",
+    "continue": "put what it would skip under an if",
+    "del": "names end with the suite that defines them",
+    "try": "the dialect has no exceptions; use assert",
+    "except": "the dialect has no exceptions; use assert",
+    "finally": "the dialect has no exceptions; use assert",
+    "raise": "use assert with a message",
+    "global": "values of the program around are seen as they are",
+    "nonlocal": "values of the program around are seen as they are",
+    "yield": "a function returns at most one value, by return",
+    "async": "use T.parallel for loops whose iterations are independent",
+    "await": "use T.parallel for loops whose iterations are independent",
+    "is": "compare with == or !=",
+    ":=": "give the value its name on a line of its own",
+}
+_KINDS: Final = {
+    **dict.fromkeys(_REFUSED, "REFUSED"),
     **KEYWORDS,
     "not": "PREFIX",
     "and": "OPERATOR",
@@ -57,8 +57,6 @@ _WORDS: Final = {
     "True": "CONSTANT",
     "False": "CONSTANT",
     "None": "CONSTANT",
-}
-_PUNCTUATION: Final = {
     "(": "LPAR",
     ")": "RPAR",
     "[": "LSQB",
@@ -67,46 +65,55 @@ _PUNCTUATION: Final = {
     "}": "RBRACE",
     ",": "COMMA",
     ":": "COLON",
+    ";": "SEMICOLON",
     ".": "DOT",
     "=": "EQUAL",
     "@": "AT",
-    "->": "__ANON_0",
+    "->": "_ARROW",
     "-": "MINUS",
-    "+": "OPERATOR",
     "~": "PREFIX",
     "*": "STAR",
     "**": "POWER",
+    **dict.fromkeys(
+        ["+", "/", "//", "%", "<<", ">>", "<", ">", "<=", ">=", "==", "!=", "&", "|", "^"],
+        "OPERATOR",
+    ),
+    **dict.fromkeys(
+        ["//=", "<<=", ">>=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="], "AUGMENTED"
+    ),
 }
+_OPENING: Final = {")": "(", "]": "[", "}": "{"}
+_DEEPEST: Final = 100
+"""How many brackets, or how many levels of indentation, may be open at a time."""
 _TOKEN: Final = re.compile(
-    r"""(?P<space>[ \t\f]+|\\\r?\n)
-      | (?P<name>[^\W\d]\w*(?P<dotted>(?:\.[^\W\d]\w*)+)?)
-      | (?P<number>0[xX][\da-fA-F_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
-      | (?P<string>(?:[rR])?(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}
+    r"""[ \t\f]*(?:
+        (?P<name>(?![bBfFrRuU]{1,2}["'])[^\W\d]\w*(?:\.[^\W\d]\w*)*)
+      | (?P<symbol>->|\*\*|(?://|<<|>>|[-+*/%&|^<>=!:])=|//|<<|>>|[-+*/%&|^<>=~()\[\]{},:;.@])
+      | (?P<newline>(?:(?:\#[^\n]*)?\r?\n[ \t\f]*)+)
+      | (?P<number>0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
+                   |(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?)
+      | (?P<string>[bBfFrRuU]{0,2}(?:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}
                    |\"(?:\\.|[^\\\"\n])*\"|'(?:\\.|[^\\'\n])*'))
-      | (?P<augmented>(?://|<<|>>|[-+*/%&|^])=)
-      | (?P<operator>//|<<|>>|<=|>=|==|!=|[+/%<>&|^])
-      | (?P<punctuation>->|\*\*|[-*~()\[\]{},:.=@])
+      | (?P<continuation>\\\r?\n)
       | (?P<comment>\#[^\n]*)
-      | (?P<newline>\r?\n)""",
+      | (?P<end>\Z)
+      | (?P<unknown>.))""",
     re.VERBOSE | re.DOTALL,
 )
 
 
-class Lexeme(str):
-    """A token: its text, its kind and where it begins."""
+class Lexeme:
+    """A token: its kind, its text and where it begins."""
 
-    __slots__ = ("column", "line", "type")
-    type: str
-    line: int
-    column: int
+    __slots__ = ("column", "line", "text", "type")
+    start_pos = end_pos = end_line = end_column = 0
+    """What lark copies to the end of the text, and nobody reads."""
 
-    def __new__(cls, kind: str, text: str, line: int, column: int) -> Lexeme:
-        """Return the token `text` of a kind."""
-        token = str.__new__(cls, text)
-        token.type = kind
-        token.line = line
-        token.column = column
-        return token
+    def __init__(self, type: str, text: str, line: int, column: int) -> None:
+        self.type = type
+        self.text = text
+        self.line = line
+        self.column = column
 
 
 class ScriptLexer(Lexer):
@@ -116,100 +123,96 @@ class ScriptLexer(Lexer):
         del lexer_conf
 
     def lex(self, text: Any) -> Iterator[Token]:  # type: ignore[override]
-        """Yield the tokens of `text`; DiagnosticError where there is none."""
-        for token in tokens(str(text)):
-            line, column = token.line, token.column
-            yield Token(token.type, str(token), 0, line, column, line, column + len(token))
+        """Yield the tokens of `text`; Misread where there is none."""
+        return _tokens(text)  # type: ignore[return-value]
 
 
-def tokens(text: str) -> Iterator[Lexeme]:
-    """Yield the tokens of a script; DiagnosticError where there is none."""
-    match = _TOKEN.match
-    position, end = 0, len(text)
-    line, line_start = 1, 0
-    depth = 0
-    indents = [0]
-    at_line_start = True
-    last_was_newline = True
-    while position < end:
-        if at_line_start and depth == 0:
-            at_line_start = False
-            width = 0
-            while position < end and text[position] in " \t\f":
-                width += 1
-                position += 1
-            if position >= end:
-                break
-            if text[position] not in "#\r\n":
-                if width > indents[-1]:
-                    indents.append(width)
-                    yield Lexeme("_INDENT", "", line, 1)
-                while width < indents[-1]:
-                    indents.pop()
-                    if width > indents[-1]:
-                        raise _error(text, line, 1, width + 1, "inconsistent indentation")
-                    yield Lexeme("_DEDENT", "", line, 1)
-        found = match(text, position)
-        if found is None:
-            column = position - line_start + 1
-            raise _error(text, line, column, column + 1, f"unexpected character {text[position]!r}")
-        kind, value = found.lastgroup, found.group()
-        column = position - line_start + 1
-        position = found.end()
-        if kind == "space":
-            if value[0] == "\\":
-                line += 1
-                line_start = position
-            continue
-        if kind == "comment":
-            continue
-        if kind == "newline":
-            if depth == 0 and not last_was_newline:
-                yield Lexeme("_NEWLINE", "\n", line, column)
-                last_was_newline = True
-            line += 1
-            line_start = position
-            at_line_start = depth == 0
-            continue
-        last_was_newline = False
-        if kind == "name":
-            kind = "DOTTED" if found["dotted"] else _WORDS.get(value, "NAME")
-            if kind == "NAME":
-                if value in _UNSUPPORTED:
-                    raise _error(
-                        text, line, column, column + len(value), f"`{value}` is not supported"
-                    )
-                if position < end and text[position] in "\"'":
-                    raise _error(
-                        text, line, column, column + len(value), "string prefixes are not supported"
-                    )
-        elif kind == "punctuation" or value == "+":
-            kind = _PUNCTUATION[value]
-            if value in "([{":
-                depth += 1
-            elif value in ")]}":
-                depth -= 1
-        elif kind == "operator":
-            kind = "OPERATOR"
-        elif kind == "augmented":
-            kind = "AUGMENTED"
-        else:
-            assert kind is not None
-            kind = kind.upper()
-        token = Lexeme(kind, value, line, column)
-        if kind == "STRING" and "\n" in value:
+def _tokens(text: str) -> Iterator[Lexeme]:
+    # With a line before the first, the first is like the others.
+    source = "\n" + text.removeprefix("\ufeff")
+    line, line_start = 0, 0
+    open_brackets: list[Lexeme] = []
+    indents: list[str] = []
+    in_line = False
+    for found in _TOKEN.finditer(source):
+        group = found.lastgroup
+        assert group is not None
+        value = found[group]
+        column = found.end() - len(value) - line_start + 1
+        if group == "name":
+            kind = _KINDS.get(value) or ("DOTTED" if "." in value else "NAME")
+        elif group == "symbol":
+            kind = _KINDS[value]
+        elif group == "newline":
+            if in_line and not open_brackets:
+                in_line = False
+                yield Lexeme("_NEWLINE", "", line, column)
             line += value.count("\n")
-            line_start = found.start() + value.rindex("\n") + 1
+            line_start = found.end() - len(value) + value.rindex("\n") + 1
+            if not open_brackets and source[found.end() : found.end() + 1] not in ("", "#"):
+                yield from _indentation(line, source[line_start : found.end()], indents)
+            continue
+        elif group == "number" or group == "string":
+            kind = group.upper()
+        elif group == "continuation":
+            line, line_start = line + 1, found.end()
+            continue
+        elif group == "comment":
+            continue
+        elif group == "end":
+            break
+        else:
+            what = "a string that does not end" if value in "\"'" else "an unexpected character"
+            raise Misread(f"{what}: {value!r}", _place(line, column, value))
+        if kind == "REFUSED":
+            message = f"`{value}` is not supported; {_REFUSED[value]}"
+            raise Misread(message, _place(line, column, value))
+        token = Lexeme(kind, value, line, column)
+        in_line = True
+        if group == "symbol":
+            if value in "([{":
+                open_brackets.append(token)
+                if len(open_brackets) > _DEEPEST:
+                    place = _place(line, column, value)
+                    raise Misread("brackets are nested too deeply", place)
+            elif value in _OPENING and (
+                not open_brackets or open_brackets.pop().text != _OPENING[value]
+            ):
+                raise Misread(f"'{value}' closes nothing", _place(line, column, value))
         yield token
-    if not last_was_newline:
-        yield Lexeme("_NEWLINE", "\n", line, position - line_start + 1)
-    while indents.pop() > 0:
+        if group == "string" and "\n" in value:
+            line += value.count("\n")
+            line_start = found.end() - len(value) + value.rindex("\n") + 1
+    if open_brackets:
+        token = open_brackets[-1]
+        place = _place(token.line, token.column, token.text)
+        raise Misread(f"'{token.text}' was never closed", place)
+    if in_line:
+        yield Lexeme("_NEWLINE", "", line, len(source) - line_start + 1)
+    for _ in indents[1:]:
         yield Lexeme("_DEDENT", "", line, 1)
 
 
-def _error(text: str, line: int, column: int, end_column: int, message: str) -> DiagnosticError:
-    lines = text.splitlines()
-    source = lines[line - 1] if line <= len(lines) else ""
-    return DiagnosticError(
-        message, line=line, column=column, end_column=end_column, source_line=source
-    )
+def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Lexeme]:
+    """Yield what a line's indentation begins or ends; `indents` are those of the open suites."""
+    if not indents:
+        indents.append(indent)
+    if indent == indents[-1]:
+        return
+    if indent.startswith(indents[-1]):
+        indents.append(indent)
+        if len(indents) > _DEEPEST:
+            raise Misread("suites are nested too deeply", _place(line, 1, indent))
+        yield Lexeme("_INDENT", "", line, 1)
+    elif indent not in indents:
+        raise Misread(
+            "inconsistent indentation: no suite that is open is indented like this",
+            _place(line, 1, indent),
+        )
+    while indents[-1] != indent:
+        indents.pop()
+        yield Lexeme("_DEDENT", "", line, 1)
+
+
+def _place(line: int, column: int, text: str) -> Place:
+    return line, column, line, column + max(1, len(text))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tensorir.errors import IRTypeError
-from tensorir.script.evaluate import Scope, Source
+from tensorir.script.scope import Scope
+from tensorir.script.source import Source
 from tensorir.script.syntax import Tree
 
 
@@ -34,6 +36,10 @@ class Macro:
     def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
         """Return the call, which becomes statements where it stands in a function."""
         return MacroCall(self, self._bind(args, kwargs))
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Callable[..., MacroCall]:
+        """Return the macro as a method: its first parameter is the object it is called on."""
+        return self if owner is None else partial(self, owner)
 
     def scope(self) -> Scope:
         """Return a fresh scope of the names at the definition."""

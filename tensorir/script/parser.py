@@ -8,23 +8,39 @@ from typing import Any
 
 from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
-from tensorir.expr import Call, GlobalVar, PrimExpr, Var
+from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
-from tensorir.script.evaluate import Evaluator, Scope, ScriptObject, Source
-from tensorir.script.macro import Macro
-from tensorir.script.namespace import I, T, serial
+from tensorir.script.evaluate import Evaluator
+from tensorir.script.module import (
+    is_docstring,
+    is_macro,
+    read_macro,
+    read_module,
+    read_options,
+)
+from tensorir.script.namespace import I, T
+from tensorir.script.records import FreshVar
+from tensorir.script.scope import Scope
+from tensorir.script.source import BEGINNING, Source
 from tensorir.script.syntax import Tree, parse_expression, parse_module
 from tensorir.verify import verify_well_formed
 
-_PRIM_FUNC = ("prim_func",)
 _WITH_INVERSE = re.compile(
     r"(?:tvm\.(?:s_)?tir\.)?IndexMap\.from_func\((?P<there>.*), inverse_index_map=(?P<back>.*)\)",
     re.DOTALL,
 )
-_DIALECT: dict[str, Any] = {"T": T, "I": I, "tir": T, "tirx": T, "ir": I, "range": serial}
+_DIALECT: dict[str, Any] = {
+    "T": T,
+    "I": I,
+    "tir": T,
+    "tirx": T,
+    "ir": I,
+    "range": T.serial,
+    "TypeVar": lambda name: FreshVar(INT64),
+}
 
 
 def parse(
@@ -41,42 +57,45 @@ def parse(
     """
     source = Source(text, filename)
     outer = {**_DIALECT, **(extra_vars or {})}
-    return read_definition(parse_module(text, filename), source, outer, False, check_well_formed)
+    return read_definition(source, outer, False, check_well_formed)
 
 
 def read_definition(
-    statements: list[Tree],
     source: Source,
     outer: Mapping[str, Any],
     trusted: bool,
     check_well_formed: bool = True,
 ) -> PrimFunc | IRModule:
     """Return the one definition among the statements of a script."""
-    macros = [s for s in statements if _is_macro(s)]
-    definitions = [
-        s for s in statements if s[0] in ("decorated", "def", "class") and s not in macros
-    ]
-    others = [s for s in statements if s[0] not in ("decorated", "def", "class", "import")]
-    stray = [s for s in others if not _is_metadata(s)]
-    if stray or len(definitions) != 1:
-        place = stray[0][1] if stray else definitions[1][1] if definitions else (1, 1, 1, 2)
-        raise source.error("expected one decorated function or module class", place)
-    scope = Scope(dict(outer), trusted=trusted)
-    evaluate = Evaluator(source, scope)
-    for item in macros:
-        scope.define(item[3][2], _macro(item, evaluate))
-    tree = definitions[0]
-    decorators, body = (tree[2], tree[3]) if tree[0] == "decorated" else ((), tree)
-    options = _options(decorators, evaluate)
+    statements = parse_module(source)
+    evaluate = Evaluator(source, Scope(outer, trusted=trusted))
+    found = [t for t in statements if t[0] == "decorated" and not is_macro(t)]
+    for tree in statements:
+        if tree not in found:
+            evaluate.guarded(tree[1], _prepare, tree, evaluate)
+    if len(found) != 1:
+        place = found[1][1] if found else BEGINNING
+        raise source.error(
+            f"expected one decorated function or module class, got {len(found)}; functions that "
+            "belong together stand in a class under @I.ir_module",
+            place,
+        )
+    place = found[0][3][1]
+    return evaluate.guarded(place, _read, found[0], evaluate, check_well_formed)  # type: ignore[no-any-return]
+
+
+def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> PrimFunc | IRModule:
+    _, _, decorators, body = tree
+    options = read_options(decorators, evaluate)
     if body[0] == "class":
-        result: PrimFunc | IRModule = _module(body, evaluate)
+        result: PrimFunc | IRModule = read_module(body, evaluate)
     else:
         result = FunctionBuilder(evaluate, private=options["private"]).build(body)
     if check_well_formed and options["check_well_formed"]:
         try:
             verify_well_formed(result)
         except WellFormedError as error:
-            raise source.error(
+            raise evaluate.fail(
                 f"Program is not well-formed. {error} "
                 "(check_well_formed=False turns the check off)",
                 body[1],
@@ -84,114 +103,30 @@ def read_definition(
     return result
 
 
-def read_macro(
-    statements: list[Tree], source: Source, outer: Mapping[str, Any], hygienic: bool
-) -> Macro:
-    """Return the macro that the text of a decorated Python function defines."""
-    (item,) = [s for s in statements if s[0] in ("decorated", "def")]
-    tree = item[3] if item[0] == "decorated" else item
-    return Macro(tree, source, outer, trusted=True, hygienic=hygienic)
-
-
-def _is_macro(tree: Tree) -> bool:
-    if tree[0] != "decorated" or tree[3][0] != "def":
-        return False
-    name = tree[2][0][2] if tree[2][0][0] == "call" else tree[2][0]
-    return bool(name[0] == "attribute" and name[3] == "macro")
-
-
-def _macro(item: Tree, evaluate: Evaluator) -> Macro:
-    """Return a macro that a script defines before what uses it."""
-    decorator, hygienic = item[2][0], True
-    for argument in decorator[3] if decorator[0] == "call" else ():
-        if argument[0] != "keyword" or argument[2] != "hygienic":
-            raise evaluate.fail("Invalid use of T.macro: its one option is hygienic", argument[1])
-        hygienic = bool(evaluate(argument[3]))
-    scope = evaluate.scope
-    names = {**scope.outer, **{k: v for level in scope.levels for k, v in level.items()}}
-    return Macro(item[3], evaluate.source, names, scope.trusted, hygienic)
-
-
-def _is_metadata(tree: Tree) -> bool:
-    return bool(tree[0] == "expression_statement" and tree[2][0] == "constant")
-
-
-def _options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
-    options: dict[str, Any] = {"private": False, "check_well_formed": True}
-    for decorator in decorators:
-        call = decorator[0] == "call"
-        name = decorator[2] if call else decorator
-        if name[0] != "attribute" or name[3] not in ("prim_func", "ir_module"):
-            raise evaluate.fail("The parser does not understand the decorator", decorator[1])
-        for argument in decorator[3] if call else ():
-            if argument[0] != "keyword" or argument[3][0] != "constant":
-                raise evaluate.fail("decorator options are literals by name", decorator[1])
-            if argument[2] not in ("private", "check_well_formed", "s_tir"):
-                raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
-            options[argument[2]] = argument[3][2]
-    return options
-
-
-class _ModuleNames(ScriptObject):
-    """The module class inside its own body: its functions may be called before they are read."""
-
-    def __init__(self, signatures: dict[str, str]) -> None:
-        self._signatures = signatures
-
-    def script_attribute(self, name: str) -> Any:
-        """Return what calls a function of the module."""
-        signatures = self._signatures
-        if name not in signatures:
-            raise AttributeError(f"Cannot find the function `{name}` in the current IRModule")
-        return lambda *args: Call(
-            signatures[name], GlobalVar(name), [as_expr(_argument(a)) for a in args]
-        )
-
-
-def _argument(value: Any) -> Any:
-    return value.data if hasattr(value, "elem_offset") else value
-
-
-def _module(tree: Tree, evaluate: Evaluator) -> IRModule:
-    _, _, name, body = tree
-    functions: dict[str, PrimFunc] = {}
-    signatures: dict[str, str] = {}
-    items: list[tuple[tuple[Tree, ...], Tree]] = []
-    attrs: dict[str, Any] | None = None
-    for item in body:
-        if item[0] == "decorated" and item[3][0] == "def":
-            if item[3][2] in signatures:
-                raise evaluate.fail(f"function {item[3][2]} already exists", item[3][1])
-            signatures[item[3][2]] = _result_dtype(item[3], evaluate)
-            items.append((item[2], item[3]))
-        elif item[0] == "expression_statement" and item[2][0] == "call":
-            if attrs is not None:
-                raise evaluate.fail("Duplicate module attrs", item[1])
-            attrs = evaluate(item[2])
-        elif item[0] == "assign":
-            functions[item[2][0][2]] = evaluate(item[3])
-        elif item[0] not in ("pass", "expression_statement"):
-            raise evaluate.fail(f"a {item[0]} is not supported in a module", item[1])
-    evaluate.scope.define(name, _ModuleNames(signatures))
-    for decorators, function in items:
-        options = _options(decorators, evaluate)
-        builder = FunctionBuilder(evaluate, private=options["private"])
-        functions[function[2]] = builder.build(function)
-    return IRModule(functions, attrs)
-
-
-def _result_dtype(function: Tree, evaluate: Evaluator) -> str:
-    result = None if function[4] is None else evaluate(function[4])
-    return str(getattr(result, "dtype", "void")) if result is not None else "void"
+def _prepare(tree: Tree, evaluate: Evaluator) -> None:
+    """Take what stands beside the definition: imports, macros, sizes, texts."""
+    define = evaluate.scope.define
+    if tree[0] == "import":
+        for name, alias in tree[2]:
+            if alias != name and name in _DIALECT:
+                define(alias, _DIALECT[name])
+    elif is_macro(tree):
+        define(tree[3][2], read_macro(tree, evaluate))
+    elif tree[0] == "assign" and tree[2][0][0] == "name" and tree[3][0] == "call":
+        value = evaluate(tree[3])
+        if not isinstance(value, FreshVar):
+            raise evaluate.fail("expected one decorated function or module class", tree[1])
+        define(tree[2][0][2], value)
+    elif not is_docstring(tree):
+        raise evaluate.fail("expected one decorated function or module class", tree[1])
 
 
 def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
     """Return the expression that a line of script text stands for; `names` may occur in it."""
-    tree = parse_expression(text)
-    evaluate = Evaluator(
-        Source(text, "<expression>"), Scope({**_DIALECT, **(names or {})}, trusted=False)
-    )
-    return as_expr(evaluate(tree))
+    source = Source(text.strip(), "<expression>")
+    tree = parse_expression(source)
+    evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
+    return evaluate.guarded(tree[1], as_expr, evaluate(tree))  # type: ignore[no-any-return]
 
 
 def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexMap:
@@ -205,17 +140,17 @@ def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexM
         there = parse_index_map(carried["there"], names)
         back = parse_index_map(carried["back"], names)
         return IndexMap(there.initial_indices, there.final_indices, back)
-    tree = parse_expression(text)
-    source = Source(text, "<index map>")
-    evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
+    source = Source(text.strip(), "<index map>")
+    tree = parse_expression(source)
     if tree[0] != "lambda":
         raise source.error("an index map is `lambda i, j: (..., ...)`", tree[1])
+    evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
     function = evaluate(tree)
     parameters = [name for _, name in tree[2]]
-    index_map = _evaluated(function, parameters, "int32")
+    index_map: IndexMap = evaluate.guarded(tree[1], _evaluated, function, parameters, "int32")
     if any(f.dtype is INT64 for f in index_map.final_indices):
         # A constant of 64 bits says that the indices have as many.
-        return _evaluated(function, parameters, "int64")
+        return evaluate.guarded(tree[1], _evaluated, function, parameters, "int64")  # type: ignore[no-any-return]
     return index_map
 
 
@@ -224,6 +159,3 @@ def _evaluated(function: Any, parameters: list[str], dtype: str) -> IndexMap:
     result = function(*indices)
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
     return IndexMap(indices, [as_expr(p) for p in parts])
-
-
-I.add(module_attrs=dict)

@@ -10,6 +10,7 @@ from tensorir import ops
 from tensorir.buffer import BufferRegion, Range
 from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
+from tensorir.index_map import IndexMap
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -125,6 +126,11 @@ class ExprPrinter:
             return str(bool(value.value))
         if hasattr(value, "elem_offset"):
             return self._printer.buffer(value)
+        if isinstance(value, IndexMap):
+            there = str(IndexMap(value.initial_indices, value.final_indices))
+            back = value.inverse_index_map
+            maps = there if back is None else f"{there}, inverse_index_map={back}"
+            return f"{self._t}.index_map({maps})"
         return self(value)
 
     def mapping(self, values: dict[str, Any]) -> str:
@@ -158,10 +164,8 @@ class ExprPrinter:
         symbol, precedence = _INFIX[type(node)]
         if not self._is_what_the_operator_builds(node):
             return f"{self._t}.{type(node).__name__}({self(node.a)}, {self(node.b)})", ATOM
-        if precedence == _COMPARE:
-            left = self(node.a, _COMPARE)
-        else:
-            left = self(node.a, precedence)
+        # Without parentheses, a comparison of a comparison would be one that chains.
+        left = self(node.a, precedence + 1 if precedence == _COMPARE else precedence)
         return f"{left} {symbol} {self(node.b, precedence + 1)}", precedence
 
     def _is_what_the_operator_builds(self, node: e.BinaryOp) -> bool:

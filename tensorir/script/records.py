@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorir.buffer import Buffer, decl_buffer
-from tensorir.expr import PrimExpr, SizeVar, Type, Var
+from tensorir.errors import IRTypeError
+from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
+from tensorir.ops import as_expr, const, is_const_int
 from tensorir.stmt import ForKind
 
 
@@ -87,13 +89,20 @@ class BufferRecord:
         return make_buffer(name, **self.options)
 
 
-def make_buffer(name: str, *, shape: Any, strides: Any = None, **options: Any) -> Buffer:
-    """Return a buffer; strides given as strings are fresh variables of that name."""
+def make_buffer(
+    name: str, *, shape: Any, strides: Any = None, elem_offset: Any = None, **options: Any
+) -> Buffer:
+    """Return a buffer; strides given as strings are fresh variables of that name.
+
+    An offset of 0 has the type that it has where it is not written.
+    """
     dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     first = dims[0] if dims else None
     dtype = first.dtype if isinstance(first, PrimExpr) else "int32"
     known = [Var(s, dtype) if isinstance(s, str) else s for s in strides or ()]
-    return decl_buffer(dims, strides=known, name=name, **options)
+    if elem_offset is not None and is_const_int(as_expr(elem_offset), 0):
+        elem_offset = const(0, dtype if dims else "int64")
+    return decl_buffer(dims, strides=known, elem_offset=elem_offset, name=name, **options)
 
 
 @dataclass(slots=True)
@@ -103,9 +112,27 @@ class FreshVar:
     annotation: str | Type
     is_size: bool = False
 
-    def build(self, name: str) -> Var:
+    def build(self, name: str) -> Any:
         """Return the variable."""
         return SizeVar(name, self.annotation) if self.is_size else Var(name, self.annotation)
+
+
+@dataclass(slots=True)
+class FreshThread(FreshVar):
+    """`tx = T.env_thread("threadIdx.x")`: the index of a thread under the name it is given."""
+
+    tag: str = ""
+
+    def build(self, name: str) -> Any:
+        """Return the index, which `T.launch_thread` gives its extent."""
+        return IterVar(None, Var(name, self.annotation), IterVar.THREAD_INDEX, self.tag)
+
+
+@dataclass(slots=True)
+class LetType:
+    """`T.let[...]` as an annotation: the type of a variable that keeps its value."""
+
+    annotation: Any = None
 
 
 @dataclass(slots=True)
@@ -133,11 +160,40 @@ class ScopeFrame:
     """Builds the object that `as` (or an assignment) names."""
 
 
+class Alias:
+    """What a name may be defined as that is read as something else."""
+
+    __slots__ = ()
+
+    def read(self) -> Any:
+        """Return what the name stands for in an expression."""
+        raise NotImplementedError
+
+    def as_expr(self) -> PrimExpr:
+        """Return it as an expression; IRTypeError if it is none."""
+        return as_expr(self.read())
+
+
 @dataclass(slots=True)
-class MetaVar:
+class MetaVar(Alias):
     """A Python value under a name, without a `let`."""
 
     value: Any
+
+    def read(self) -> Any:
+        """Return the value."""
+        return self.value
+
+
+@dataclass(slots=True)
+class Scalar(Alias):
+    """`x: T.int32`: memory for one value, which assignments store to."""
+
+    buffer: Buffer
+
+    def read(self) -> Any:
+        """Return the load of the value."""
+        return BufferLoad(self.buffer, [const(0)])
 
 
 @dataclass(slots=True)
@@ -145,3 +201,20 @@ class EvaluateRecord:
     """`T.evaluate(e)`."""
 
     value: Any
+
+
+def attributes(attrs: Any) -> dict[str, Any]:
+    """Return attributes, none for None; IRTypeError for a type, a function and the like."""
+    if attrs is None:
+        return {}
+    if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):
+        raise IRTypeError(f"attributes are a dict of names and values, not {attrs!r}")
+    values = list(attrs.values())
+    for value in values:
+        if isinstance(value, dict):
+            attributes(value)
+        elif isinstance(value, (list, tuple)):
+            values.extend(value)
+        elif callable(value) or type(value).__module__.startswith("tensorir.script"):
+            raise IRTypeError(f"an attribute is a value, not {value!r}")
+    return attrs

@@ -6,21 +6,23 @@ A tree node is a tuple: its kind, its place `(line, column, end line, end column
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from lark import Lark, UnexpectedInput, UnexpectedToken
+from lark import Lark, UnexpectedToken
 
-from tensorir.errors import DiagnosticError
-from tensorir.script.lalr import TableParser, Unparsable
-from tensorir.script.lexer import KEYWORDS, Lexeme, ScriptLexer, tokens
+from tensorir.script.lexer import Lexeme, ScriptLexer
+from tensorir.script.source import BEGINNING, Misread, Place, Source
+from tensorir.script.syntax_errors import misread
 
-Place: TypeAlias = tuple[int, int, int, int]
 Tree: TypeAlias = tuple[Any, ...]
 
 _PRECEDENCE: Final = {
+    "if": 0,
+    "else": 0,
     "or": 1,
     "and": 2,
     "<": 4,
@@ -42,81 +44,63 @@ _PRECEDENCE: Final = {
     "%": 10,
     "**": 12,
 }
-_PREFIX: Final = {"not": 3, "-": 11, "~": 11, "+": 11}
+_PREFIX: Final = {"not": 3, "-": 11, "~": 11}
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
-def parse_module(text: str, filename: str = "<script>") -> list[Tree]:
+def parse_module(source: Source) -> list[Tree]:
     """Return the statements of a script; DiagnosticError with the place and what was expected."""
     try:
-        return _table_parser().parse(tokens(text))  # type: ignore[no-any-return]
-    except Unparsable:
-        try:
-            _parser(None).parse(text)
-        except UnexpectedInput as error:
-            raise _diagnose(error, text, filename) from None
-        raise
-    except DiagnosticError as error:
-        raise DiagnosticError(
-            error.message,
-            filename=filename,
-            line=error.line,
-            column=error.column,
-            end_column=error.end_column,
-            source_line=error.source_line,
-        ) from None
+        return _parser().parse(source.text)  # type: ignore[return-value]
+    except UnexpectedToken as error:
+        problem = misread(error)
+    except Misread as error:
+        problem = error
+    raise source.error(problem.message, problem.place)
 
 
-def parse_expression(text: str, filename: str = "<expression>") -> Tree:
+def parse_expression(source: Source) -> Tree:
     """Return the tree of a single expression."""
-    statements = parse_module(text.strip(), filename)
+    statements = parse_module(source)
     if len(statements) != 1 or statements[0][0] != "expression_statement":
-        raise DiagnosticError(
-            "expected one expression",
-            filename=filename,
-            line=1,
-            column=1,
-            end_column=len(text) + 1,
-            source_line=text,
-        )
+        place = statements[1][1] if len(statements) > 1 else BEGINNING
+        raise source.error("expected one expression", place)
     tree: Tree = statements[0][2]
     return tree
 
 
+def names_in(tree: Any) -> list[str]:
+    """Return the names that an expression mentions, each as often as it does."""
+    match tree:
+        case ("name", _, name):
+            return [name]
+        case tuple() | list():
+            return [name for part in tree for name in names_in(part)]
+    return []
+
+
 @lru_cache(maxsize=1)
-def _table_parser() -> TableParser:
-    return TableParser(_parser(_Inline(_Builder())))
-
-
-def _parser(transformer: _Inline | None) -> Lark:
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+def _parser() -> Lark:
+    """Return the parser; computing its tables takes longer than reading many scripts."""
     return Lark(
-        grammar,
+        Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8"),
         parser="lalr",
         lexer=ScriptLexer,
-        transformer=transformer,
+        transformer=_Inline(_Builder()),
         maybe_placeholders=True,
         propagate_positions=False,
     )
 
 
 def _span(first: Any, last: Any) -> Place:
-    return (*_start(first), *_end(last))
-
-
-def _start(part: Any) -> tuple[int, int]:
-    if isinstance(part, Lexeme):
-        return part.line, part.column
-    return part[1][0], part[1][1]
-
-
-def _end(part: Any) -> tuple[int, int]:
-    if isinstance(part, Lexeme):
-        return part.line, part.column + len(part)
-    return part[1][2], part[1][3]
-
-
-NOWHERE: Final[Place] = (0, 0, 0, 0)
+    """Return the place from the first part, a token or a tree, to the end of the last."""
+    if type(first) is Lexeme:
+        line, column = first.line, first.column
+    else:
+        line, column = first[1][:2]
+    if type(last) is Lexeme:
+        return line, column, last.line, last.column + len(last.text)
+    return line, column, last[1][2], last[1][3]
 
 
 class _Inline:
@@ -134,7 +118,7 @@ class _Builder:
     """Builds tree nodes while the text is being parsed."""
 
     def start(self, *statements: Tree) -> list[Tree]:
-        return list(statements)
+        return _flat(statements)
 
     # ------------------------------------------------------------------------------- statements
 
@@ -163,7 +147,10 @@ class _Builder:
         return body
 
     def suite(self, *statements: Tree) -> list[Tree]:
-        return list(statements)
+        return _flat(statements)
+
+    def several(self, *statements: Tree) -> Tree:
+        return ("several", statements[0][1], statements)
 
     def decorated(self, *parts: Any) -> Tree:
         return ("decorated", parts[0][1], parts[:-1], parts[-1])
@@ -171,21 +158,19 @@ class _Builder:
     def decorator(self, value: Tree) -> Tree:
         return value
 
-    def function(self, name: Lexeme, parameters: Any, result: Any, body: Any) -> Tree:
-        return ("def", _span(name, name), str(name), parameters or [], result, body)
+    def function(self, name: Lexeme, sizes: Any, parameters: Any, result: Any, body: Any) -> Tree:
+        return ("def", _span(name, name), name.text, parameters or [], result, body, sizes or [])
 
     def parameters(self, *items: Any) -> list[Any]:
         return [item for item in items if isinstance(item, tuple)]
 
     def parameter(self, *parts: Any) -> Tree:
-        star = ""
-        if isinstance(parts[0], Lexeme) and parts[0].type in ("STAR", "POWER"):
-            star, parts = str(parts[0]), parts[1:]
-        name, annotation, default = parts
-        return ("parameter", _span(name, name), star, str(name), annotation, default)
+        *stars, name, annotation, default = parts
+        star = stars[0].text if stars else ""
+        return ("parameter", _span(name, name), star, name.text, annotation, default)
 
     def class_body(self, name: Lexeme, body: Any) -> Tree:
-        return ("class", _span(name, name), str(name), body)
+        return ("class", _span(name, name), name.text, body)
 
     def expression_statement(self, value: Tree) -> Tree:
         return ("expression_statement", value[1], value)
@@ -194,28 +179,28 @@ class _Builder:
         return ("assign", _span(sides[0], sides[-1]), sides[:-1], sides[-1])
 
     def augmented(self, target: Tree, operator: Lexeme, value: Tree) -> Tree:
-        return ("augmented", _span(target, value), target, str(operator)[:-1], value)
+        return ("augmented", _span(target, value), target, operator.text[:-1], value)
 
     def annotated(self, target: Tree, annotation: Tree, value: Any) -> Tree:
         return ("annotated", _span(target, value or annotation), target, annotation, value)
 
-    def return_value(self, value: Any) -> Tree:
-        return ("return", NOWHERE if value is None else value[1], value)
+    def return_value(self, word: Lexeme, value: Any) -> Tree:
+        return ("return", _span(word, value or word), value)
 
     def assertion(self, condition: Tree, message: Any) -> Tree:
         return ("assert", condition[1], condition, message)
 
-    def nothing(self) -> Tree:
-        return ("pass", NOWHERE)
+    def nothing(self, word: Lexeme) -> Tree:
+        return ("pass", _span(word, word))
 
-    def import_line(self, *_: Any) -> Tree:
-        return ("import", NOWHERE)
+    def import_line(self, word: Lexeme, *names: Any) -> Tree:
+        return ("import", _span(word, word), [n for n in names if isinstance(n, tuple)])
 
-    def dotted(self, *names: Lexeme) -> list[str]:
-        return [str(name) for name in names]
+    def dotted(self, name: Lexeme) -> str:
+        return name.text
 
-    def import_name(self, name: Lexeme, alias: Any) -> str:
-        return str(alias or name)
+    def import_name(self, name: str, alias: Any) -> tuple[str, str]:
+        return (name, name if alias is None else alias.text)
 
     # ------------------------------------------------------------------------------ expressions
 
@@ -228,90 +213,93 @@ class _Builder:
             return kept[0]  # type: ignore[no-any-return]
         return ("tuple", _span(kept[0], kept[-1]), kept)
 
-    def starred(self, *parts: Any) -> Tree:
-        return ("starred", parts[-1][1], parts[-1])
+    def starred(self, star: Lexeme, value: Tree) -> Tree:
+        return ("starred", _span(star, value), value)
 
-    def conditional(self, value: Tree, condition: Tree, otherwise: Tree) -> Tree:
-        return ("conditional", _span(value, otherwise), value, condition, otherwise)
-
-    def lambda_function(self, names: Any, body: Tree) -> Tree:
-        return ("lambda", body[1], names or [], body)
+    def lambda_function(self, word: Lexeme, names: Any, body: Tree) -> Tree:
+        return ("lambda", _span(word, body), names or [], body)
 
     def names(self, *items: Any) -> list[Any]:
         return [item for item in items if isinstance(item, tuple)]
 
     def name_item(self, *parts: Lexeme) -> Any:
-        return (len(parts) == 2, str(parts[-1]))
+        return (len(parts) == 2, parts[-1].text)
 
     def operators(self, *items: Any) -> Tree:
-        if len(items) == 1:
-            return items[0]  # type: ignore[no-any-return]
-        return _Climber(items).parse(0)
+        try:
+            return _Climber(items).conditional()
+        except RecursionError:
+            place = _span(items[0], items[0])
+            raise Misread("more signs in a row than can be read", place) from None
 
     def name(self, token: Lexeme) -> Tree:
-        return ("name", _span(token, token), str(token))
+        text, line, column = token.text, token.line, token.column
+        return ("name", (line, column, line, column + len(text)), text)
 
     def dotted_name(self, token: Lexeme) -> Tree:
-        first, _, rest = token.partition(".")
+        first, _, rest = token.text.partition(".")
         line, column = token.line, token.column
         name = ("name", (line, column, line, column + len(first)), first)
         return _attributes(name, rest, column + len(first) + 1)
 
     def number(self, token: Lexeme) -> Tree:
-        text = str(token)
-        value = int(text) if text.isdecimal() else ast.literal_eval(text.replace("_", ""))
-        return ("constant", _span(token, token), value)
+        text = token.text
+        plain = text.isdecimal() and len(text) < 10 and (text[0] != "0" or len(text) == 1)
+        return ("constant", _span(token, token), int(text) if plain else _literal(token))
 
     def string(self, *tokens: Lexeme) -> Tree:
-        value = "".join([_string(str(token)) for token in tokens])
+        value = "".join([_string(token) for token in tokens])
         return ("constant", _span(tokens[0], tokens[-1]), value)
 
     def constant(self, token: Lexeme) -> Tree:
-        return ("constant", _span(token, token), _CONSTANTS[str(token)])
+        return ("constant", _span(token, token), _CONSTANTS[token.text])
 
-    def parenthesized(self, value: Any) -> Tree:
+    def parenthesized(self, opening: Lexeme, value: Any, closing: Lexeme) -> Tree:
+        place = _span(opening, closing)
         if value is None:
-            return ("tuple", NOWHERE, [])
-        return ("parenthesized", value[1], value) if value[0] != "tuple" else value
+            return ("tuple", place, [])
+        return (
+            (value[0], place, *value[2:])
+            if value[0] == "tuple"
+            else ("parenthesized", place, value)
+        )
 
-    def list_display(self, value: Any) -> Tree:
-        if value is None:
-            return ("list", NOWHERE, [])
-        return ("list", value[1], value[2] if value[0] == "tuple" else [value])
+    def list_display(self, opening: Lexeme, value: Any, closing: Lexeme) -> Tree:
+        items = [] if value is None else value[2] if value[0] == "tuple" else [value]
+        return ("list", _span(opening, closing), items)
 
-    def dict_display(self, *pairs: Any) -> Tree:
-        kept = [pair for pair in pairs if isinstance(pair, tuple)]
-        place = kept[0][0][1] if kept else NOWHERE
-        return ("dict", place, kept)
+    def dict_display(self, opening: Lexeme, *parts: Any) -> Tree:
+        *pairs, closing = parts
+        return ("dict", _span(opening, closing), [pair for pair in pairs if pair is not None])
 
     def pair(self, key: Tree, value: Tree) -> tuple[Tree, Tree]:
         return (key, value)
 
     def attribute(self, value: Tree, name: Lexeme) -> Tree:
-        return ("attribute", _span(value, name), value, str(name))
+        return ("attribute", _span(value, name), value, name.text)
 
     def attributes(self, value: Tree, names: Lexeme) -> Tree:
-        return _attributes(value, str(names), names.column)
+        return _attributes(value, names.text, names.column)
 
-    def call(self, function: Tree, *arguments: Any) -> Tree:
-        kept = [a for a in arguments if a is not None]
-        return ("call", _span(function, kept[-1] if kept else function), function, kept)
+    def call(self, function: Tree, *parts: Any) -> Tree:
+        *arguments, closing = parts
+        if arguments[-1] is None:
+            arguments.pop()
+        return ("call", _span(function, closing), function, arguments)
 
-    def index(self, value: Tree, *subscripts: Any) -> Tree:
-        kept = [item for item in subscripts if item is not None]
-        return ("index", _span(value, kept[-1]), value, kept, subscripts[-1] is not None)
+    def index(self, value: Tree, *parts: Any) -> Tree:
+        *subscripts, comma, closing = parts
+        several = comma is not None or len(subscripts) > 1 or subscripts[0][0] == "starred"
+        return ("index", _span(value, closing), value, subscripts, several)
 
     def keyword(self, name: Lexeme, value: Tree) -> Tree:
-        return ("keyword", _span(name, value), str(name), value)
+        return ("keyword", _span(name, value), name.text, value)
 
-    def unpacked(self, _: Lexeme, value: Tree) -> Tree:
-        return ("unpacked", value[1], value)
+    def unpacked(self, star: Lexeme, value: Tree) -> Tree:
+        return ("unpacked", _span(star, value), value)
 
-    def slice(self, *parts: Any) -> Tree:
-        low, high, step = (*parts, None, None, None)[:3]
-        known = [p for p in parts if p is not None]
-        place = _span(known[0], known[-1]) if known else NOWHERE
-        return ("slice", place, low, high, step)
+    def slice(self, low: Any, colon: Lexeme, high: Any, step: Any = None) -> Tree:
+        return ("slice", _span(low or colon, step or high or colon), low, high, step)
 
 
 setattr(_Builder, "else", _Builder.else_)
@@ -327,11 +315,35 @@ def _attributes(owner: Tree, names: str, column: int) -> Tree:
     return owner
 
 
-def _string(text: str) -> str:
+def _flat(statements: tuple[Tree, ...]) -> list[Tree]:
+    """Return statements one by one, those too that share a line."""
+    flat: list[Tree] = []
+    for statement in statements:
+        flat.extend(statement[2] if statement[0] == "several" else (statement,))
+    return flat
+
+
+def _string(token: Lexeme) -> str:
     """Return the value of a string literal."""
+    text = token.text
     if text[0] in "\"'" and "\\" not in text and text[:3] not in ('"""', "'''"):
         return text[1:-1]
-    return str(ast.literal_eval(text))
+    prefix = text[: min(text.find('"') % len(text), text.find("'") % len(text))].lower()
+    if "f" in prefix:
+        raise Misread("f-strings are not supported; write the text out", _span(token, token))
+    if "b" in prefix:
+        raise Misread("bytes are not supported; write a string", _span(token, token))
+    return str(_literal(token))
+
+
+def _literal(token: Lexeme) -> Any:
+    """Return the value of a number or string as Python reads it; Misread if it does not."""
+    try:
+        with warnings.catch_warnings(action="error"):
+            return ast.literal_eval(token.text)
+    except (SyntaxError, ValueError, MemoryError, Warning) as error:
+        reason = getattr(error, "msg", "") or str(error)
+        raise Misread(f"this cannot be read: {reason}", _span(token, token)) from None
 
 
 class _Climber:
@@ -341,93 +353,42 @@ class _Climber:
         self._items = items
         self._at = 0
 
-    def parse(self, lowest: int) -> Tree:
+    def conditional(self) -> Tree:
+        """Return the tree of the rest of the row, which may be `a if c else b`."""
+        value = self.binary(1)
+        if self._at == len(self._items):
+            return value
+        self._word("if")
+        condition = self.binary(1)
+        self._word("else")
+        otherwise = self.conditional()
+        return ("conditional", _span(value, otherwise), value, condition, otherwise)
+
+    def _word(self, expected: str) -> None:
+        at = min(self._at, len(self._items) - 1)
+        found = self._items[at]
+        if type(found) is not Lexeme or found.text != expected:
+            raise Misread(
+                f"a condition reads `a if c else b`; '{expected}' is missing", _span(found, found)
+            )
+        self._at += 1
+
+    def binary(self, lowest: int) -> Tree:
         """Return the tree of what binds at least as tightly as `lowest`."""
         item = self._items[self._at]
         self._at += 1
-        if isinstance(item, Lexeme):
-            operand = self.parse(_PREFIX[item])
-            left: Tree = ("unary", _span(item, operand), str(item), operand)
+        if type(item) is Lexeme:
+            operand = self.binary(_PREFIX[item.text])
+            left: Tree = ("unary", _span(item, operand), item.text, operand)
         else:
             left = item
         items = self._items
         while self._at < len(items):
-            operator = items[self._at]
+            operator = items[self._at].text
             precedence = _PRECEDENCE[operator]
             if precedence < lowest:
                 break
             self._at += 1
-            right = self.parse(precedence + 1)
-            left = ("binary", _span(left, right), str(operator), left, right)
+            right = self.binary(precedence + 1)
+            left = ("binary", _span(left, right), operator, left, right)
         return left
-
-
-_READABLE: Final = {
-    "_NEWLINE": "the end of the line",
-    "_INDENT": "an indented block",
-    "_DEDENT": "the end of the block",
-    "NAME": "a name",
-    "DOTTED": "a name with dots",
-    "NUMBER": "a number",
-    "STRING": "a string",
-    "CONSTANT": "True, False or None",
-    "OPERATOR": "an operator",
-    "AUGMENTED": "an augmented assignment",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "LSQB": "'['",
-    "RSQB": "']'",
-    "LBRACE": "'{'",
-    "RBRACE": "'}'",
-    "COMMA": "','",
-    "COLON": "':'",
-    "DOT": "'.'",
-    "EQUAL": "'='",
-    "AT": "'@'",
-    "$END": "the end of the text",
-}
-_OPERAND_START: Final = frozenset(
-    {"NAME", "DOTTED", "NUMBER", "STRING", "CONSTANT", "LPAR", "LSQB", "LBRACE"}
-)
-
-
-def _diagnose(error: UnexpectedInput, text: str, filename: str) -> DiagnosticError:
-    lines = text.splitlines()
-    line, column = max(error.line or 1, 1), max(error.column or 1, 1)
-    message, width = "the text cannot be read here", 1
-    if isinstance(error, UnexpectedToken):
-        token = error.token
-        expected = set(error.accepts or error.expected)
-        got = _READABLE.get(token.type, repr(str(token)))
-        if token.type in ("NAME", "DOTTED", "NUMBER", "STRING", "OPERATOR", "CONSTANT"):
-            got = f"`{token}`"
-        width = max(1, len(str(token).split("\n", 1)[0]))
-        if token.type == "$END":
-            line, column = len(lines), len(lines[-1]) + 1 if lines else 1
-        message = f"unexpected {got}; expected {_alternatives(expected)}"
-    source = lines[line - 1] if 0 < line <= len(lines) else ""
-    return DiagnosticError(
-        message,
-        filename=filename,
-        line=line,
-        column=column,
-        end_column=column + width,
-        source_line=source,
-    )
-
-
-def _alternatives(expected: set[str]) -> str:
-    words: list[str] = []
-    if expected >= _OPERAND_START:
-        words.append("an expression")
-        expected = expected - _OPERAND_START - {"PREFIX", "MINUS", "STAR", "LAMBDA"}
-    if "OPERATOR" in expected and "DOT" in expected:
-        expected = expected - {"OPERATOR", "MINUS", "STAR", "POWER", "DOT", "LPAR", "LSQB", "IF"}
-        words.append("an operator")
-    keywords = {name: word for word, name in KEYWORDS.items()}
-    words.extend(
-        sorted(f"'{keywords[n]}'" if n in keywords else _READABLE.get(n, n) for n in expected)
-    )
-    if len(words) > 6:
-        return "another token"
-    return " or ".join(words) if len(words) < 3 else ", ".join(words[:-1]) + " or " + words[-1]

@@ -52,7 +52,7 @@ SUITES = {
     "bf16": '    A[0, 0] = T.cast(T.bfloat16(1), "float32")\n',
     "target": '    T.func_attr({"target": T.target({"kind": "llvm", "tag": "", "keys": ["cpu"]})})\n    A[0, 0] = 1.0\n',
     "int64s": "    for i in range(T.int64(4)):\n        A[i, T.int64(2)] = 1.0\n",
-    "chain": '    A[0, 0] = T.Cast("float32", 0 < n < 5)\n',
+    "comparisons of truth": '    A[0, 0] = T.Cast("float32", ((0 < n) == (n < 5)) == (n < 7))\n',
     "reinterpret": '    A[0, 0] = T.reinterpret("float32", n) + T.reinterpret(n, dtype="float32")\n',
     "augs": "    A[0, 0] += 1.0\n    A[0, 0] *= 2.0\n    A[0, 0] /= 3.0\n",
     "old": '    C = T.buffer_decl([4], "float32")\n    A[0, 0] = 1.0\n',

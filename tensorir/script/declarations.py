@@ -1,0 +1,250 @@
+"""The buffers, pointers and variables that a script declares by the `T` namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tensorir import ops
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import NE, PointerType, PrimType, Var
+from tensorir.ops import as_expr, const, is_const_int
+from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
+from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
+
+
+def _buffer_options(
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+    type: str | None = None,
+) -> dict[str, Any]:
+    kind = type if type is not None else buffer_type
+    if kind not in ("", "default", "auto"):
+        raise IRValueError(f"buffer_type is 'default' or 'auto', got {kind!r}")
+    return {
+        "shape": shape,
+        "dtype": dtype_text(dtype),
+        "data": data,
+        "strides": strides,
+        "elem_offset": elem_offset,
+        "scope": scope,
+        "data_alignment": align,
+        "offset_factor": offset_factor,
+        "buffer_type": kind,
+        "axis_separators": axis_separators,
+    }
+
+
+class BufferFactory:
+    """`T.Buffer(shape, dtype, ...)` and the older `T.Buffer[shape, dtype]`."""
+
+    def __call__(self, shape: Any, dtype: Any = "float32", **options: Any) -> BufferRecord:
+        """Declare a buffer."""
+        return BufferRecord("Buffer", None, _buffer_options(shape, dtype, **options))
+
+    def __getitem__(self, key: Any) -> BufferRecord:
+        if not isinstance(key, tuple):
+            return self(key)
+        if len(key) < 2 or not isinstance(key[1], str):
+            return self(key)
+        return self(*key)
+
+    def __repr__(self) -> str:
+        return "T.Buffer"
+
+
+def match_buffer(source: Any, shape: Any = None, *args: Any, **options: Any) -> BufferRecord:
+    """Bind a parameter to a buffer, or view a region of one with a layout of its own."""
+    if shape is None:
+        if isinstance(source, BufferRegion):
+            shape = [r.extent for r in source.region]
+            options.setdefault("dtype", str(source.buffer.dtype))
+        else:
+            raise IRValueError("Shape must be specified when binding input param")
+    return BufferRecord("match_buffer", source, _buffer_options(shape, *args, **options))
+
+
+def alloc_buffer(
+    shape: Any, *args: Any, annotations: dict[str, Any] | None = None, **options: Any
+) -> BufferRecord:
+    """Allocate a buffer for the duration of a block instance.
+
+    Newer releases annotate what `align` says; other annotations belong to `T.allocate`.
+    """
+    notes = dict(attributes(annotations))
+    if notes.pop("buffer_allocated_addr", None) or notes.keys() - {"buffer_data_alignment"}:
+        raise IRValueError("an annotated allocation is written as T.allocate(..., annotations=...)")
+    if "buffer_data_alignment" in notes:
+        options.setdefault("align", notes["buffer_data_alignment"])
+    return BufferRecord("alloc_buffer", None, _buffer_options(shape, *args, **options))
+
+
+def view(buffer: Buffer, *shape: Any) -> ScopeFrame:
+    """View the memory of a compact buffer in another shape; -1 stands for what is left."""
+    if buffer.strides:
+        raise IRValueError(f"buffer {buffer.name} has strides; declare the view by T.decl_buffer")
+    dims = [as_expr(size) for size in shape]
+    if not all(size.dtype.is_int for size in dims):
+        raise IRTypeError(
+            "a view is given a shape; for another dtype write T.decl_buffer(shape, dtype, data=...)"
+        )
+    whole = reduce(ops.mul, buffer.shape, const(1))
+    left = [k for k, size in enumerate(dims) if is_const_int(size, -1)]
+    rest = reduce(ops.mul, (size for k, size in enumerate(dims) if k not in left), const(1))
+    if len(left) == 1:
+        dims[left[0]] = ops.floordiv(whole, rest)
+        rest = ops.mul(rest, dims[left[0]])
+    if len(left) > 1 or is_const_int(ops.compare(NE, whole, rest), 1):
+        raise IRValueError(f"a view of {whole} elements cannot have {rest}")
+    return decl_buffer(
+        dims,
+        buffer.dtype,
+        data=buffer.data,
+        elem_offset=buffer.elem_offset,
+        scope=buffer.scope(),
+        align=buffer.data_alignment,
+        offset_factor=buffer.offset_factor,
+    )
+
+
+def decl_buffer(shape: Any, *args: Any, **options: Any) -> ScopeFrame:
+    """View a pointer as a buffer; without `data`, allocate the memory as well."""
+    return declared(_buffer_options(shape, *args, **options))
+
+
+def declared(options: dict[str, Any]) -> ScopeFrame:
+    """Return the scope of a buffer with the options of a `BufferRecord`."""
+
+    def make(buffer: Buffer, body: Stmt) -> Stmt:
+        declaration = DeclBuffer(buffer, body)
+        if options["data"] is not None:
+            return declaration
+        return Allocate(buffer.data, buffer.dtype, buffer.shape, ops.TRUE, declaration)
+
+    return ScopeFrame("decl_buffer", make, lambda name: make_buffer(name, **options))
+
+
+def alloc_local(shape: Any, dtype: Any = "float32", **options: Any) -> ScopeFrame:
+    """Allocate a buffer of the scope "local" for the rest of a suite."""
+    return decl_buffer(shape, dtype, scope="local", **options)
+
+
+def allocate(
+    extents: Sequence[Any],
+    dtype: Any,
+    scope: str = "global",
+    condition: Any = None,
+    annotations: dict[str, Any] | None = None,
+) -> ScopeFrame:
+    """Allocate memory behind a pointer."""
+    dims = [as_expr(n) for n in extents]
+    holds = ops.TRUE if condition is None else as_expr(condition)
+    kept = attributes(annotations)
+
+    def make(var: Var, body: Stmt) -> Stmt:
+        return Allocate(var, dtype_text(dtype), dims, holds, body, kept)
+
+    return ScopeFrame("allocate", make, lambda name: Var(name, pointer(dtype, scope)))
+
+
+def allocate_const(
+    data: Any, dtype: str, extents: Sequence[Any], annotations: dict[str, Any] | None = None
+) -> ScopeFrame:
+    """Allocate constant memory with the given elements."""
+    dims = [as_expr(n) for n in extents]
+    sizes = [int(n) for n in dims]  # type: ignore[call-overload]
+    array = np.asarray(data, DataType(dtype).to_numpy()).reshape(sizes)
+    kept = attributes(annotations)
+
+    def make(var: Var, body: Stmt) -> Stmt:
+        return AllocateConst(var, dtype, dims, array, body, kept)
+
+    return ScopeFrame("allocate_const", make, lambda name: Var(name, pointer(dtype, "global")))
+
+
+def pointer(dtype: Any, scope: str = "global") -> PointerType:
+    """Return the type of a pointer to elements of `dtype`."""
+    return PointerType(PrimType(dtype_text(dtype)), scope)
+
+
+# ------------------------------------------------------------------------------------------- types
+
+
+class DtypeForm:
+    """`T.float32`: a type in an annotation, a cast where it is called with a value.
+
+    `x: T.float32[4]` is memory for as many values.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = DataType(dtype)
+        self.__name__ = dtype
+        self.__doc__ = f"Convert to {dtype}; without a value, declare a variable of it."
+
+    def __call__(self, value: Any = None, *, is_size_var: bool = False) -> Any:
+        """Return the value converted, or a fresh variable."""
+        if value is None:
+            return FreshVar(self.dtype, is_size_var)
+        if isinstance(value, str) and self.dtype.is_floating:
+            return const(float(value), self.dtype)
+        if isinstance(value, (int, float)):
+            return const(value, self.dtype)
+        return ops.cast(self.dtype, value)
+
+    def __getitem__(self, shape: Any) -> ScopeFrame:
+        return alloc_local(shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"T.{self.__name__}"
+
+
+class HandleForm:
+    """`T.handle("float32", "global")` and the older `T.Ptr[T.float32]`: a pointer variable."""
+
+    def __call__(
+        self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False
+    ) -> FreshVar:
+        """Return a pointer variable, an opaque one without a dtype."""
+        del is_size_var
+        return FreshVar("handle" if dtype is None else pointer(dtype, storage_scope))
+
+    def __getitem__(self, key: Any) -> FreshVar:
+        return self(*key) if isinstance(key, tuple) else self(key)
+
+    def __repr__(self) -> str:
+        return "T.handle"
+
+
+def dtype_text(dtype: Any) -> str:
+    """Return the dtype that `"float32"` or `T.float32` names; IRTypeError for anything else."""
+    if isinstance(dtype, str):
+        return dtype
+    if isinstance(dtype, DtypeForm):
+        return dtype.dtype
+    if isinstance(dtype, (type, np.dtype)):
+        return np.dtype(dtype).name
+    raise IRTypeError(f'a dtype is "float32" or T.float32, not {dtype!r}')
+
+
+def fresh_var(annotation: Any, name: str) -> Var:
+    """Return a variable of an annotated type; IRTypeError if it is none."""
+    if isinstance(annotation, (DtypeForm, HandleForm)):
+        annotation = annotation()
+    if not isinstance(annotation, FreshVar):
+        raise IRTypeError(
+            f"Annotation should be Var: a type such as T.int32 or T.handle, not {annotation!r}"
+        )
+    return annotation.build(name)  # type: ignore[no-any-return]

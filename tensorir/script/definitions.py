@@ -1,0 +1,285 @@
+"""What assignments in a function define: variables, buffers, axes, views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import as_expr, cast, const
+from tensorir.script.declarations import alloc_local, declared, fresh_var
+from tensorir.script.evaluate import Evaluator, exact_const
+from tensorir.script.frames import LetForm, as_region
+from tensorir.script.parts import BlockParts, FunctionParts
+from tensorir.script.records import (
+    AxisRecord,
+    BufferRecord,
+    FreshVar,
+    LetType,
+    MetaVar,
+    RemapRecord,
+    Scalar,
+    ScopeFrame,
+)
+from tensorir.script.source import Place
+from tensorir.script.syntax import Tree
+from tensorir.stmt import Stmt
+
+Enclose: TypeAlias = Callable[[Stmt], Stmt]
+"""Builds a statement around those that follow it in its suite."""
+
+
+class Definitions:
+    """The names of a function, and the parts that defining them adds to it and its blocks."""
+
+    def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
+        self._evaluate = evaluate
+        self._scope = evaluate.scope
+        self._function = FunctionParts(private)
+        self._blocks: list[BlockParts] = []
+        self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+        self._visible: dict[Var, Buffer] = {}
+        self._depth = 0
+        """How many statements with suites of their own enclose the one that is read."""
+        self._scopes = 0
+        """How many lets and the like enclose it as well, by standing before it."""
+
+    def _fail(self, message: str, place: Place) -> DiagnosticError:
+        return self._evaluate.fail(message, place)
+
+    def _define(self, name: str, value: Any) -> None:
+        self._see(value)
+        self._scope.define(name, value)
+
+    def _see(self, value: Any) -> None:
+        """Know a buffer from here on."""
+        if isinstance(value, Buffer):
+            self._visible[value.data] = value
+
+    def _expr(self, tree: Tree) -> PrimExpr:
+        return self._evaluate.guarded(tree[1], as_expr, self._evaluate(tree))  # type: ignore[no-any-return]
+
+    def _block(self, what: str) -> BlockParts:
+        if not self._blocks:
+            raise IRValueError(
+                f"T.{what} must be called at the top of a T.block(), but it occurred outside of "
+                "any T.block() frame"
+            )
+        return self._blocks[-1]
+
+    # ------------------------------------------------------------------------------------ variables
+
+    def _let(self, name: str, var: Var, value: PrimExpr) -> Enclose:
+        """Define `name` as a variable that keeps its value in what follows."""
+        if any(name in level for level in self._scope.levels[:-1]):
+            raise IRValueError(
+                f"{name} has a value already, which an assignment in an inner suite cannot change; "
+                f"take another name, or declare `{name}: T.{var.dtype}` without a value to store "
+                "to it"
+            )
+        self._scope.define(name, var)
+        return lambda body: s.LetStmt(var, value, body)
+
+    def _annotated(self, name: str, annotation: Any, value: Any) -> Enclose:
+        """Define `name` by an annotation and perhaps a value."""
+        if value is None and isinstance(annotation, ScopeFrame):
+            return self._open_scope(name, annotation)
+        if value is None:
+            dtype = fresh_var(annotation, name).dtype
+            memory = alloc_local((1,), dtype)
+            buffer = memory.define(name)  # type: ignore[misc]
+            self._see(buffer)
+            self._scope.define(name, Scalar(buffer))
+            return lambda body: memory.make(buffer, body)
+        if isinstance(annotation, (LetType, LetForm)):
+            annotation = annotation.annotation if isinstance(annotation, LetType) else None
+        bound = as_expr(value)
+        if annotation is None:
+            return self._let(name, Var(name, bound.dtype), bound)
+        var = fresh_var(annotation, name)
+        if type(value) in (int, float, bool) and not var.dtype.is_handle:
+            bound = exact_const(value, var.dtype)
+        if var.dtype is not bound.dtype:
+            raise IRTypeError(
+                f"{name} is annotated {var.dtype}, but the value is {bound.dtype}; cast it"
+            )
+        return self._let(name, var, bound)
+
+    def _bind(self, target: Tree, value: Any) -> Enclose | None:
+        """Give a value its name(s); return what must enclose the rest of the suite, if anything."""
+        if target[0] == "parenthesized":
+            target = target[2]
+        if isinstance(value, RemapRecord):
+            self._remap(target, value)
+            return None
+        if target[0] in ("tuple", "list"):
+            return self._unpack(target, value)
+        if target[0] != "name":
+            raise self._fail("cannot assign to this", target[1])
+        name = target[2]
+        if isinstance(value, AxisRecord):
+            self._axis(name, value)
+            return None
+        if isinstance(value, BufferRecord):
+            return self._buffer(name, value)
+        if isinstance(value, ScopeFrame):
+            return self._open_scope(name, value)
+        if isinstance(value, FreshVar):
+            value = value.build(name)
+        elif isinstance(value, (PrimExpr, int, float, e.EqualOp, BufferRegion)):
+            value = as_expr(value)
+            if not self._is_known(value):
+                return self._let(name, Var(name, value.dtype), value)
+        self._define(name, value)
+        return None
+
+    def _is_known(self, value: PrimExpr) -> bool:
+        """Say whether a variable has another name, so that naming it binds nothing."""
+        return isinstance(value, Var) and any(
+            value is known for level in self._scope.levels for known in level.values()
+        )
+
+    def _unpack(self, target: Tree, value: Any) -> Enclose | None:
+        names = target[2]
+        items = value.read() if isinstance(value, MetaVar) else value
+        if not isinstance(items, (tuple, list)):
+            raise IRValueError(f"cannot unpack a {type(items).__name__} into {len(names)} names")
+        values = spread(names, list(items), f"there are {len(items)} value(s)")
+        if isinstance(value, MetaVar):
+            values = [MetaVar(item) for item in values]
+        known = [n[2] for n in names if n[0] == "name"]
+        if len(set(known)) != len(known):
+            raise IRValueError("Duplicate vars assigned.")
+        parts = [n[2] if n[0] == "starred" else n for n in names]
+        scopes = [self._bind(n, v) for n, v in zip(parts, values, strict=True)]
+        return nested(scope for scope in scopes if scope is not None)
+
+    def _open_scope(self, name: str | None, frame: ScopeFrame) -> Enclose:
+        """Define what a frame defines, under `name` if it has one, and enclose what follows."""
+        defined = None if frame.define is None else frame.define(name or "v")
+        self._see(defined)
+        if name is not None:
+            self._scope.define(name, defined)
+        return lambda body: frame.make(defined, body)
+
+    # --------------------------------------------------------------------------------------- blocks
+
+    def _axis(self, name: str, record: AxisRecord) -> None:
+        if not self._blocks:
+            raise IRTypeError("The last frame is not BlockFrame: an axis belongs to a block")
+        self._scope.define(name, self._blocks[-1].add_axis(name, record))
+
+    def _remap(self, target: Tree, record: RemapRecord) -> None:
+        names = target[2] if target[0] in ("tuple", "list") else [target]
+        if len(names) != len(record.kinds):
+            raise IRValueError(f"T.axis.remap gives {len(record.kinds)} axes to {len(names)} names")
+        for name, kind, binding in zip(names, record.kinds, record.bindings, strict=True):
+            if name[0] != "name":
+                raise self._fail("an axis is given a plain name", name[1])
+            if not isinstance(binding, Var):
+                raise IRTypeError("Only Var is supported in T.axis.remap")
+            loop = self._loops.get(binding)
+            if loop is None:
+                raise IRTypeError(f"Variable is not in the loop: {binding.name}")
+            iter_type = IterVar.DATA_PAR if kind == "S" else IterVar.COMM_REDUCE
+            self._axis(name[2], AxisRecord(*loop, binding, iter_type, binding.dtype))
+
+    # -------------------------------------------------------------------------------------- buffers
+
+    def _buffer(self, name: str, record: BufferRecord) -> Enclose | None:
+        """Define a buffer; what a loop, a branch or a let encloses has memory for what follows."""
+        buffer = record.build(name)
+        if record.what == "match_buffer":
+            self._match_buffer(record.source, buffer)
+        elif record.what == "alloc_buffer":
+            directly = self._blocks[-1].depth if self._blocks else 0
+            if self._depth + self._scopes != directly:
+                return self._open_scope(name, declared(record.options))
+            owner = self._blocks[-1] if self._blocks else self._function
+            owner.alloc_buffers.append(buffer)
+        self._define(name, buffer)
+        return None
+
+    def _match_buffer(self, source: Any, buffer: Buffer) -> None:
+        if isinstance(source, Var):
+            if self._depth:
+                raise IRValueError("T.match_buffer must be called at the top of a PrimFunc")
+            self._function.bind_buffer(source, buffer)
+        elif isinstance(source, (BufferRegion, e.BufferLoad, Buffer)):
+            view = MatchBufferRegion(buffer, as_region(source))
+            self._block("match_buffer").match_buffers.append(view)
+        else:
+            raise IRValueError(f"Unexpected type for TIR MatchBuffer: {type(source).__name__}")
+
+    # --------------------------------------------------------------------------------------- stores
+
+    def _store(self, target: Tree, value: Any) -> Stmt:
+        buffer = self._evaluate(target[2])
+        if not isinstance(buffer, Buffer):
+            raise self._fail(f"a {type(buffer).__name__} cannot be stored to", target[1])
+        store_indices = self._evaluate.store_indices
+        indices = self._evaluate.guarded(target[1], store_indices, buffer, target[3])
+        return make_store(buffer, value, indices)
+
+    def _store_scalar(self, name: str, value: Any) -> Stmt | None:
+        """Return the store of a value to a scalar; None if no scalar has the name."""
+        for level in reversed(self._scope.levels):
+            if name in level:
+                found = level[name]
+                if isinstance(found, Scalar):
+                    return make_store(found.buffer, value, [const(0)])
+                return None
+        return None
+
+
+def nested(scopes: Iterable[Enclose]) -> Enclose | None:
+    """Return the scopes as one, the first outermost; None if there are none."""
+    known = list(scopes)
+    if not known:
+        return None
+
+    def enclose(body: Stmt) -> Stmt:
+        for scope in reversed(known):
+            body = scope(body)
+        return body
+
+    return enclose
+
+
+def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:
+    """Return one value for each target, a starred one taking what the others leave as a tuple.
+
+    `there_are` says what the values are in the IRValueError that is raised if the numbers do not
+    fit.
+    """
+    stars = [k for k, target in enumerate(targets) if target[0] == "starred"]
+    left = len(values) - len(targets) + len(stars)
+    if len(stars) > 1 or left < 0 or (not stars and left):
+        starred = f", {len(stars)} of them starred" if stars else ""
+        raise IRValueError(f"{there_are}, but there are {len(targets)} names{starred}")
+    if not stars:
+        return values
+    (at,) = stars
+    return [*values[:at], tuple(values[at : at + left]), *values[at + left :]]
+
+
+def make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferStore:
+    """Return a store, the value cast to the type of the place."""
+    lanes = indices[-1].dtype.lanes if indices else 1
+    dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+    stored: PrimExpr = as_expr(value)
+    if buffer.dtype.is_bool and isinstance(value, bool):
+        stored = const(value, buffer.dtype)
+    if stored.dtype is not dtype:
+        if stored.dtype.lanes != dtype.lanes:
+            raise IRTypeError(
+                f"Incompatible types in BufferStore to {buffer.name}: the place has "
+                f"{dtype.lanes} lanes, the value {stored.dtype.lanes}"
+            )
+        # A Python float keeps its digits, whatever type it has by itself.
+        stored = cast(dtype, value if type(value) is float else stored)
+    return s.BufferStore(buffer, stored, indices)

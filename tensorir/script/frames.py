@@ -1,0 +1,287 @@
+"""The loops, blocks and other statements of the `T` namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorir import expr as e
+from tensorir import ops
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import as_expr, cast, const
+from tensorir.script.calls import let_expr
+from tensorir.script.declarations import dtype_text, fresh_var
+from tensorir.script.ranges import range_of
+from tensorir.script.records import (
+    AxisRecord,
+    BlockFrame,
+    BlockRecord,
+    EvaluateRecord,
+    FreshThread,
+    FuncAttrRecord,
+    IfFrame,
+    InitFrame,
+    LetType,
+    LoopFrame,
+    MetaVar,
+    RemapRecord,
+    ScopeFrame,
+    attributes,
+)
+from tensorir.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, While
+
+# ------------------------------------------------------------------------------------------ loops
+
+
+def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
+    if stop is None:
+        extent = as_expr(start)
+        return const(0, extent.dtype), extent
+    values = range_of(*ops.match_types(start, stop))
+    return values.min, values.extent
+
+
+def _loop(kind: ForKind) -> Callable[..., LoopFrame]:
+    def loop(
+        start: Any, stop: Any = None, step: Any = 1, *, annotations: dict[str, Any] | None = None
+    ) -> LoopFrame:
+        if not isinstance(step, int) or step != 1:
+            raise IRValueError(
+                f"loops have steps of 1, not {step}; iterate over the number of steps and compute "
+                "the index from it"
+            )
+        return LoopFrame([_range_pair(start, stop)], kind, annotations=attributes(annotations))
+
+    loop.__doc__ = f"Iterate over `[0, start)` or `[start, stop)` with a {kind.name.lower()} loop."
+    return loop
+
+
+serial = _loop(ForKind.SERIAL)
+parallel = _loop(ForKind.PARALLEL)
+vectorized = _loop(ForKind.VECTORIZED)
+unroll = _loop(ForKind.UNROLLED)
+
+
+def thread_binding(
+    start: Any,
+    stop: Any = None,
+    thread: str | None = None,
+    *,
+    annotations: dict[str, Any] | None = None,
+) -> LoopFrame:
+    """Iterate over the threads of a GPU axis."""
+    if thread is None and isinstance(stop, str):
+        thread, stop = stop, None
+    if thread is None:
+        raise IRValueError("Thread cannot be None for thread_binding")
+    kept = attributes(annotations)
+    return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, kept)
+
+
+def grid(*extents: Any) -> LoopFrame:
+    """Iterate over a box with nested serial loops from 0."""
+    return LoopFrame([_range_pair(n, None) for n in extents], is_grid=True)
+
+
+# ----------------------------------------------------------------------------------------- blocks
+
+
+def block(name: str = "", no_realize: bool = False) -> BlockFrame:
+    """Open a block."""
+    return BlockFrame(name, not no_realize)
+
+
+def init() -> InitFrame:
+    """Open the initialisation of a reduction block."""
+    return InitFrame()
+
+
+def where(predicate: Any) -> BlockRecord:
+    """Say when an instance of the block runs."""
+    if type(predicate) is int and predicate not in (0, 1):
+        raise IRValueError(f"T.where takes a bool, got {predicate}")
+    return BlockRecord("where", as_expr(bool(predicate) if type(predicate) is int else predicate))
+
+
+def _regions(regions: tuple[Any, ...]) -> list[BufferRegion]:
+    if len(regions) == 1 and isinstance(regions[0], (list, tuple)):
+        regions = tuple(regions[0])
+    return [as_region(r) for r in regions]
+
+
+def as_region(value: Any) -> BufferRegion:
+    """Return a region, a point of a buffer, or a whole buffer, as a region."""
+    if isinstance(value, BufferRegion):
+        return value
+    if isinstance(value, e.BufferLoad):
+        return BufferRegion.from_point(value.buffer, value.indices)
+    if isinstance(value, Buffer):
+        return BufferRegion.full_region(value)
+    raise IRTypeError(f"expected a buffer region, got {type(value).__name__}")
+
+
+def reads(*regions: Any) -> BlockRecord:
+    """Declare what the block may read."""
+    return BlockRecord("reads", _regions(regions))
+
+
+def writes(*regions: Any) -> BlockRecord:
+    """Declare what the block may write."""
+    return BlockRecord("writes", _regions(regions))
+
+
+def block_attr(attrs: dict[str, Any]) -> BlockRecord:
+    """Annotate the block."""
+    return BlockRecord("block_attr", attributes(attrs))
+
+
+def func_attr(attrs: dict[str, Any]) -> FuncAttrRecord:
+    """Set attributes of the function."""
+    return FuncAttrRecord(attributes(attrs))
+
+
+def _axis(iter_type: int) -> Callable[..., AxisRecord]:
+    def axis(dom: Any, binding: Any = None, dtype: str = "int32") -> AxisRecord:
+        if isinstance(dom, Range):
+            low, extent = dom.min, dom.extent
+        elif isinstance(dom, (tuple, list)):
+            low, extent = _range_pair(*dom)
+        else:
+            low, extent = _range_pair(dom, None)
+        for bound in (low, extent):
+            if not bound.dtype.is_int:
+                raise IRTypeError(f"the domain of an axis is {bound.dtype}, not a signed integer")
+        bound_to = None if binding is None else as_expr(binding)
+        return AxisRecord(low, extent, bound_to, iter_type, dtype)
+
+    return axis
+
+
+class AxisNamespace:
+    """`T.axis`: the axes of a block."""
+
+    spatial = S = staticmethod(_axis(IterVar.DATA_PAR))
+    reduce = R = staticmethod(_axis(IterVar.COMM_REDUCE))
+    scan = staticmethod(_axis(IterVar.ORDERED))
+    opaque = staticmethod(_axis(IterVar.OPAQUE))
+
+    @staticmethod
+    def remap(kinds: str, bindings: Sequence[Any]) -> RemapRecord:
+        """Bind one axis to each loop variable: `S` data-parallel, `R` reduction."""
+        for kind in kinds:
+            if kind not in "SR":
+                raise IRValueError(f"Unknown axis kind: {kind}")
+        if len(kinds) != len(bindings):
+            raise IRValueError(f"T.axis.remap got {len(kinds)} kinds for {len(bindings)} loops")
+        return RemapRecord(kinds, list(bindings))
+
+
+# -------------------------------------------------------------------------------------- statements
+
+
+def let_stmt(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> ScopeFrame:
+    """Bind a variable in what follows."""
+    bound = as_expr(value)
+
+    def define(name: str) -> Var:
+        if var is not None:
+            return var
+        return (
+            Var(name, bound.dtype) if type_annotation is None else fresh_var(type_annotation, name)
+        )
+
+    return ScopeFrame("let", lambda v, body: LetStmt(v, bound, body), define)
+
+
+class LetForm:
+    """`T.let`: in an annotation a variable that keeps its value, called the older `T.LetStmt`."""
+
+    def __call__(self, var: Var, value: Any, body: Any = None) -> ScopeFrame | PrimExpr:
+        """Bind a variable in what follows, or in an expression."""
+        return let_stmt(value, var=var) if body is None else let_expr(body, {var: value})
+
+    def __getitem__(self, annotation: Any) -> LetType:
+        return LetType(annotation)
+
+    def __repr__(self) -> str:
+        return "T.let"
+
+
+def attr(node: Any, key: str | None = None, value: Any = None) -> ScopeFrame:
+    """Set an attribute in what follows, or those of a dict, which belong to nothing."""
+    settings = {key: value} if key is not None else node
+    if not isinstance(settings, dict) or (key is not None and value is None):
+        raise IRTypeError("T.attr takes a node, a key and a value, or a dict of keys and values")
+    target = 0 if key is None else node
+    known = [(name, as_expr(setting)) for name, setting in settings.items()]
+
+    def make(_: Any, body: Stmt) -> Stmt:
+        for name, setting in reversed(known):
+            body = AttrStmt(target, name, setting, body)
+        return body
+
+    return ScopeFrame("attr", make)
+
+
+def launch_thread(thread: IterVar | str, extent: Any) -> ScopeFrame:
+    """Run what follows in the threads of a GPU axis: the loop that `T.thread_binding` makes."""
+    count = as_expr(extent)
+    tag = thread.thread_tag if isinstance(thread, IterVar) else thread
+
+    def define(name: str) -> Var:
+        return thread.var if isinstance(thread, IterVar) else Var(name, count.dtype)
+
+    def make(var: Var, body: Stmt) -> Stmt:
+        return make_loop(var, const(0), count, ForKind.THREAD_BINDING, tag, {}, body)
+
+    return ScopeFrame("launch_thread", make, define)
+
+
+def make_loop(
+    var: Var,
+    low: PrimExpr,
+    extent: PrimExpr,
+    kind: ForKind,
+    thread: str,
+    annotations: dict[str, Any],
+    body: Stmt,
+) -> For:
+    """Return a loop, its bounds brought to the type of its variable."""
+    binding = None
+    if kind is ForKind.THREAD_BINDING:
+        binding = IterVar(None, Var(thread, var.dtype), IterVar.THREAD_INDEX, thread)
+    return For(var, cast(var.dtype, low), cast(var.dtype, extent), kind, body, binding, annotations)
+
+
+def env_thread(thread: str, dtype: Any = "int32") -> FreshThread:
+    """Name the index of a thread, which `T.launch_thread` gives its extent."""
+    return FreshThread(dtype_text(dtype), tag=thread)
+
+
+def assert_(condition: Any, message: Any) -> ScopeFrame:
+    """Stop unless a condition holds."""
+    holds, text = as_expr(condition), as_expr(message)
+    return ScopeFrame("assert", lambda _, body: AssertStmt(holds, text, body))
+
+
+def while_(condition: Any) -> ScopeFrame:
+    """Repeat what follows as long as a condition holds."""
+    holds = as_expr(condition)
+    return ScopeFrame("while", lambda _, body: While(holds, body))
+
+
+def if_(condition: Any) -> IfFrame:
+    """Choose between the suites of `T.Then()` and `T.Else()`."""
+    return IfFrame(as_expr(condition))
+
+
+def evaluate(value: Any) -> EvaluateRecord:
+    """Evaluate an expression for its effect."""
+    return EvaluateRecord(as_expr(value))
+
+
+def meta_var(value: Any) -> MetaVar:
+    """Name a Python value without a let."""
+    return MetaVar(value)

@@ -1,0 +1,172 @@
+"""Module classes, and the decorators that say what a definition is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import Call, GlobalVar, PrimType
+from tensorir.function import IRModule, PrimFunc
+from tensorir.ops import as_expr
+from tensorir.script.builder import FunctionBuilder
+from tensorir.script.evaluate import Evaluator, ScriptObject
+from tensorir.script.macro import Macro
+from tensorir.script.namespace import I, add_names
+from tensorir.script.scope import Scope
+from tensorir.script.syntax import Tree
+
+
+def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
+    """Return the module whose `class` is `tree`; its functions may call each other in any order."""
+    _, _, name, body = tree
+    functions = _Functions(evaluate)
+    attrs: dict[str, Any] | None = None
+    for item in body:
+        place = item[1]
+        if is_macro(item):
+            macro = evaluate.guarded(place, read_macro, item, evaluate)
+            evaluate.guarded(place, evaluate.scope.define, item[3][2], macro)
+        elif item[0] == "decorated" and item[3][0] == "def":
+            evaluate.guarded(item[3][1], functions.declare, item)
+        elif item[0] == "expression_statement" and item[2][0] == "call":
+            if attrs is not None:
+                raise evaluate.fail("Duplicate module attrs", place)
+            attrs = evaluate(item[2])
+        elif item[0] == "assign" and item[2][0][0] == "name":
+            evaluate.guarded(place, functions.add, item[2][0][2], evaluate(item[3]))
+        elif item[0] != "pass" and not is_docstring(item):
+            raise evaluate.fail("a module consists of functions, macros and its attributes", place)
+    if not isinstance(attrs, (dict, type(None))):
+        raise evaluate.fail("a module consists of functions, macros and its attributes", tree[1])
+    evaluate.scope.define(name, functions)
+    return IRModule(functions.all(), attrs)
+
+
+class _Functions(ScriptObject):
+    """The functions of a module, and the module's name inside its own text."""
+
+    def __init__(self, evaluate: Evaluator) -> None:
+        self._evaluate = evaluate
+        self._trees: dict[str, Tree] = {}
+        self._built: dict[str, PrimFunc] = {}
+        self._in_progress: set[str] = set()
+
+    def declare(self, tree: Tree) -> None:
+        """Take the text of a function."""
+        name = tree[3][2]
+        if name in self._trees:
+            raise IRValueError(f"function {name} already exists")
+        self._trees[name] = tree
+
+    def add(self, name: str, function: Any) -> None:
+        """Take a function that exists."""
+        if not isinstance(function, PrimFunc):
+            raise IRTypeError(f"{name} is a {type(function).__name__}, not a function of a module")
+        self._built[name] = function
+
+    def all(self) -> dict[str, PrimFunc]:
+        """Return the functions by name, as they stand in the module."""
+        for name in self._trees:
+            self._function(name)
+        return {name: self._built[name] for name in {**self._built, **self._trees}}
+
+    def script_attribute(self, name: str) -> Any:
+        """Return what calls a function of the module."""
+        if name not in self._trees and name not in self._built:
+            raise AttributeError(f"Cannot find the function `{name}` in the current IRModule")
+        dtype = self._result_dtype(name)
+        return lambda *args: Call(dtype, GlobalVar(name), [as_expr(_argument(a)) for a in args])
+
+    def _result_dtype(self, name: str) -> str:
+        tree = self._trees.get(name)
+        if tree is not None and (tree[3][4] is not None or not _returns(tree[3])):
+            builder = FunctionBuilder(self._outside())
+            kind: Any = builder.declared_result(tree[3])
+        elif name in self._in_progress:
+            raise IRValueError(f"{name} calls itself; write the type of its result, `-> T.<dtype>`")
+        else:
+            kind = self._function(name).ret_type
+        return kind.dtype if isinstance(kind, PrimType) else "void"
+
+    def _function(self, name: str) -> PrimFunc:
+        if name not in self._built:
+            self._in_progress.add(name)
+            _, _, decorators, body = self._trees[name]
+            evaluate = self._outside()
+            options = read_options(decorators, evaluate)
+            built = FunctionBuilder(evaluate, private=options["private"]).build(body)
+            self._in_progress.discard(name)
+            self._built[name] = built
+        return self._built[name]
+
+    def _outside(self) -> Evaluator:
+        """Return what evaluates the names of the module, whichever function is being read."""
+        before = self._evaluate.scope
+        scope = Scope(before.outer, trusted=before.trusted)
+        scope.levels = before.levels[:1]
+        return Evaluator(self._evaluate.source, scope)
+
+
+def _argument(value: Any) -> Any:
+    return value.data if hasattr(value, "elem_offset") else value
+
+
+def _returns(tree: Any) -> bool:
+    """Say whether a function's text returns a value, by `return` or by `T.ret`."""
+    match tree:
+        case ("return", *_) | ("attribute", _, _, "ret"):
+            return True
+        case tuple() | list():
+            return any(_returns(part) for part in tree)
+    return False
+
+
+def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
+    """Return what the decorators of a definition say; DiagnosticError for any other decorator."""
+    options: dict[str, Any] = {"private": False, "check_well_formed": True}
+    for decorator in decorators:
+        if _role(decorator) not in ("prim_func", "ir_module"):
+            raise evaluate.fail(
+                "The parser does not understand the decorator; use @T.prim_func for functions and "
+                "@I.ir_module for classes",
+                decorator[1],
+            )
+        for argument in decorator[3] if decorator[0] == "call" else ():
+            if argument[0] != "keyword" or argument[3][0] != "constant":
+                raise evaluate.fail("decorator options are literals by name", decorator[1])
+            if argument[2] not in ("private", "check_well_formed", "s_tir"):
+                raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
+            options[argument[2]] = argument[3][2]
+    return options
+
+
+def is_macro(tree: Tree) -> bool:
+    """Say whether a statement defines a macro."""
+    return bool(
+        tree[0] == "decorated" and tree[3][0] == "def" and _role(tree[2][0]) in ("macro", "inline")
+    )
+
+
+def read_macro(item: Tree, evaluate: Evaluator) -> Macro:
+    """Return a macro that a script defines before what uses it."""
+    decorator, hygienic = item[2][0], True
+    for argument in decorator[3] if decorator[0] == "call" else ():
+        if argument[0] != "keyword" or argument[2] != "hygienic":
+            raise evaluate.fail("Invalid use of T.macro: its one option is hygienic", argument[1])
+        hygienic = bool(evaluate(argument[3]))
+    scope = evaluate.scope
+    return Macro(item[3], evaluate.source, scope.visible(), scope.trusted, hygienic)
+
+
+def is_docstring(tree: Tree) -> bool:
+    """Say whether a statement is a text that says nothing to the parser."""
+    return bool(tree[0] == "expression_statement" and tree[2][0] == "constant")
+
+
+def _role(decorator: Tree) -> str:
+    """Return the last name of a decorator, which says what it makes of a definition."""
+    name = decorator[2] if decorator[0] == "call" else decorator
+    return str(name[-1]) if name[0] in ("attribute", "name") else ""
+
+
+add_names(I, module_attrs=dict)

@@ -1,0 +1,140 @@
+"""A function and its blocks, while their suites are being read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensorir import expr as e
+from tensorir import stmt as s
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import TRUE, cast, const
+from tensorir.script.records import AxisRecord, BlockFrame, BlockRecord
+from tensorir.stmt import Stmt
+
+
+class BlockParts:
+    """What is known of a block before the end of its suite."""
+
+    def __init__(self, frame: BlockFrame, depth: int) -> None:
+        self.frame = frame
+        self.depth = depth
+        """How many statements enclose what stands directly in its suite."""
+        self.axes: list[IterVar] = []
+        self.bindings: list[PrimExpr] = []
+        self.reads: list[BufferRegion] | None = None
+        self.writes: list[BufferRegion] | None = None
+        self.predicate: PrimExpr | None = None
+        self.attrs: dict[str, Any] | None = None
+        self.init: Stmt | None = None
+        self.alloc_buffers: list[Buffer] = []
+        self.match_buffers: list[MatchBufferRegion] = []
+
+    @property
+    def missing(self) -> tuple[bool, bool]:
+        """Whether the reads and the writes are not declared."""
+        return self.reads is None, self.writes is None
+
+    def declare(self, record: BlockRecord) -> None:
+        """Take what a statement says of the block; IRValueError if that has been said already."""
+        if record.what == "where":
+            if self.predicate is not None:
+                raise IRValueError("Duplicate block predicate declaration")
+            self.predicate = record.value
+        elif record.what == "block_attr":
+            if self.attrs is not None:
+                raise IRValueError("Duplicate block annotations")
+            self.attrs = record.value
+        elif getattr(self, record.what) is not None:
+            raise IRValueError("Duplicate read/write region declaration")
+        else:
+            setattr(self, record.what, record.value)
+
+    def add_axis(self, name: str, record: AxisRecord) -> Var:
+        """Return the variable of a new axis; IRTypeError if its binding is missing or no index."""
+        bits = max(record.low.dtype.bits, record.extent.dtype.bits, DataType(record.dtype).bits)
+        dtype = DataType(f"int{bits}")
+        var = Var(name, dtype)
+        dom = Range.from_min_extent(cast(dtype, record.low), cast(dtype, record.extent))
+        self.axes.append(IterVar(dom, var, record.iter_type))
+        if self.frame.realize:
+            if record.binding is None:
+                raise IRTypeError(f"axis {name} needs a binding")
+            if not record.binding.dtype.is_int:
+                raise IRTypeError(f"axis {name} is bound to a value of {record.binding.dtype}")
+            self.bindings.append(record.binding)
+        return var
+
+    def block(self, body: Stmt | None) -> s.Block:
+        """Return the block with the regions that are declared."""
+        return s.Block(
+            self.axes,
+            self.reads or (),
+            self.writes or (),
+            self.frame.name,
+            s.Evaluate(const(0)) if body is None else body,
+            self.init,
+            self.alloc_buffers,
+            self.match_buffers,
+            self.attrs,
+        )
+
+    def realize(self, block: s.Block) -> Stmt:
+        """Return the block as it stands among statements."""
+        if not self.frame.realize:
+            return block
+        predicate = TRUE if self.predicate is None else self.predicate
+        return s.BlockRealize(self.bindings, predicate, block)
+
+
+class FunctionParts:
+    """What is known of a function before the end of its suite."""
+
+    def __init__(self, private: bool) -> None:
+        self.private = private
+        self.params: list[Var] = []
+        self.buffer_map: dict[Var, Buffer] = {}
+        self.attrs: dict[str, Any] = {}
+        self.alloc_buffers: list[Buffer] = []
+        self.returned: PrimExpr | None = None
+        """A value that the function returns."""
+
+    def add_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Take attributes; IRValueError for one that is there already.
+
+        Names that newer releases write as `tirx.noalias` are those of `tir.noalias`.
+        """
+        for written, value in attrs.items():
+            key = written.replace("tirx.", "tir.", 1) if written.startswith("tirx.") else written
+            if key in self.attrs:
+                raise IRValueError(f"Duplicate prim func annotation for key {key!r}")
+            self.attrs[key] = value
+
+    def named_attrs(self, name: str) -> dict[str, Any]:
+        """Return the attributes, the symbol of a public function among them."""
+        if not self.private:
+            return {"global_symbol": name, **self.attrs}
+        if "global_symbol" in self.attrs:
+            raise IRValueError("a private function has no global_symbol")
+        return self.attrs
+
+    def bind_buffer(self, param: Var, buffer: Buffer) -> None:
+        """Say that a parameter is a buffer; IRValueError if it is no parameter."""
+        if param not in self.params:
+            raise IRValueError("Can not bind non-input param to buffer.")
+        self.buffer_map[param] = buffer
+
+    def add_return(self, value: PrimExpr) -> None:
+        """Take a value that is returned; IRTypeError if another has another type."""
+        if self.returned is not None and self.returned.dtype is not value.dtype:
+            raise IRTypeError(
+                f"the function returns {self.returned.dtype} and {value.dtype}; cast one of them"
+            )
+        self.returned = value
+
+    def result_type(self) -> e.Type:
+        """Return the type of what is returned, void if nothing is."""
+        return e.TupleType() if self.returned is None else e.PrimType(self.returned.dtype)

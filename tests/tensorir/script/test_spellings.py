@@ -1,0 +1,295 @@
+"""Other spellings of a program, older, newer and shorter ones, read as the program itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorir import assert_structural_equal, parse
+
+HEADER = (
+    "@T.prim_func\n"
+    'def f(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, 16), "float32"), n: T.int32):\n'
+)
+
+SAME = {
+    "a comma after the last index": ("A[0, 1,] = B[n, 2,]", "A[0, 1] = B[n, 2]"),
+    "a starred tuple of indices": (
+        "at = T.meta_var((1, 2))\nA[*at] = B[*at,]",
+        "A[1, 2] = B[1, 2]",
+    ),
+    "starred arguments": (
+        "sizes = T.meta_var([8, 16])\nfor i, j in T.grid(*sizes):\n    A[i, j] = T.max(*[B[i, j], 1.0])",
+        "for i, j in T.grid(8, 16):\n    A[i, j] = T.max(B[i, j], 1.0)",
+    ),
+    "statements on one line": (
+        "A[0, 0] = 1.0; A[0, 1] = 2.0;\nif n < 3: A[0, 2] = 3.0; A[0, 3] = 4.0\nA[0, 4] = 5.0",
+        "A[0, 0] = 1.0\nA[0, 1] = 2.0\nif n < 3:\n    A[0, 2] = 3.0\n    A[0, 3] = 4.0\nA[0, 4] = 5.0",
+    ),
+    "lets of newer releases": (
+        "x: T.let[T.int32] = n + 1\ny: T.let = x * 2\nA[0, y] = 1.0",
+        "x = n + 1\ny = x * 2\nA[0, y] = 1.0",
+    ),
+    "a literal takes the type it is annotated with": (
+        "x: T.int64 = 3\nA[0, x] = 1.0",
+        "x: T.int64 = T.int64(3)\nA[0, x] = 1.0",
+    ),
+    "a pointer let": (
+        'p: T.let[T.handle("float32")] = A.data\nT.evaluate(p)',
+        'with T.LetStmt(A.data, T.handle("float32")) as p:\n    T.evaluate(p)',
+    ),
+    "a type that is not quoted": (
+        "C = T.decl_buffer((4,), T.int32)\nA[0, 0] = T.Cast(T.float32, C[0])",
+        'C = T.decl_buffer((4,), "int32")\nA[0, 0] = T.Cast("float32", C[0])',
+    ),
+    "a scalar that is stored to": (
+        "x: T.int32\nx = 0\nwhile x < n:\n    A[0, x] = 1.0\n    x += 1",
+        'x = T.decl_buffer((1,), "int32", scope="local")\nx[0] = 0\n'
+        "while x[0] < n:\n    A[0, x[0]] = 1.0\n    x[0] = x[0] + 1",
+    ),
+    "memory of a few values": (
+        "x: T.float32[4]\nx[0] = 1.0\nA[0, 0] = x[0]",
+        'x = T.alloc_local((4,), "float32")\nx[0] = 1.0\nA[0, 0] = x[0]',
+    ),
+    "memory of each iteration": (
+        "for i in range(8):\n    C = T.alloc_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
+        "for i in range(8):\n    C = T.decl_buffer((1,))\n    C[0] = B[i, 0]\n    A[i, 0] = C[0]",
+    ),
+    "memory whose size is a let": (
+        "x = n + 1\nC = T.alloc_buffer((x,))\nC[0] = 1.0",
+        "x = n + 1\nC = T.decl_buffer((x,))\nC[0] = 1.0",
+    ),
+    "a view": (
+        "C = A.view(n, -1)\nC[0, 0] = 1.0\nD = A.view(128)\nD[0] = 1.0",
+        "C = T.decl_buffer((n, 128 // n), data=A.data)\nC[0, 0] = 1.0\n"
+        "D = T.decl_buffer((128,), data=A.data)\nD[0] = 1.0",
+    ),
+    "an allocation with its alignment as an annotation": (
+        'C = T.alloc_buffer((4,), annotations={"buffer_allocated_addr": [], "buffer_data_alignment": 8})',
+        "C = T.alloc_buffer((4,), align=8)",
+    ),
+    "a condition on vectors and scalars": (
+        "A[0, 0:4] = T.Select(A[0, 0:4] < B[0, 0:4] and not n < 3, A[0, 0:4], B[0, 0:4])",
+        "A[0, 0:4] = T.Select(T.And(A[0, 0:4] < B[0, 0:4], T.Broadcast(not n < 3, 4)), A[0, 0:4], B[0, 0:4])",
+    ),
+    "remainders of floats": (
+        "A[0, 0] = A[0, 1] % B[0, 1]\nA[0, 1] = A[0, 0] // 2.0\nA[0, 2] = 5.5 % 2.0",
+        "A[0, 0] = T.FloorMod(A[0, 1], B[0, 1])\nA[0, 1] = T.FloorDiv(A[0, 0], T.float32(2))\n"
+        "A[0, 2] = T.float32(1.5)",
+    ),
+    "a thread that is launched": (
+        'tx = T.launch_thread("threadIdx.x", 8)\nA[tx, 0] = 1.0',
+        'for tx in T.thread_binding(8, thread="threadIdx.x"):\n    A[tx, 0] = 1.0',
+    ),
+    "a thread of the environment": (
+        'tx = T.env_thread("threadIdx.x")\nwith T.launch_thread(tx, 8):\n    A[tx, 0] = 1.0',
+        'for tx in T.thread_binding(8, thread="threadIdx.x"):\n    A[tx, 0] = 1.0',
+    ),
+    "attributes of a dict": (
+        'T.attr({"a": 1, "b": "x"})\nA[0, 0] = 1.0',
+        'T.attr(0, "a", 1)\nT.attr(0, "b", "x")\nA[0, 0] = 1.0',
+    ),
+    "pointers to a buffer's elements": (
+        'T.evaluate(T.call_extern("int32", "f", A.access_ptr("r"), B.access_ptr("rw", offset=4, extent=8)))',
+        'T.evaluate(T.call_extern("int32", "f", '
+        'T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 128, 1), '
+        'T.tvm_access_ptr(T.type_annotation("float32"), B.data, 4, 8, 3)))',
+    ),
+    "a buffer given to a packed function": (
+        'T.call_packed("f", A)',
+        'T.call_packed("f", T.tvm_stack_make_array(A.data, T.tvm_stack_make_shape(8, 16), 0, 2, '
+        "T.float32(0), 0))",
+    ),
+    "names of machine instructions": (
+        'A[0, 0] = T.call_llvm_pure_intrin("float32", T.llvm_lookup_intrinsic_id("llvm.sqrt.f32"), T.uint32(1), B[0, 0])',
+        'A[0, 0] = T.call_llvm_pure_intrin("float32", "llvm.sqrt.f32", T.uint32(1), B[0, 0])',
+    ),
+    "a type at the end": (
+        'p: T.handle = T.tvm_stack_alloca("array", 1)\nT.evaluate(T.tvm_struct_get(p, 0, 1, "int64"))',
+        'p: T.handle = T.tvm_stack_alloca("array", 1)\nT.evaluate(T.tvm_struct_get(p, 0, 1, dtype="int64"))',
+    ),
+    "strings and tuples as nodes": (
+        'T.evaluate(T.tvm_tuple(n, T.StringImm("a"), T.IntImm("int64", 3)))',
+        'T.evaluate(T.tvm_tuple(n, "a", T.int64(3)))',
+    ),
+    "code that a known condition chooses": (
+        "if len([1, 2]) == 2:\n    x = n + 1\nA[0, x] = 1.0",
+        "x = n + 1\nA[0, x] = 1.0",
+    ),
+    "a function attribute of newer releases": (
+        'T.func_attr({"tirx.noalias": True})\nA[0, 0] = 1.0',
+        'T.func_attr({"tir.noalias": True})\nA[0, 0] = 1.0',
+    ),
+    "short names of types": (
+        "A[0, T.i64(1)] = T.f32(2)",
+        "A[0, T.int64(1)] = T.float32(2)",
+    ),
+}
+
+
+def body(text: str) -> str:
+    return HEADER + "".join(f"    {line}\n" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_spellings_of_one_program(name: str) -> None:
+    written, meant = (parse(body(text)) for text in SAME[name])
+    assert_structural_equal(written, meant)
+    assert_structural_equal(parse(written.script()), written)
+
+
+@pytest.mark.parametrize(
+    "parameter", ["p: T.Ptr[T.float32]", "p: T.Ptr(T.float32)", 'p: T.Ptr["float32", "global"]']
+)
+def test_spellings_of_a_pointer(parameter: str) -> None:
+    func = parse(f"@T.prim_func\ndef f({parameter}):\n    T.evaluate(p)\n")
+    meant = parse('@T.prim_func\ndef f(p: T.handle("float32")):\n    T.evaluate(p)\n')
+    assert_structural_equal(func, meant)
+
+
+def test_lanes_count_in_pointers_to_vectors() -> None:
+    func = parse(
+        body('T.evaluate(T.call_extern("int32", "f", A.access_ptr("w", content_lanes=4)))')
+    )
+    assert 'T.tvm_access_ptr(T.type_annotation("float32x4"), A.data, 0, 32, 2)' in func.script()
+
+
+def test_index_maps_are_annotations() -> None:
+    func = parse(
+        body(
+            'with T.block("b"):\n'
+            '    T.block_attr({"map": T.index_map(lambda i, j: (j, i)), "split": [T.index_map('
+            "lambda i: (i // 4, i % 4), inverse_index_map=lambda i, j: i * 4 + j)]})\n"
+            "    A[0, 0] = 1.0"
+        )
+    )
+    text = func.script()
+    assert '"map": T.index_map(lambda i, j: (j, i,))' in text
+    assert "inverse_index_map=lambda i, j: (i * T.int64(4) + j,))]" in text
+    assert_structural_equal(parse(text), func)
+
+
+# ------------------------------------------------------------------------------ headers, sizes
+
+PROGRAM = """\
+{header}
+{decorator}
+def main(A: {T}.Buffer((4,), "float32")) -> None:
+    with {T}.sblock("root"):
+        B = {T}.sblock_alloc_buffer((4,))
+        with {T}.sblock("copy"):
+            {T}.sblock_attr({{"a": 1}})
+            B[0] = A[0]
+"""
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "# from tvm.script import tir as T",
+        "from tvm.script import ir as I, tir as T",
+        "from tensorir import I, T",
+        "import tvm\nfrom tvm.script import tir as T, ir_module",
+        "from tvm.script import (\n    ir as I,\n    tirx as T,\n)\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        "@T.prim_func",
+        "@prim_func",
+        "@tvm.script.tir.prim_func",
+        "@T.prim_func(check_well_formed=False)",
+        "@T.prim_func(private=False, s_tir=True)",
+    ],
+)
+def test_headers_and_decorators(header: str, decorator: str) -> None:
+    plain = parse(PROGRAM.format(header="", decorator="@T.prim_func", T="T"))
+    assert_structural_equal(parse(PROGRAM.format(header=header, decorator=decorator, T="T")), plain)
+
+
+def test_the_namespace_under_another_name() -> None:
+    header = "from tvm.script import tir as dialect"
+    text = PROGRAM.format(header=header, decorator="@dialect.prim_func", T="dialect")
+    plain = parse(PROGRAM.format(header="", decorator="@T.prim_func", T="T"))
+    assert_structural_equal(parse(text), plain)
+
+
+SIZES = """\
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n * m,), "float32")
+    for i, j in T.grid(n, m):
+        B[i * m + j] = A[i, j]
+"""
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'n = TypeVar("n")\nm = TypeVar("m")\n@T.prim_func\n'
+        'def main(A: T.Buffer((n, m), "float32"), B: T.Buffer((n * m,), "float32")):\n',
+        '@T.prim_func\ndef main[n, m](A: T.Buffer((n, m), "float32"), B: T.Buffer((n * m,), "float32")):\n',
+        'n = TypeVar("n")\nm = TypeVar("m")\n@T.prim_func\n'
+        'def main(A: T.Buffer((n, m), "float32"), B: T.Buffer(("n * m",), "float32")):\n',
+    ],
+)
+def test_sizes_as_type_variables(head: str) -> None:
+    func = parse(head + "    for i, j in T.grid(n, m):\n        B[i * m + j] = A[i, j]\n")
+    assert_structural_equal(func, parse(SIZES))
+
+
+def test_sizes_in_quotes_are_defined_where_they_are_named_first() -> None:
+    func = parse(
+        '@T.prim_func\ndef main(A: T.Buffer(("n",), "float32"), B: T.Buffer((2, "n + 1"), "float32")):\n'
+        "    for i in range(n):\n        B[1, i] = A[i]\n"
+    )
+    text = func.script()
+    assert "n = T.int32()" in text
+    assert "(2, n + 1)" in text
+
+
+def test_each_function_of_a_module_has_sizes_of_its_own() -> None:
+    module = parse("""\
+n = TypeVar("n")
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def f(A: T.Buffer((n,), "float32")):
+        for i in range(n):
+            A[i] = 1.0
+
+    @T.prim_func
+    def g(A: T.Buffer((n,), "float32")):
+        for i in range(n):
+            A[i] = 2.0
+""")
+    assert_structural_equal(parse(module.script()), module)
+
+
+# ------------------------------------------------------------------------------------- results
+
+
+def test_the_type_of_a_result_follows_from_what_is_returned() -> None:
+    module = parse("""\
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((4,), "int64")):
+        A[0] = Module.twice(A[1])
+
+    @T.prim_func(private=True)
+    def next(n: T.int64):
+        T.ret(n + T.int64(1))
+
+    @T.prim_func(private=True)
+    def twice(n: T.int64):
+        return Module.next(Module.next(n))
+""")
+    assert "def next(n: T.int64) -> T.int64:" in module.script()
+    assert "def twice(n: T.int64) -> T.int64:" in module.script()
+    assert module["main"].body.value.dtype == "int64"
+    assert_structural_equal(parse(module.script()), module)
