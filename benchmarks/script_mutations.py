@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import random
 import re
 from collections.abc import Sequence
@@ -42,6 +43,21 @@ def _spans(text: str) -> list[tuple[int, int]]:
 def _replace_token(text: str, others: Sequence[str], rng: random.Random) -> str:
     low, high = rng.choice(_spans(text))
     return text[:low] + rng.choice(_TOKENS) + text[high:]
+
+
+def _similar_token(text: str, others: Sequence[str], rng: random.Random) -> str:
+    """Put another name in the place of a name, a number for a number, a sign for a sign."""
+    low, high = rng.choice(_spans(text))
+    kind = _kind(text[low:high])
+    known = {text[a:b] for a, b in _spans(text)} | {*_TOKENS}
+    return text[:low] + rng.choice(sorted(w for w in known if _kind(w) == kind)) + text[high:]
+
+
+def _kind(word: str) -> str:
+    first = word[:1]
+    if first.isalpha() or first == "_":
+        return "keyword" if keyword.iskeyword(word) else "attribute" if "." in word else "name"
+    return "number" if first.isdigit() else "string" if first == '"' else "sign"
 
 
 def _borrow_token(text: str, others: Sequence[str], rng: random.Random) -> str:
@@ -107,6 +123,7 @@ def _change_lines(text: str, others: Sequence[str], rng: random.Random) -> str:
 
 
 _CHANGES = (
+    _similar_token,
     _replace_token,
     _borrow_token,
     _delete_tokens,
@@ -116,4 +133,4 @@ _CHANGES = (
     _change_character,
     _change_lines,
 )
-_WEIGHTS = (6, 5, 4, 4, 2, 1, 2, 4)
+_WEIGHTS = (20, 6, 5, 4, 4, 2, 1, 2, 4)
