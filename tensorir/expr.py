@@ -468,8 +468,8 @@ class BufferLoad(PrimExpr):
 def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None) -> int:
     """Return how many elements an access touches at once.
 
-    Raises IRValueError for a wrong number of indices, IRTypeError for a vector index that is not
-    the last or a predicate of other lanes.
+    Raises IRValueError for a wrong number of indices, IRTypeError for an index that is no integer,
+    a vector index that is not the last, or a predicate of other lanes.
     """
     if len(indices) != len(buffer.shape):
         raise IRValueError(
@@ -478,6 +478,9 @@ def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimE
         )
     if not indices:
         return 1
+    for index in indices:
+        if not index.dtype.is_integral:
+            raise IRTypeError(f"an index of buffer {buffer.name} is {index.dtype}, not an integer")
     for index in indices[:-1]:
         if index.dtype.lanes != 1:
             raise IRTypeError(f"only the last index of buffer {buffer.name} may be a vector")

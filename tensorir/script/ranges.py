@@ -6,11 +6,15 @@ from tensorir import expr as e
 from tensorir import ops
 from tensorir.buffer import Range
 from tensorir.equal import structural_equal
+from tensorir.errors import IRTypeError
 from tensorir.expr import IntImm, PrimExpr
 
 
 def range_of(low: PrimExpr, high: PrimExpr) -> Range:
-    """Return the range from `low` to `high`, its extent simplified."""
+    """Return the range from `low` to `high`, its extent simplified; IRTypeError for no integers."""
+    for end in (low, high):
+        if not end.dtype.is_integral:
+            raise IRTypeError(f"a range has ends that are integers, not {end.dtype}")
     if isinstance(low, IntImm) and low.value == 0:
         return Range.from_min_extent(low, high)
     return Range.from_min_extent(low, difference(high, low))

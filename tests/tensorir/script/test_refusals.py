@@ -37,6 +37,10 @@ REFUSED = {
     "@T.macro\ndef g():\n    pass": ("define a macro, or a function of the module, before it", "T.macro"),
     # operands that do not fit, wherever they are found
     "v = n\nA[0, 0] = A[v:v + 2, 0] + 1": ("only the last index of buffer A", "A[v:v + 2, 0]"),
+    "x = A[0.5, 0]": ("an index of buffer A is float32, not an integer", "A[0.5, 0]"),
+    "with T.block('b'):\n    T.reads(A[0.5:2, 0])": ("has ends that are integers", "A[0.5:2, 0]"),
+    "with T.block(n):\n    A[0, 0] = 1.0": ("a block has a name", "T.block(n)"),
+    "for i in T.thread_binding(8, thread=n):\n    A[i, 0] = 1.0": ("takes a thread by name", "T.thread_binding("),
     "A[*n] = 1.0": ("'Var' object is not iterable", "A[*n]"),
     "x = *n": ("a starred value stands in", "*n"),
     "A[0] = 1.0": ("buffer A has 2 dimension(s)", "A[0]"),
