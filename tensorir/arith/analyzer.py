@@ -13,20 +13,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorir import expr as e
+from tensorir.arith.comparing import Comparisons, gap_of, turned
 from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.linear import Linear
-from tensorir.arith.linearize import Linearizer, expr_key
+from tensorir.arith.linearize import Linearizer, expr_key, is_integer
 from tensorir.arith.modular import ModularSet, modular_set
 from tensorir.arith.polynomial import least_values
-from tensorir.arith.simplifier import is_integer, simplifier
+from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
-from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
+from tensorir.ops import as_expr, conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Analyzer:
     def __init__(self, values: Iterable[Var] = ()) -> None:
         self._simplifier = simplifier(self)
         self._linear = Linearizer(self._simplify_operands, values)
+        self._comparisons = Comparisons(self._linear)
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -135,7 +137,7 @@ class Analyzer:
         if isinstance(condition, e.Call) and getattr(condition.op, "short_name", "") == "likely":
             self._assume(condition.args[0])
             return
-        gap = self._gap(condition)
+        gap = gap_of(condition, self._linear)
         if gap is not None:
             facts = [gap]
         elif isinstance(condition, e.EQ) and is_integer(condition.a):
@@ -191,82 +193,17 @@ class Analyzer:
         return self._simplifier.operands(expr)
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
-        """Return a comparison of integers decided, or with the common part taken out."""
-        gap = self._gap(expr)
-        if gap is not None:
-            return self._compare_gap(gap, expr)
-        difference = self._linear(expr.a).plus(self._linear(expr.b), -1)
-        equal = type(expr) is e.EQ
-        low, high = self._linear.bound(difference)
-        if low == high == 0:
-            return TRUE if equal else FALSE
-        divisor = difference.content()
-        if low > 0 or high < 0 or difference.const % (divisor or 1):
-            return FALSE if equal else TRUE
-        left, right = self._sides(difference, expr) or self._operands(expr)
-        return type(expr)(left, right)
-
-    def _gap(self, expr: PrimExpr) -> Linear | None:
-        """Return what is at least 0 exactly if the inequality holds, None for anything else."""
-        if not isinstance(expr, e.CmpOp) or not is_integer(expr.a):
-            return None
-        a, b = self._linear(expr.a), self._linear(expr.b)
-        kind = type(expr)
-        if kind is e.LT:
-            return b.plus(a, -1).plus_const(-1)
-        if kind is e.LE:
-            return b.plus(a, -1)
-        if kind is e.GT:
-            return a.plus(b, -1).plus_const(-1)
-        if kind is e.GE:
-            return a.plus(b, -1)
-        return None
-
-    def _compare_gap(self, gap: Linear, expr: e.CmpOp) -> PrimExpr:
-        if self._linear.at_least_zero(gap):
-            return TRUE
-        if self._linear.at_least_zero(gap.times(-1).plus_const(-1)):
-            return FALSE
-        divisor = gap.content()
-        if divisor > 1:
-            gap = Linear({t: c // divisor for t, c in gap.terms.items()}, gap.const // divisor)
-        kind: type[e.CmpOp] = e.LE
-        if gap.const > 0 or (gap.const == -1 and any(c < 0 for c in gap.terms.values())):
-            kind, gap = e.LT, gap.plus_const(1)
-        sides = self._sides(gap, expr)
-        if sides is not None:
-            return kind(sides[1], sides[0])
-        left, right = self._operands(expr)
-        turned = {e.GT: e.LT, e.GE: e.LE}.get(type(expr))
-        return type(expr)(left, right) if turned is None else turned(right, left)
-
-    def _sides(self, difference: Linear, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr] | None:
-        """Return what `difference` adds and what it subtracts, as expressions.
-
-        None for values that may wrap around when what is compared is brought to the other side,
-        and where the constant that comes out is beyond the type.
-        """
-        dtype = expr.a.dtype
-        if self._linear.may_wrap(difference):
-            added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
-            taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
-            const = difference.const
-            for side, more in ((added, max(const, 0)), (taken, max(-const, 0))):
-                if not self._linear.fits(side.plus_const(more), dtype):
-                    return None
-        try:
-            return self._linear.write_sides(difference, dtype)
-        except NotRepresentableError:
-            return None
-
-    def _operands(self, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr]:
-        return self.integer(expr.a), self.integer(expr.b)
+        """Return a comparison of integers decided, or in its shortest form."""
+        simple = self._comparisons.simplified(expr)
+        if simple is not None:
+            return simple
+        return turned(expr, self.integer(expr.a), self.integer(expr.b))
 
     # ------------------------------------------------------------------------------------ proving
 
     def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
         """Say whether `condition` surely holds."""
-        gap = self._gap(condition) if isinstance(condition, e.CmpOp) else None
+        gap = gap_of(as_expr(condition), self._linear)
         if gap is not None:
             return self._linear.at_least_zero(gap)
         simple = self.simplify(condition)

@@ -155,7 +155,7 @@ class Extremum(Atom):
 
 
 class Wrapped(Atom):
-    """A linear combination wrapped around to what a signed dtype holds."""
+    """A linear combination wrapped around to what an integer dtype holds."""
 
     __slots__ = ("dtype", "index")
 

@@ -36,7 +36,7 @@ _UNITS: Final = [Linear({}, k) for k in range(65)]
 
 
 class Linearizer:
-    """Reads signed integer expressions as `Linear`, using what a context knows.
+    """Reads scalar integer expressions as `Linear`, using what a context knows.
 
     `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
     `values`, on loads and on calls may wrap around; all other does not.
@@ -130,15 +130,20 @@ class Linearizer:
         """Divide numerator and divisor by a common factor, where what is left over cannot carry."""
         candidates = {gcd(c, divisor) for c in index.terms.values()} - {1}
         for factor in sorted(candidates, reverse=True):
-            multiple = {t: c for t, c in index.terms.items() if c % factor == 0}
-            small = {t: c for t, c in index.terms.items() if c % factor}
-            carry, low_const = divmod(index.const, factor)
-            low, high = self.bound(Linear(small, low_const))
-            if abs(low) >= HALF_INFINITE or low // factor != high // factor:
-                continue
-            head = Linear({t: c // factor for t, c in multiple.items()}, carry + low // factor)
-            return head, divisor // factor
+            head = self.without_fraction(index, factor)
+            if head is not None:
+                return head, divisor // factor
         return None
+
+    def without_fraction(self, index: Linear, factor: int) -> Linear | None:
+        """Divide, rounding down, where the terms that `factor` does not divide cannot carry."""
+        head = {t: c // factor for t, c in index.terms.items() if c % factor == 0}
+        small = {t: c for t, c in index.terms.items() if c % factor}
+        carry, low_const = divmod(index.const, factor)
+        low, high = self.bound(Linear(small, low_const))
+        if abs(low) >= HALF_INFINITE or low // factor != high // factor:
+            return None
+        return Linear(head, carry + low // factor)
 
     def _nest(self, index: Linear, divisor: int) -> Linear:
         """Make the quotient; a quotient of a quotient is one with the product of the divisors."""
@@ -267,8 +272,6 @@ class Linearizer:
             return Linear({}, (value - least) % (most - least + 1) + least)
         if self.fits(exact, dtype):
             return exact
-        if dtype.is_uint:
-            return self.opaque(expr)
         modular = reduced(exact, dtype)
         if not agrees(modular, dtype, self.bound):
             return self.opaque(expr)
@@ -367,6 +370,11 @@ def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
                 return reader.quotient(a, 1 << amount)
             return reader.wrapped(a.times(1 << amount), expr)
     return reader.opaque(expr)
+
+
+def is_integer(expr: PrimExpr) -> bool:
+    """Say whether an expression is a scalar integer; a bool is none."""
+    return _is_number(expr.dtype)
 
 
 def _is_number(dtype: DataType) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.linearize import expr_key
+from tensorir.arith.comparing import NEGATION
+from tensorir.arith.linearize import expr_key, is_integer
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.ops import (
     FALSE,
@@ -20,11 +21,6 @@ from tensorir.visit import Rewriter
 
 if TYPE_CHECKING:
     from tensorir.arith.analyzer import Analyzer
-
-
-def is_integer(expr: PrimExpr) -> bool:
-    """Say whether an expression is a scalar signed integer."""
-    return expr.dtype.is_int and expr.dtype.lanes == 1
 
 
 def simplifier(analyzer: Analyzer) -> _Simplifier:
@@ -93,7 +89,7 @@ class _Simplifier(Rewriter):
 
     def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
         if isinstance(node.a, e.CmpOp) and is_integer(node.a.a):
-            negated: PrimExpr = self(_NEGATION[type(node.a)](node.a.a, node.a.b))
+            negated: PrimExpr = self(NEGATION[type(node.a)](node.a.a, node.a.b))
             return negated
         if isinstance(node.a, e.Not):
             inner_most: PrimExpr = self(node.a.a)
@@ -141,16 +137,6 @@ class _Simplifier(Rewriter):
         base, stride = self(node.base), self(node.stride)
         same = base is node.base and stride is node.stride
         return node if same else e.Ramp(base, stride, node.lanes)
-
-
-_NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
-    e.LT: e.GE,
-    e.LE: e.GT,
-    e.GT: e.LE,
-    e.GE: e.LT,
-    e.EQ: e.NE,
-    e.NE: e.EQ,
-}
 
 
 def _alternatives(node: PrimExpr) -> list[PrimExpr]:

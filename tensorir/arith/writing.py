@@ -46,19 +46,28 @@ class Writer:
             raise NotRepresentableError(f"{value} is no constant of {self._dtype}")
         return const(value, self._dtype)
 
+    def _negative(self, value: int) -> PrimExpr:
+        """Return what to multiply by instead of `-value`, which unsigned types lack."""
+        return self._const((1 << self._dtype.bits) - value if self._dtype.is_uint else -value)
+
     def write(self, linear: Linear) -> PrimExpr:
         """Return `linear` as an expression; NotRepresentableError if its dtype is too narrow."""
         return self._sum(pieces(linear), linear.const)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
-        terms = pieces(linear)
+        """Return what `linear` adds and what it subtracts; a remainder stays in one piece.
+
+        The constant is on the side that has nothing else, with its sign, or where it is positive.
+        """
+        terms, rest = pieces(linear), linear.const
         added = [(c, piece) for c, piece in terms if c > 0]
         taken = [(-c, piece) for c, piece in terms if c < 0]
-        return (
-            self._sum(added, max(linear.const, 0)),
-            self._sum(taken, max(-linear.const, 0)),
-        )
+        if not added or not taken:
+            return (
+                self._sum(added, 0) if added else self._const(rest),
+                self._sum(taken, 0) if taken else self._const(-rest),
+            )
+        return self._sum(added, max(rest, 0)), self._sum(taken, max(-rest, 0))
 
     def _sum(self, terms: Pieces, rest: int) -> PrimExpr:
         dtype = self._dtype
@@ -77,7 +86,7 @@ class Writer:
         if result is None and negative:
             if (rest == 0 and len(negative) == 1) or rest < 0:
                 coefficient, piece = negative.pop(0)
-                result = mul(self._piece(piece), self._const(-coefficient))
+                result = mul(self._piece(piece), self._negative(coefficient))
             else:
                 result = self._const(rest)
                 rest = 0
@@ -89,7 +98,7 @@ class Writer:
             return self._const(rest)
         if rest > 0:
             return add(result, self._const(rest))
-        if rest == integer_limits(dtype)[0]:
+        if rest < 0 and rest == integer_limits(dtype)[0]:
             return e.Add(result, self._const(rest))  # Its negative is beyond the type.
         return sub(result, self._const(-rest)) if rest < 0 else result
 
