@@ -17,8 +17,10 @@ from tensorir.arith.comparing import Comparisons, gap_of, turned
 from tensorir.arith.const_interval import HALF_INFINITE, INFINITE
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
+from tensorir.arith.lanes import Lanes
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer, expr_key, is_integer
+from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet, modular_set
 from tensorir.arith.polynomial import least_values
 from tensorir.arith.simplifier import simplifier
@@ -27,7 +29,7 @@ from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
-from tensorir.ops import as_expr, conjuncts
+from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Analyzer:
         self._simplifier = simplifier(self)
         self._linear = Linearizer(self._simplify_operands, values)
         self._comparisons = Comparisons(self._linear)
+        self._connectives = Connectives(self._linear, self._comparisons)
+        self._lanes: dict[int, Lanes] = {}
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -137,12 +141,21 @@ class Analyzer:
         if isinstance(condition, e.Call) and getattr(condition.op, "short_name", "") == "likely":
             self._assume(condition.args[0])
             return
+        if isinstance(condition, e.Not):
+            opposite = negation(condition.a)
+            if not isinstance(opposite, e.Not):
+                self._assume(opposite)
+                return
         gap = gap_of(condition, self._linear)
         if gap is not None:
             facts = [gap]
         elif isinstance(condition, e.EQ) and is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             facts = [difference, difference.times(-1)]
+        elif condition.dtype.lanes == 1:
+            if isinstance(condition, e.NE) and is_integer(condition.a):
+                condition = self.compare(condition)
+            facts = [self._linear.truth(condition).plus_const(-1)]
         else:
             return
         lasting = _lasting(facts)
@@ -184,13 +197,30 @@ class Analyzer:
 
         Where that has a constant beyond the type, the operands are simplified one by one.
         """
+        linear = self._linear(expr)
+        if linear.terms and self._linear.context.facts:
+            low, high = self._linear.bound(linear)
+            if low == high:
+                linear = Linear({}, low)
         try:
-            return self._linear.write(self._linear(expr), expr.dtype)
+            return self._linear.write(linear, expr.dtype)
         except NotRepresentableError:
             return self._simplify_operands(expr)
 
     def _simplify_operands(self, expr: PrimExpr) -> PrimExpr:
         return self._simplifier.operands(expr)
+
+    def vector(self, expr: PrimExpr) -> PrimExpr:
+        """Return a vector of integers or conditions with its lanes simplified as scalars."""
+        count = expr.dtype.lanes
+        lanes = self._lanes.get(count)
+        if lanes is None:
+            lanes = self._lanes[count] = Lanes(count, self._simplifier)
+        element = lanes.element(expr)
+        for var, whole in lanes.elements.items():
+            self._linear.stands_for(var, whole)
+        with self.loop_scope(lanes.lane, 0, count):
+            return lanes.vector(self._simplifier(element))
 
     def compare(self, expr: e.CmpOp) -> PrimExpr:
         """Return a comparison of integers decided, or in its shortest form."""
@@ -198,6 +228,17 @@ class Analyzer:
         if simple is not None:
             return simple
         return turned(expr, self.integer(expr.a), self.integer(expr.b))
+
+    def decided(self, condition: PrimExpr) -> PrimExpr:
+        """Return a condition that is simplified but for facts that say whether it holds."""
+        if not self._linear.context.facts or not condition.dtype.is_bool:
+            return condition
+        low, high = self._linear.bound(self._linear.truth(condition))
+        return (TRUE if low else FALSE) if low == high else condition
+
+    def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+        """Return the conjunction or disjunction of conditions that are simplified."""
+        return self._connectives.connected(parts, kind)
 
     # ------------------------------------------------------------------------------------ proving
 

@@ -45,7 +45,7 @@ class Linearizer:
     def __init__(
         self, simplify_part: Callable[[PrimExpr], PrimExpr], values: Iterable[Var] = ()
     ) -> None:
-        self._values: Final = frozenset(values)
+        self._values: Final = set(values)
         self._value_terms: set[Term] = set(self._values)
         """Terms that hold values, whose arithmetic may wrap around."""
         self.context = Context(
@@ -70,6 +70,12 @@ class Linearizer:
             known = read(self, expr) if read is not None else self.opaque(expr)
             forms[expr] = known
         return known
+
+    def stands_for(self, var: Var, whole: PrimExpr) -> None:
+        """Take arithmetic on a variable to wrap around if that on `whole` does."""
+        if not is_index_arithmetic(whole, self._values):
+            self._values.add(var)
+            self._value_terms.add(var)
 
     # ------------------------------------------------------------------------------------ reading
 
@@ -217,6 +223,17 @@ class Linearizer:
             return self(simple)
         return Linear({self._opaque(simple): 1}, 0)
 
+    def truth(self, condition: PrimExpr) -> Linear:
+        """Read a simplified condition as 1 where it holds and 0 where it does not."""
+        kind = type(condition)
+        if kind is IntImm:
+            return _UNITS[condition.value]  # type: ignore[attr-defined]
+        if kind is e.Not:
+            return _UNITS[1].plus(self.truth(condition.a), -1)  # type: ignore[attr-defined]
+        if kind is e.NE:
+            return _UNITS[1].plus(self.truth(e.EQ(condition.a, condition.b)), -1)  # type: ignore[attr-defined]
+        return Linear({self._opaque(condition): 1}, 0)
+
     def as_written(self, expr: PrimExpr) -> Linear:
         """Read an expression whose parts must not be simplified as one term."""
         return Linear({self._opaque(expr): 1}, 0)
@@ -313,6 +330,10 @@ def _interval(expr: PrimExpr, wraps: bool) -> Interval:
         return 0, 1
     if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
         return 0, 1
+    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "bitwise_and":
+        masks = [a.value for a in expr.args if type(a) is IntImm and a.value >= 0]
+        if masks:
+            return 0, min(masks)
     if dtype.is_integral and (wraps or dtype.bits < 32):
         return integer_limits(dtype)
     return EVERYTHING
