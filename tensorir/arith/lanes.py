@@ -123,18 +123,18 @@ class Lanes:
 
         collect(element, True)
         plain = const(0, element.dtype)
-        result: PrimExpr | None = None
-        rest: list[tuple[PrimExpr, bool]] = []
+        vectors: list[tuple[PrimExpr, bool]] = []
+        place: int | None = None
         for part, positive in terms:
-            if self._affine(part) is not None:
-                plain = (add if positive else sub)(plain, part)
-            elif result is None and positive:
-                result = self.vector(part)
-            else:
-                rest.append((self.vector(part), positive))
-        if not (isinstance(plain, IntImm) and plain.value == 0) or result is None:
-            vector = self.vector(plain)
-            result = vector if result is None else e.Add(result, vector)
-        for part, positive in rest:
-            result = (e.Add if positive else e.Sub)(result, part)
+            if self._affine(part) is None:
+                vectors.append((self.vector(part), positive))
+                continue
+            place = len(vectors) if place is None else place
+            plain = (add if positive else sub)(plain, part)
+        if place is not None:
+            vectors.insert(place, (self.vector(plain), True))
+        # Sums are not written with a first term that is subtracted.
+        result = vectors[0][0]
+        for vector, positive in vectors[1:]:
+            result = (e.Add if positive else e.Sub)(result, vector)
         return result

@@ -270,6 +270,7 @@ class Linearizer:
         """
         return (
             not self._value_terms
+            or _is_variable(exact, expr.dtype)
             or self.fits(exact, expr.dtype)
             or is_index_arithmetic(expr, self._values)
         )
@@ -322,6 +323,14 @@ class Linearizer:
 
     def _writer(self, dtype: DataType) -> Writer:
         return Writer(dtype, self.context.order if self.sort_terms else None)
+
+
+def _is_variable(linear: Linear, dtype: DataType) -> bool:
+    """Say whether `linear` is a variable that a dtype holds, whatever its value."""
+    if linear.const or len(linear.terms) != 1:
+        return False
+    ((term, c),) = linear.terms.items()
+    return c == 1 and isinstance(term, Var) and term.dtype.bits <= dtype.bits
 
 
 def _interval(expr: PrimExpr, wraps: bool) -> Interval:

@@ -17,6 +17,7 @@ from tensorir.arith.linear import (
     Wrapped,
 )
 from tensorir.arith.pieces import Pieces, pieces
+from tensorir.arith.wrapping import reduced
 from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import PrimExpr, Var, integer_limits
@@ -52,6 +53,9 @@ class Writer:
 
     def write(self, linear: Linear) -> PrimExpr:
         """Return `linear` as an expression; NotRepresentableError if its dtype is too narrow."""
+        if any(type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms):
+            # What wraps at the end need not wrap before.
+            linear = reduced(linear, self._dtype)
         return self._sum(pieces(linear), linear.const)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:

@@ -11,10 +11,9 @@ from tensorir import Range, Var
 from tensorir import expr as e
 from tensorir.arith import Analyzer
 from tensorir.dtype import DataType
-from tensorir.errors import IRValueError
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp.expressions import ExpressionCompiler
-from tensorir.intrin import Op
-from tensorir.ops import const
+from tensorir.ops import bitwise_and, const, if_then_else, shift_left, shift_right
 from tensorir.visit import walk
 
 LANES = 4
@@ -72,8 +71,10 @@ def keeps_its_value(expr):
     before, after = outcome(expr), outcome(simple)
     for env in points(expr):
         assert before(dict(env)) == after(dict(env)), f"{expr} -> {simple} at {env}"
-    again = analyzer().simplify(simple)
-    assert str(again) == str(simple), f"{expr} -> {simple} -> {again}"
+    if is_index_arithmetic(expr, WORDS) is is_index_arithmetic(simple, WORDS):
+        # A value that turns out to be an index obeys more laws from then on.
+        again = analyzer().simplify(simple)
+        assert str(again) == str(simple), f"{expr} -> {simple} -> {again}"
 
 
 # -------------------------------------------------------------------------------------- generating
@@ -81,10 +82,6 @@ def keeps_its_value(expr):
 _ARITHMETIC = (e.Add, e.Sub, e.Mul, e.Min, e.Max)
 _DIVISIONS = (e.FloorDiv, e.FloorMod, e.Div, e.Mod)
 _COMPARISONS = (e.LT, e.LE, e.GT, e.GE, e.EQ, e.NE)
-
-
-def _call(name, *args):
-    return e.Call(args[0].dtype, Op.get(name), args)
 
 
 def numbers(dtype, depth):
@@ -107,14 +104,13 @@ def numbers(dtype, depth):
         *[st.builds(op, inner, divisor) for op in _DIVISIONS],
         st.builds(e.Select, conditions(depth - 1), inner, inner),
         st.builds(e.Select, conditions(depth - 1), inner, inner),
-        st.builds(lambda c, a, b: _call("if_then_else", c, a, b).__class__(
-            a.dtype, Op.get("if_then_else"), (c, a, b)), conditions(depth - 1), inner, inner),
-        st.builds(lambda a, b: _call("shift_left", a, b), inner, amount),
-        st.builds(lambda a, b: _call("shift_right", a, b), inner, amount),
-        st.builds(lambda a, b: _call("bitwise_and", a, b), inner, mask),
+        st.builds(if_then_else, conditions(depth - 1), inner, inner),
+        st.builds(shift_left, inner, amount),
+        st.builds(shift_right, inner, amount),
+        st.builds(bitwise_and, inner, mask),
         st.builds(lambda a: e.Cast(kind, a), numbers(other, depth - 1)),
         st.builds(lambda a: e.Cast(kind, a), conditions(depth - 1)),
-    )  # fmt: skip
+    )
 
 
 def conditions(depth):
@@ -167,7 +163,9 @@ def masks(depth):
     if depth == 0:
         return leaf
     mask = masks(depth - 1)
-    return st.one_of(leaf, st.builds(e.And, mask, mask), st.builds(e.Or, mask, mask), mask.map(e.Not))
+    return st.one_of(
+        leaf, st.builds(e.And, mask, mask), st.builds(e.Or, mask, mask), mask.map(e.Not)
+    )
 
 
 @given(numbers("int32", 3))
