@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from tensorir import expr as e
-from tensorir.arith.linear import Extremum, Linear, Quotient
+from tensorir.arith.linear import Extremum, Linear, Quotient, TruncatedQuotient
 from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.pieces import pieces
+from tensorir.arith.wrapping import agrees, sum_fits
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr
@@ -92,7 +94,7 @@ class Comparisons:
             if self._reduced(gap) is not gap:
                 return self.at_least_zero(gap, dtype)
         if divisor > 1:
-            difference = _divided(difference, divisor)
+            difference = difference.over(divisor)
         if all(c < 0 for c in difference.terms.values()):
             difference = difference.times(-1)
         sides = self._sides(difference, dtype)
@@ -109,7 +111,7 @@ class Comparisons:
                 return False
             divisor = gap.content()
             if divisor > 1:
-                gap = _divided(gap, divisor)
+                gap = gap.over(divisor)
             shorter = self._without_fraction(gap) or self._by_cases(gap) or _undivided(gap)
             if shorter is None:
                 return gap
@@ -152,12 +154,16 @@ class Comparisons:
         """
         reader = self._reader
         if not holds_indices(dtype) or reader.may_wrap(difference):
-            added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
-            taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
-            const = difference.const
-            if taken.terms and added.terms:
-                added, taken = added.plus_const(max(const, 0)), taken.plus_const(max(-const, 0))
-            if not (reader.fits(added, dtype) and reader.fits(taken, dtype)):
+            parts = pieces(difference)
+            added = [(c, piece) for c, piece in parts if c > 0]
+            taken = [(-c, piece) for c, piece in parts if c < 0]
+            const = difference.rest if added and taken else 0
+            bound = reader.context.piece_bound
+            if not (
+                agrees(difference, dtype, reader.bound)
+                and sum_fits(added, max(const, 0), dtype, bound)
+                and sum_fits(taken, max(-const, 0), dtype, bound)
+            ):
                 return None
         try:
             return reader.write_sides(difference, dtype)
@@ -173,16 +179,16 @@ def turned(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return expr if a is expr.a and b is expr.b else type(expr)(a, b)
 
 
-def _divided(value: Linear, divisor: int) -> Linear:
-    """Divide by a factor of all coefficients, rounding down."""
-    return Linear({t: c // divisor for t, c in value.terms.items()}, value.const // divisor)
-
-
 def _undivided(gap: Linear) -> Linear | None:
     """Replace a quotient that is compared with a constant by what it divides."""
     if len(gap.terms) != 1:
         return None
     ((term, c),) = gap.terms.items()
+    if type(term) is TruncatedQuotient and not term.divisor.terms:
+        # It is at least `least`, and so is the quotient of the opposite where c is -1.
+        least, times = -gap.const, term.divisor.const
+        bound = least * times if least > 0 else (least - 1) * times + 1
+        return term.index.times(c).plus_const(-bound)
     if type(term) is not Quotient:
         return None
     # As c is 1 or -1 here, this is `quotient >= -const` or `quotient <= const`.

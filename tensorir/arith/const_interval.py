@@ -34,6 +34,15 @@ def _times(a: int, b: int) -> int:
     return max(-INFINITE, min(INFINITE, a * b))
 
 
+def truncated_quotient(a: Interval, b: Interval) -> Interval:
+    """Return an interval of `a / b` rounded toward zero."""
+    if b[0] == b[1] and b[0] > 0:
+        low, high = (abs(x) if abs(x) >= HALF_INFINITE else abs(x) // b[0] for x in a)
+        return -low if a[0] < 0 else low, -high if a[1] < 0 else high
+    largest = max(abs(a[0]), abs(a[1]))
+    return -largest, largest
+
+
 def floor_quotient(a: Interval, b: Interval) -> Interval | None:
     """Return the interval of `a // b`, None if the divisor may be 0."""
     if b[0] <= 0 <= b[1]:

@@ -15,6 +15,7 @@ from tensorir.arith.const_interval import (
     floor_quotient,
     floor_remainder,
     product,
+    truncated_quotient,
 )
 from tensorir.arith.linear import (
     Atom,
@@ -25,6 +26,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.arith.terms import mentions
@@ -189,7 +191,7 @@ class Context:
             low, high = self._sum((c, self.term_bound(t)) for t, c in linear.terms.items())
         else:
             low, high = self._sum((c, self.piece_bound(p)) for c, p in linear.parts)
-        low, high = low + linear.const, high + linear.const
+        low, high = low + linear.rest, high + linear.rest
         if self.facts:
             low, high = self._tighten(linear, low, high)
         linear.bound = (max(low, -INFINITE), min(high, INFINITE))
@@ -225,7 +227,7 @@ class Context:
 
     def piece_bound(self, piece: object) -> Interval:
         """Return the bound of a term or of a remainder."""
-        if isinstance(piece, (Remainder, SymbolicRemainder)):
+        if isinstance(piece, (Remainder, SymbolicRemainder, TruncatedRemainder)):
             return piece.bound(self)
         return self.term_bound(piece)  # type: ignore[arg-type]
 
@@ -260,6 +262,8 @@ class Context:
             return reduce(product, [self.term_bound(factor) for factor in atom.factors])
         if type(atom) is SymbolicQuotient:
             return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
+        if type(atom) is TruncatedQuotient:
+            return truncated_quotient(self.bound(atom.index), self.bound(atom.divisor))
         return EVERYTHING
 
 
@@ -286,6 +290,22 @@ class Remainder:
         modulus = self.modulus
         low, high = floor_remainder(context.bound(self.index), (modulus, modulus)) or EVERYTHING
         return low // self.divisor, high // self.divisor
+
+
+class TruncatedRemainder:
+    """What is left of `index` where it is divided by `modulus`, rounding toward zero."""
+
+    __slots__ = ("index", "modulus")
+
+    def __init__(self, index: Linear, modulus: int) -> None:
+        self.index = index
+        self.modulus = modulus
+
+    def bound(self, context: Context) -> Interval:
+        """Return an interval that holds every value."""
+        low, high = context.bound(self.index)
+        most = self.modulus - 1
+        return max(min(low, 0), -most), min(max(high, 0), most)
 
 
 class SymbolicRemainder:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, Interval
-from tensorir.arith.context import Context
+from tensorir.arith.context import Context, TruncatedRemainder
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -20,6 +20,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.arith.pieces import pieces
@@ -31,6 +32,7 @@ from tensorir.arith.writing import Writer
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
 from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
+from tensorir.semantics.integers import truncdiv
 
 _UNITS: Final = [Linear({}, k) for k in range(65)]
 
@@ -169,6 +171,7 @@ class Linearizer:
         exact = exact_quotient(a, b, self.product) if b.terms else None
         if exact is not None:
             return exact
+        a, b = _without_factor(a, b)
         if len(b.terms) == 1 and not b.const and len(a.terms) > 1:
             parts = {
                 t: exact_quotient(Linear({t: c}, 0), b, self.product) for t, c in a.terms.items()
@@ -183,6 +186,43 @@ class Linearizer:
         if self.bound(b)[0] > 0 and low >= 0 and self.at_least_zero(b.plus(a, -1).plus_const(-1)):
             return ZERO
         return Linear({self.intern(SymbolicQuotient(a, b)): 1}, 0)
+
+    def truncated(self, a: Linear, b: Linear) -> Linear:
+        """Divide, rounding toward zero."""
+        exact = exact_quotient(a, b, self.product) if b.terms or b.const else None
+        if exact is not None:
+            return exact
+        a, b = _without_factor(a, b)
+        if not b.terms and b.const < 0:
+            return self.truncated(a, b.times(-1)).times(-1)
+        low, high = self.bound(a)
+        if low >= 0 and self.bound(b)[0] > 0:
+            return self.floor_divide(a, b)
+        if b.terms or b.const == 0:
+            return Linear({self.intern(TruncatedQuotient(a, b)): 1}, 0)
+        if low == high or max(-low, high) < b.const:
+            return Linear({}, truncdiv(low, b.const))
+        return self._truncated_by(a, b)
+
+    def _truncated_by(self, index: Linear, divisor: Linear) -> Linear:
+        """Make the quotient by a positive constant."""
+        size = divisor.const
+        parts = pieces(index)
+        if len(parts) == 1 and not index.rest:
+            c, part = parts[0]
+            if isinstance(part, TruncatedRemainder) and part.modulus % size == 0 and abs(c) == 1:
+                # Both parts have the sign of the remainder, so each is rounded as the whole is.
+                inner = self.truncated(part.index, divisor)
+                outer = self.truncated(part.index, Linear({}, part.modulus))
+                return inner.plus(outer, -(part.modulus // size)).times(c)
+            if type(part) is TruncatedQuotient and not part.divisor.terms and abs(c) == 1:
+                return self.truncated(part.index, part.divisor.times(size)).times(c)
+        if TruncatedQuotient(index.times(-1), divisor).key in self._atoms or all(
+            c < 0 for c in index.terms.values()
+        ):
+            atom = self.intern(TruncatedQuotient(index.times(-1), divisor))
+            return Linear({atom: -1}, 0)
+        return Linear({self.intern(TruncatedQuotient(index, divisor)): 1}, 0)
 
     def extremum(self, args: list[Linear], largest: bool) -> Linear:
         """Take the largest or smallest, leaving out alternatives that are never it."""
@@ -325,6 +365,18 @@ class Linearizer:
         return Writer(dtype, self.context.order if self.sort_terms else None)
 
 
+def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:
+    """Return dividend and divisor without a factor that all their coefficients share."""
+    shared = gcd(a.content(), a.const, b.content(), b.const)
+    if shared <= 1:
+        return a, b
+    return a.over(shared), b.over(shared)
+
+
+def _is_symbolic(term: Term) -> bool:
+    return type(term) is TruncatedQuotient and bool(term.divisor.terms)
+
+
 def _is_variable(linear: Linear, dtype: DataType) -> bool:
     """Say whether `linear` is a variable that a dtype holds, whatever its value."""
     if linear.const or len(linear.terms) != 1:
@@ -378,9 +430,9 @@ def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
 
 def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
-    if reader.bound(a)[0] < 0 or reader.bound(b)[0] <= 0:
+    quotient = reader.truncated(a, b)
+    if type(expr) is e.Mod and any(_is_symbolic(term) for term in quotient.terms):
         return reader.opaque(expr)
-    quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
 
 

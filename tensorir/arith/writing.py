@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensorir import expr as e
-from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
     Extremum,
     Linear,
@@ -14,6 +14,7 @@ from tensorir.arith.linear import (
     Product,
     Quotient,
     SymbolicQuotient,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.arith.pieces import Pieces, pieces
@@ -21,7 +22,19 @@ from tensorir.arith.wrapping import reduced
 from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+from tensorir.ops import (
+    add,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    max_,
+    min_,
+    mul,
+    sub,
+    truncdiv,
+    truncmod,
+)
 
 
 class NotRepresentableError(IRValueError):
@@ -56,14 +69,16 @@ class Writer:
         if any(type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms):
             # What wraps at the end need not wrap before.
             linear = reduced(linear, self._dtype)
-        return self._sum(pieces(linear), linear.const)
+        terms = pieces(linear)
+        return self._sum(terms, linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
         """Return what `linear` adds and what it subtracts; a remainder stays in one piece.
 
         The constant is on the side that has nothing else, with its sign, or where it is positive.
         """
-        terms, rest = pieces(linear), linear.const
+        terms = pieces(linear)
+        rest = linear.rest
         added = [(c, piece) for c, piece in terms if c > 0]
         taken = [(-c, piece) for c, piece in terms if c < 0]
         if not added or not taken:
@@ -130,6 +145,10 @@ class Writer:
             return result
         if kind is SymbolicQuotient:
             return floordiv(self.write(piece.index), self.write(piece.divisor))
+        if kind is TruncatedQuotient:
+            return truncdiv(self.write(piece.index), self.write(piece.divisor))
+        if kind is TruncatedRemainder:
+            return truncmod(self.write(piece.index), self._const(piece.modulus))
         if kind is Wrapped:
             return cast(dtype, Writer(piece.dtype, self._order).write(piece.index))
         if kind is Opaque:
@@ -156,9 +175,14 @@ class Writer:
             return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
         if kind is SymbolicQuotient:
             return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        if kind is TruncatedQuotient:
+            return (10, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        if kind is TruncatedRemainder:
+            return (11, piece.modulus, 0, self._ranks(piece.index))
         if kind is Wrapped:
             return (9, piece.dtype.bits, 0, self._ranks(piece.index))
         return (7, 0, 0, str(piece.key))
 
     def _ranks(self, linear: Linear) -> tuple[Any, ...]:
-        return (linear.const, *sorted((c, self._rank(p)) for c, p in pieces(linear)))
+        terms = pieces(linear)
+        return (linear.rest, *sorted((c, self._rank(p)) for c, p in terms))
