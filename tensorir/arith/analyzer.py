@@ -19,9 +19,10 @@ from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.lanes import Lanes
 from tensorir.arith.linear import Linear
-from tensorir.arith.linearize import Linearizer, expr_key, is_integer
+from tensorir.arith.linearize import Linearizer, is_integer
 from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet, modular_set
+from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import least_values
 from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import reads_memory

@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorir import expr as e
 from tensorir.arith.linear import Key
-from tensorir.arith.linearize import expr_key
+from tensorir.arith.opaque import expr_key
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import add, cast, const, mul, sub

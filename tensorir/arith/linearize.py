@@ -7,8 +7,9 @@ from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, Interval
+from tensorir.arith.const_interval import HALF_INFINITE, Interval
 from tensorir.arith.context import Context, TruncatedRemainder
+from tensorir.arith.extrema import alternatives, common_part, differences
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -23,6 +24,7 @@ from tensorir.arith.linear import (
     TruncatedQuotient,
     Wrapped,
 )
+from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import exact_quotient, factors
 from tensorir.arith.proof import Proof
@@ -56,6 +58,8 @@ class Linearizer:
         """What is known now; entering and leaving a scope replaces it."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
+        self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
+        """Extrema by differences of their alternatives, with the one that they are taken to."""
         self.sort_terms = False
         """Whether sums are written in the order in which their variables were bound."""
 
@@ -86,6 +90,8 @@ class Linearizer:
         value = self.context.values.get(expr)
         if value is not None:
             return value
+        if not holds_indices(expr.dtype):
+            self._value_terms.add(expr)
         low, high = self.context.term_bound(expr)
         return Linear({}, low) if low == high else Linear({expr: 1}, 0)
 
@@ -95,6 +101,12 @@ class Linearizer:
             return a.times(b.const)
         if not a.terms:
             return b.times(a.const)
+        for extremum in a.terms:
+            if type(extremum) is Extremum and len(extremum.args) == 2:
+                # The smaller times the larger is one times the other.
+                one, other = extremum.args
+                if a.plus(b).plus(one, -1).plus(other, -1).key == ZERO.key:
+                    return self.product(one, other)
         result = ZERO
         for s, c in [*a.terms.items(), (None, a.const)]:
             for t, d in [*b.terms.items(), (None, b.const)]:
@@ -200,8 +212,9 @@ class Linearizer:
             return self.floor_divide(a, b)
         if b.terms or b.const == 0:
             return Linear({self.intern(TruncatedQuotient(a, b)): 1}, 0)
-        if low == high or max(-low, high) < b.const:
-            return Linear({}, truncdiv(low, b.const))
+        least, most = truncdiv(low, b.const), truncdiv(high, b.const)
+        if least == most:
+            return Linear({}, least)
         return self._truncated_by(a, b)
 
     def _truncated_by(self, index: Linear, divisor: Linear) -> Linear:
@@ -220,35 +233,53 @@ class Linearizer:
         if TruncatedQuotient(index.times(-1), divisor).key in self._atoms or all(
             c < 0 for c in index.terms.values()
         ):
-            atom = self.intern(TruncatedQuotient(index.times(-1), divisor))
-            return Linear({atom: -1}, 0)
+            return self.truncated(index.times(-1), divisor).times(-1)
         return Linear({self.intern(TruncatedQuotient(index, divisor)): 1}, 0)
 
     def extremum(self, args: list[Linear], largest: bool) -> Linear:
         """Take the largest or smallest, leaving out alternatives that are never it."""
-        flat: list[Linear] = []
-        for arg in args:
-            term = next(iter(arg.terms), None)
-            if (
-                len(arg.terms) == 1
-                and type(term) is Extremum
-                and term.largest is largest
-                and arg.terms[term] == 1
-            ):
-                flat.extend(a.plus_const(arg.const) for a in term.args)
-            else:
-                flat.append(arg)
         kept: list[Linear] = []
-        for arg in flat:
+        for arg in [part for given in args for part in alternatives(given, largest)]:
             if any(self._dominates(other, arg, largest) for other in kept):
                 continue
             kept = [other for other in kept if not self._dominates(arg, other, largest)]
             kept.append(arg)
         if len(kept) == 1:
             return kept[0]
-        shared = min(k.const for k in kept)
-        atom = self.intern(Extremum(tuple(k.plus_const(-shared) for k in kept), largest))
-        return Linear({atom: 1}, shared)
+        inner = [alternatives(arg, not largest) for arg in kept]
+        shared = set.intersection(*[{a.key for a in args} for args in inner])
+        if shared:
+            rests = [[a for a in args if a.key not in shared] for args in inner]
+            common = [a for a in inner[0] if a.key in shared]
+            # None lacks a rest: it would dominate the others.
+            others = [self.extremum(rest, not largest) for rest in rests]
+            return self.extremum([self.extremum(others, largest), *common], not largest)
+        return self._extremum(kept, largest)
+
+    def _extremum(self, args: list[Linear], largest: bool) -> Linear:
+        """Make the extremum of alternatives none of which is always the one taken."""
+        quotients = [next(iter(arg.terms)) for arg in args if arg.terms]
+        if len(quotients) == len(args) and all(
+            type(q) is Quotient and arg.key == Linear({q: 1}, 0).key
+            for q, arg in zip(quotients, args, strict=True)
+        ):
+            divisors = {q.divisor for q in quotients if type(q) is Quotient}
+            if len(divisors) == 1:
+                indices = [q.index for q in quotients if type(q) is Quotient]
+                return self.quotient(self.extremum(indices, largest), divisors.pop())
+        shared, factor = common_part(args)
+        args = [arg.plus(shared, -1).over(factor) for arg in args]
+        known = self._extrema.get(differences(args, args[0], largest))
+        if known is None:
+            atom = self.intern(Extremum(tuple(args), largest))
+            assert isinstance(atom, Extremum)
+            for arg in args:
+                self._extrema[differences(args, arg, largest)] = atom, arg
+            return shared.plus(Linear({atom: 1}, 0), factor)
+        atom, base = known
+        sign = 1 if atom.largest is largest else -1
+        same = args[0].plus(Linear({atom: 1}, 0).plus(base, -1), sign)
+        return shared.plus(same, factor)
 
     def _dominates(self, winner: Linear, loser: Linear, largest: bool) -> bool:
         gap = winner.plus(loser, -1) if largest else loser.plus(winner, -1)
@@ -283,7 +314,7 @@ class Linearizer:
         atom = self._atoms.get(key)
         if atom is None:
             wraps = not is_index_arithmetic(expr, self._values)
-            atom = self._atoms[key] = Opaque(expr, key, _interval(expr, wraps))
+            atom = self._atoms[key] = Opaque(expr, key, interval_of(expr, wraps))
             if wraps:
                 self._value_terms.add(atom)
         return atom
@@ -341,7 +372,7 @@ class Linearizer:
 
     def bound(self, linear: Linear) -> Interval:
         """Return an interval that holds every value."""
-        pieces(linear)
+        pieces(linear, not self.may_wrap(linear))
         return self.context.bound(linear)
 
     def at_least_zero(self, linear: Linear) -> bool:
@@ -355,14 +386,15 @@ class Linearizer:
 
     def write(self, linear: Linear, dtype: DataType) -> PrimExpr:
         """Return `linear` as an expression of `dtype`."""
-        return self._writer(dtype).write(linear)
+        return self._writer(linear, dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
         """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
-        return self._writer(dtype).write_sides(linear)
+        return self._writer(linear, dtype).write_sides(linear)
 
-    def _writer(self, dtype: DataType) -> Writer:
-        return Writer(dtype, self.context.order if self.sort_terms else None)
+    def _writer(self, linear: Linear, dtype: DataType) -> Writer:
+        order = self.context.order if self.sort_terms else None
+        return Writer(dtype, order, self.may_wrap(linear))
 
 
 def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:
@@ -383,39 +415,6 @@ def _is_variable(linear: Linear, dtype: DataType) -> bool:
         return False
     ((term, c),) = linear.terms.items()
     return c == 1 and isinstance(term, Var) and term.dtype.bits <= dtype.bits
-
-
-def _interval(expr: PrimExpr, wraps: bool) -> Interval:
-    dtype = expr.dtype
-    if dtype.is_bool:
-        return 0, 1
-    if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
-        return 0, 1
-    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "bitwise_and":
-        masks = [a.value for a in expr.args if type(a) is IntImm and a.value >= 0]
-        if masks:
-            return 0, min(masks)
-    if dtype.is_integral and (wraps or dtype.bits < 32):
-        return integer_limits(dtype)
-    return EVERYTHING
-
-
-def expr_key(expr: PrimExpr) -> Key:
-    """Return a hashable value that is equal for structurally equal expressions."""
-    parts: list[Any] = [type(expr).__name__]
-    for name in expr.fields:
-        parts.append(_key_of(getattr(expr, name)))
-    return tuple(parts) if not isinstance(expr, Var) else (Var, id(expr))
-
-
-def _key_of(value: Any) -> Key:
-    if isinstance(value, PrimExpr):
-        return expr_key(value)
-    if isinstance(value, tuple):
-        return tuple(_key_of(v) for v in value)
-    if isinstance(value, (str, int, float)) or value is None:
-        return value
-    return id(value)
 
 
 def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:

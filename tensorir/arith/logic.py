@@ -32,7 +32,8 @@ from tensorir.arith.integer_set import (
     single,
 )
 from tensorir.arith.linear import Key, Linear
-from tensorir.arith.linearize import Linearizer, expr_key, is_integer
+from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.opaque import expr_key
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.ops import FALSE, TRUE, all_of, logical_not, logical_or

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
+from tensorir.arith.extrema import absorbed
 from tensorir.arith.linear import (
     Atom,
+    Extremum,
     Key,
     Linear,
     Product,
@@ -21,6 +23,7 @@ from tensorir.arith.linear import (
     Term,
     Terms,
     TruncatedQuotient,
+    add_terms,
     product_key,
 )
 from tensorir.arith.polynomial import Monomial, degree, factors, without
@@ -29,17 +32,19 @@ Piece: TypeAlias = Term | Remainder | SymbolicRemainder | TruncatedRemainder
 Pieces: TypeAlias = list[tuple[int, Piece]]
 
 
-def pieces(linear: Linear) -> Pieces:
+def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
 
-    They come in the order in which their terms appear.
+    They come in the order in which their terms appear. What is added to an extremum moves into its
+    alternatives only with `absorb`, for there it may overflow what the sum does not.
     """
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
     quotients = [t for t in linear.terms if type(t) is Quotient]
     products = [t for t in linear.terms if type(t) is Product]
     truncated = [t for t in linear.terms if type(t) is TruncatedQuotient]
-    if not quotients and not products and not truncated:
+    extrema = [t for t in linear.terms if type(t) is Extremum] if absorb else []
+    if not quotients and not products and not truncated and not extrema:
         # Remainders end in one of the two, so that nearly all sums are made of their terms.
         plain: Pieces = [(c, term) for term, c in linear.terms.items()]
         linear.parts = plain
@@ -47,6 +52,8 @@ def pieces(linear: Linear) -> Pieces:
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
     found: list[tuple[int, int, Piece]] = []
+    for extremum in extrema:
+        linear.rest -= _absorb(extremum, left, linear.rest, order, found)
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
             linear.rest -= _extract(quotient, left, order, found)
@@ -102,6 +109,29 @@ def _extract(
         found.append((position, scale, Remainder(quotient.index, modulus, divisor)))
         return const * scale
     return 0
+
+
+def _absorb(
+    extremum: Extremum,
+    left: dict[Term, int],
+    rest: int,
+    order: dict[Term, int],
+    found: list[tuple[int, int, Piece]],
+) -> int:
+    """Take an extremum out of `left`, with what makes it shorter to write.
+
+    Returns the constant that belongs to it.
+    """
+    c = left[extremum]
+    made = absorbed(extremum, c, left, rest)
+    if made is None:
+        return 0
+    piece, weight, moved = made
+    add_terms(left, moved.terms, -c)
+    for term in [extremum, *[t for t in moved.terms if not left[t]]]:
+        del left[term]
+    found.append((order[extremum], weight, piece))
+    return c * moved.const
 
 
 def _extract_truncated(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.comparing import turned
-from tensorir.arith.linearize import expr_key, is_integer
+from tensorir.arith.linearize import is_integer
 from tensorir.arith.logic import negation, parts_of
+from tensorir.arith.opaque import expr_key
 from tensorir.dtype import BOOL, DataType
 from tensorir.expr import FloatImm, IntImm, PrimExpr, integer_limits
 from tensorir.ops import FALSE, TRUE, cast, compare, const, fold_binary, if_then_else, logical_not

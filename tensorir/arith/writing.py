@@ -45,13 +45,16 @@ class Writer:
     """Writes linear combinations as expressions of one dtype.
 
     Terms keep the order in which they appear; with `order` they come by their coefficients and by
-    the positions that it gives to variables.
+    the positions that it gives to variables. With `wraps` no sum is computed but as it was read.
     """
 
-    __slots__ = ("_dtype", "_order")
+    __slots__ = ("_dtype", "_order", "_wraps")
 
-    def __init__(self, dtype: DataType, order: Mapping[Var, int] | None = None) -> None:
+    def __init__(
+        self, dtype: DataType, order: Mapping[Var, int] | None = None, wraps: bool = False
+    ) -> None:
         self._dtype = dtype
+        self._wraps = wraps
         self._order = order
 
     def _const(self, value: int) -> PrimExpr:
@@ -69,7 +72,7 @@ class Writer:
         if any(type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms):
             # What wraps at the end need not wrap before.
             linear = reduced(linear, self._dtype)
-        terms = pieces(linear)
+        terms = pieces(linear, not self._wraps)
         return self._sum(terms, linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
@@ -77,7 +80,7 @@ class Writer:
 
         The constant is on the side that has nothing else, with its sign, or where it is positive.
         """
-        terms = pieces(linear)
+        terms = pieces(linear, not self._wraps)
         rest = linear.rest
         added = [(c, piece) for c, piece in terms if c > 0]
         taken = [(-c, piece) for c, piece in terms if c < 0]
@@ -150,7 +153,7 @@ class Writer:
         if kind is TruncatedRemainder:
             return truncmod(self.write(piece.index), self._const(piece.modulus))
         if kind is Wrapped:
-            return cast(dtype, Writer(piece.dtype, self._order).write(piece.index))
+            return cast(dtype, Writer(piece.dtype, self._order, True).write(piece.index))
         if kind is Opaque:
             return cast(dtype, piece.expr)
         return cast(dtype, piece)
@@ -184,5 +187,5 @@ class Writer:
         return (7, 0, 0, str(piece.key))
 
     def _ranks(self, linear: Linear) -> tuple[Any, ...]:
-        terms = pieces(linear)
+        terms = pieces(linear, not self._wraps)
         return (linear.rest, *sorted((c, self._rank(p)) for c, p in terms))
