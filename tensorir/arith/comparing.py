@@ -87,12 +87,14 @@ class Comparisons:
             return FALSE if equal else TRUE
         if low == high:
             return TRUE if equal else FALSE
-        if (low == 0 or high == 0) and any(type(t) is Extremum for t in difference.terms):
+        if any(type(t) is Extremum for t in difference.terms):
             # What never is on one side of 0 is 0 where it is not on the other.
-            gap = difference if high == 0 else difference.times(-1)
-            gap = gap if equal else negative(gap)
-            if self._reduced(gap) is not gap:
-                return self.at_least_zero(gap, dtype)
+            opposite = difference.times(-1)
+            for gap, other in ((difference, opposite), (opposite, difference)):
+                if self._reader.at_least_zero(other):
+                    gap = gap if equal else negative(gap)
+                    if self._reduced(gap) is not gap:
+                        return self.at_least_zero(gap, dtype)
         if divisor > 1:
             difference = difference.over(divisor)
         if all(c < 0 for c in difference.terms.values()):

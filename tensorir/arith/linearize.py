@@ -372,7 +372,8 @@ class Linearizer:
 
     def bound(self, linear: Linear) -> Interval:
         """Return an interval that holds every value."""
-        pieces(linear, not self.may_wrap(linear))
+        if linear.parts is None:
+            pieces(linear, not self.may_wrap(linear))
         return self.context.bound(linear)
 
     def at_least_zero(self, linear: Linear) -> bool:

@@ -220,6 +220,8 @@ class Connectives:
             total = self._reader(part.a).plus(self._reader(part.b), -1)
             values = single(0) if type(part) is e.EQ else complement(single(0))
         size = total.content() or 1
+        if all(c < 0 for c in total.terms.values()):
+            size = -size
         direction = Linear(total.terms, 0).over(size)
         opposite = self._directions.get(direction.times(-1).key)
         if opposite is not None:

@@ -8,7 +8,7 @@ same holds of divisors that are not constant: `x - x // m * m` is `x % m`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.extrema import absorbed
@@ -32,6 +32,10 @@ Piece: TypeAlias = Term | Remainder | SymbolicRemainder | TruncatedRemainder
 Pieces: TypeAlias = list[tuple[int, Piece]]
 
 
+_GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
+"""Terms that may be written as one piece with others; remainders end in one of the first three."""
+
+
 def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
 
@@ -40,15 +44,16 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     """
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
-    quotients = [t for t in linear.terms if type(t) is Quotient]
-    products = [t for t in linear.terms if type(t) is Product]
-    truncated = [t for t in linear.terms if type(t) is TruncatedQuotient]
-    extrema = [t for t in linear.terms if type(t) is Extremum] if absorb else []
-    if not quotients and not products and not truncated and not extrema:
-        # Remainders end in one of the two, so that nearly all sums are made of their terms.
+    grouped = [t for t in linear.terms if type(t) in _GROUPED]
+    if not grouped:
+        # Nearly all sums are made of their terms.
         plain: Pieces = [(c, term) for term, c in linear.terms.items()]
         linear.parts = plain
         return plain
+    quotients = [t for t in grouped if type(t) is Quotient]
+    products = [t for t in grouped if type(t) is Product]
+    truncated = [t for t in grouped if type(t) is TruncatedQuotient]
+    extrema = [t for t in grouped if type(t) is Extremum] if absorb else []
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
     found: list[tuple[int, int, Piece]] = []

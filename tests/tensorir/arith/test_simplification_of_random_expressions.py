@@ -43,11 +43,11 @@ def of(dtype, values):
     return [v for v in values if low <= v <= high]
 
 
-def points(expr):
-    """Yield values for the variables in `expr`."""
+def points(expr, domains=DOMAINS):
+    """Yield values for the variables in `expr`, those of `domains` that their dtypes hold."""
     found = list(dict.fromkeys(part for part in walk(expr) if isinstance(part, Var)))
-    domains = [of(var.dtype, DOMAINS[var.name]) for var in found]
-    for values in itertools.product(*domains):
+    each = [of(var.dtype, domains[var.name]) for var in found]
+    for values in itertools.product(*each):
         yield dict(zip(found, values, strict=True))
 
 
