@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
+from math import prod
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,12 @@ def points(expr, domains=DOMAINS):
         yield dict(zip(found, values, strict=True))
 
 
+def stride(expr):
+    """Return how many points to go on by so that some hundreds are checked."""
+    found = {part for part in walk(expr) if isinstance(part, Var)}
+    return 1 + 2 * (prod(len(of(var.dtype, DOMAINS[var.name])) for var in found) // 400)
+
+
 def analyzer():
     """Return an analyzer that knows the ranges of indices, and which variables are values."""
     result = Analyzer(values=WORDS)
@@ -69,7 +77,7 @@ def keeps_its_value(expr):
     """Compare `expr` with its simplest form wherever it has a value."""
     simple = analyzer().simplify(expr)
     before, after = outcome(expr), outcome(simple)
-    for env in points(expr):
+    for env in itertools.islice(points(expr), 0, None, stride(expr)):
         assert before(dict(env)) == after(dict(env)), f"{expr} -> {simple} at {env}"
     if is_index_arithmetic(expr, WORDS) is is_index_arithmetic(simple, WORDS):
         # A value that turns out to be an index obeys more laws from then on.
@@ -84,6 +92,7 @@ _DIVISIONS = (e.FloorDiv, e.FloorMod, e.Div, e.Mod)
 _COMPARISONS = (e.LT, e.LE, e.GT, e.GE, e.EQ, e.NE)
 
 
+@cache
 def numbers(dtype, depth):
     """Return a strategy of integers of a dtype, without vectors."""
     kind = DataType(dtype)
@@ -113,6 +122,7 @@ def numbers(dtype, depth):
     )
 
 
+@cache
 def conditions(depth):
     """Return a strategy of scalar conditions."""
     leaf = st.sampled_from(BOOLS)
@@ -134,6 +144,7 @@ def conditions(depth):
     )
 
 
+@cache
 def vectors(depth):
     """Return a strategy of vectors of int32."""
     small = st.sampled_from([const(c) for c in (-4, -1, 0, 1, 2, 3, 4, 8)])
@@ -155,6 +166,7 @@ def vectors(depth):
     )
 
 
+@cache
 def masks(depth):
     """Return a strategy of vectors of conditions."""
     inner = vectors(max(depth, 1) - 1)
