@@ -161,8 +161,10 @@ class Connectives:
                 continue
             if type(part) is other:
                 inner = parts_of(part, other)
-                decided = self._connected(inner, other, said)
-                part = decided if type(decided) is IntImm else self._connected(inner, other, so_far)
+                new = self._connected(inner, other, said)
+                if type(new) is not IntImm and so_far != said:
+                    new = self._connected(inner, other, so_far)
+                part = new
                 if type(part) is IntImm:
                     if part.value == deciding.value:
                         return deciding
