@@ -30,8 +30,7 @@ def common_part(args: Sequence[Linear]) -> tuple[Linear, int]:
         # In sums that differ by multiples of the factor, the rests of the coefficients are equal.
         same = all(arg.terms.get(term, 0) == c for arg in args)
         terms[term] = c if same else c % factor
-    const = min(arg.const for arg in args) if factor == 1 else first.const % factor
-    return Linear(without_zeros(terms), const), factor
+    return Linear(without_zeros(terms), min(arg.const for arg in args)), factor
 
 
 def alternatives(value: Linear, largest: bool) -> list[Linear]:
@@ -39,8 +38,11 @@ def alternatives(value: Linear, largest: bool) -> list[Linear]:
     for term, c in value.terms.items():
         if type(term) is Extremum and abs(c) == 1 and term.largest is (largest is (c > 0)):
             rest = value.plus(Linear({term: 1}, 0), -c)
-            if len(value.terms) == 1 or all(len(rest.plus(a, c).terms) <= 1 for a in term.args):
-                return [rest.plus(arg, c) for arg in term.args]
+            found = [rest.plus(arg, c) for arg in term.args]
+            if (c == 1 and not rest.terms) or (
+                rest.terms and all(len(one.terms) <= 1 for one in found)
+            ):
+                return found
     return [value]
 
 

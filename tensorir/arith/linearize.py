@@ -290,7 +290,10 @@ class Linearizer:
         simple = self._simplify(expr)
         if type(simple) is IntImm:
             return Linear({}, simple.value)
-        if type(simple) is not type(expr) and type(simple) in _READERS:
+        other = type(simple) is not type(expr) or getattr(simple, "op", 0) is not getattr(
+            expr, "op", 0
+        )
+        if other and type(simple) in _READERS:
             return self(simple)
         return Linear({self._opaque(simple): 1}, 0)
 

@@ -58,7 +58,8 @@ def pieces(linear: Linear, absorb: bool = False) -> Pieces:
     order = {term: k for k, term in enumerate(linear.terms)}
     found: list[tuple[int, int, Piece]] = []
     for extremum in extrema:
-        linear.rest -= _absorb(extremum, left, linear.rest, order, found)
+        if extremum in left:
+            linear.rest -= _absorb(extremum, left, linear.rest, order, found)
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
             linear.rest -= _extract(quotient, left, order, found)

@@ -33,6 +33,7 @@ LAWS = {
         "T.min(x, y) + T.max(x, y)": "x + y",
         "T.min(x, y) * T.max(y, x)": "x * y",
         "T.max(x, y) - T.max(y + 3, x + 3)": "-3",
+        "T.min(T.max(x, y) + z, 3) - T.max(x, y)": "T.min(z, 3 - T.max(x, y))",
         "T.min(x * 4, y * 4) // 4": "T.min(x, y)",
         "T.min(x // 4, y // 4)": "T.min(x, y) // 4",
         "T.min(x + z, y + z)": "z + T.min(x, y)",
