@@ -190,11 +190,11 @@ class Analyzer:
         return self._linear
 
     def linear(self, expr: PrimExpr) -> Linear:
-        """Return a signed integer expression as a linear combination."""
+        """Return a scalar integer expression as a linear combination."""
         return self._linear(expr)
 
     def integer(self, expr: PrimExpr) -> PrimExpr:
-        """Return a scalar signed integer expression in its simplest form.
+        """Return a scalar integer expression in its simplest form.
 
         Where that has a constant beyond the type, the operands are simplified one by one.
         """
