@@ -12,7 +12,7 @@ from codegen.lower.remarks import Remarks
 from codegen.target import Target
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
-from tensorir.arith.linearize import expr_key
+from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer
 from tensorir.equal import structural_equal
 from tensorir.expr import Broadcast, BufferLoad, Call, Cast, IntImm, PrimExpr, Ramp, Shuffle, Var

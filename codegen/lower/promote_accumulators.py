@@ -17,7 +17,7 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.remarks import done, missed
 from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
-from tensorir.arith.linearize import expr_key
+from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer, decl_buffer
 from tensorir.dtype import INT32, DataType
 from tensorir.expr import Add, BufferLoad, Call, IntImm, PrimExpr, Ramp, Sub, Var

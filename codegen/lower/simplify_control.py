@@ -31,6 +31,7 @@ class _SimplifyControl(ScopedRewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self._units: dict[Var, PrimExpr] = {}
+        self._in_arithmetic = False
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -118,10 +119,23 @@ class _SimplifyControl(ScopedRewriter):
         return self._simplified(node)
 
     def _simplified(self, node: PrimExpr) -> PrimExpr:
-        """Simplify arithmetic with its loads kept as they are."""
-        return self.analyzer.simplify(self.generic(node))
+        """Simplify arithmetic as a whole.
+
+        A value that is a constant would look like an index if operands were simplified first, and
+        what is added to it would be taken not to overflow.
+        """
+        if self._in_arithmetic:
+            return self.generic(node)
+        self._in_arithmetic = True
+        try:
+            inner = self.generic(node)
+        finally:
+            self._in_arithmetic = False
+        return self.analyzer.simplify(inner)
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
+        if self._in_arithmetic:
+            return self.generic(node)
         condition = self._condition(node.condition)
         if type(condition) is IntImm:
             return self(node.true_value if condition.value else node.false_value)
@@ -130,7 +144,7 @@ class _SimplifyControl(ScopedRewriter):
         return node if same else select(condition, yes, no)
 
     def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
-        if node.op is not _IF_THEN_ELSE:
+        if node.op is not _IF_THEN_ELSE or self._in_arithmetic:
             return self.generic(node)
         condition = self._condition(node.args[0])
         if type(condition) is IntImm:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorir import stmt as s
-from tensorir.arith.linearize import expr_key
+from tensorir.arith.opaque import expr_key
 from tensorir.expr import LE, LT, And, Broadcast, BufferLoad, IntImm, Let, PrimExpr, Ramp
 from tensorir.fresh_copy import FreshCopy
 from tensorir.ops import add, all_of, const

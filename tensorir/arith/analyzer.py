@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from tensorir import expr as e
+from tensorir.arith.comparing import Comparisons, gap_of, turned
 from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, INFINITE, type_interval
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
+from tensorir.arith.lanes import Lanes
 from tensorir.arith.linear import Linear, Term
-from tensorir.arith.linearize import Linearizer, expr_key
+from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
+from tensorir.arith.opaque import expr_key
 from tensorir.arith.polynomial import least_values
 from tensorir.arith.residues import learned, residue_of
-from tensorir.arith.simplifier import is_integer, simplifier
+from tensorir.arith.simplifier import simplifier
 from tensorir.arith.terms import reads_memory
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
@@ -53,6 +57,9 @@ class Analyzer:
         self._simplifier = simplifier(self)
         self._linear = Linearizer(self._simplify_operands, values)
         self._linear.context.reader = self._linear
+        self._comparisons = Comparisons(self._linear)
+        self._connectives = Connectives(self._linear, self._comparisons)
+        self._lanes: dict[int, Lanes] = {}
 
     # ------------------------------------------------------------------------------------ knowing
 
@@ -142,15 +149,19 @@ class Analyzer:
     def _said(
         self, condition: PrimExpr
     ) -> tuple[tuple[Linear, ...], tuple[tuple[Term, ModularSet], ...]]:
-        """Return what a comparison says that lasts: what is not negative, and residue classes."""
-        gap = self._gap(condition)
+        """Return what a condition says that lasts: what is not negative, and residue classes."""
+        gap = gap_of(condition, self._linear)
         if gap is not None:
             return _lasting([gap]), ()
         if isinstance(condition, e.EQ) and is_integer(condition.a):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             classes = tuple(learned(difference, self._linear.context))
             return _lasting([difference, difference.times(-1)]), classes
-        return (), ()
+        if condition.dtype.lanes != 1:
+            return (), ()
+        if isinstance(condition, e.NE) and is_integer(condition.a):
+            condition = self.compare(condition)
+        return _lasting([self._linear.truth(condition).plus_const(-1)]), ()
 
     # -------------------------------------------------------------------------------- simplifying
 
@@ -179,99 +190,62 @@ class Analyzer:
         return self._linear
 
     def linear(self, expr: PrimExpr) -> Linear:
-        """Return a signed integer expression as a linear combination."""
+        """Return a scalar integer expression as a linear combination."""
         return self._linear(expr)
 
     def integer(self, expr: PrimExpr) -> PrimExpr:
-        """Return a scalar signed integer expression in its simplest form.
+        """Return a scalar integer expression in its simplest form.
 
         Where that has a constant beyond the type, the operands are simplified one by one.
         """
+        linear = self._linear(expr)
+        if linear.terms and self._linear.context.facts:
+            low, high = self._linear.bound(linear)
+            if low == high:
+                linear = Linear({}, low)
         try:
-            return self._linear.write(self._linear(expr), expr.dtype)
+            return self._linear.write(linear, expr.dtype)
         except NotRepresentableError:
             return self._simplify_operands(expr)
 
     def _simplify_operands(self, expr: PrimExpr) -> PrimExpr:
         return self._simplifier.operands(expr)
 
+    def vector(self, expr: PrimExpr) -> PrimExpr:
+        """Return a vector of integers or conditions with its lanes simplified as scalars."""
+        count = expr.dtype.lanes
+        lanes = self._lanes.get(count)
+        if lanes is None:
+            lanes = self._lanes[count] = Lanes(count, self._simplifier)
+        element = lanes.element(expr)
+        for var, whole in lanes.elements.items():
+            self._linear.stands_for(var, whole)
+        with self.loop_scope(lanes.lane, 0, count):
+            return lanes.vector(self._simplifier(element))
+
     def compare(self, expr: e.CmpOp) -> PrimExpr:
-        """Return a comparison of integers decided, or with the common part taken out."""
-        gap = self._gap(expr)
-        if gap is not None:
-            return self._compare_gap(gap, expr)
-        difference = self._linear(expr.a).plus(self._linear(expr.b), -1)
-        equal = type(expr) is e.EQ
-        low, high = self._linear.bound(difference)
-        if low == high == 0:
-            return TRUE if equal else FALSE
-        divisor = difference.content()
-        if low > 0 or high < 0 or difference.const % (divisor or 1):
-            return FALSE if equal else TRUE
-        left, right = self._sides(difference, expr) or self._operands(expr)
-        return type(expr)(left, right)
+        """Return a comparison of integers decided, or in its shortest form."""
+        simple = self._comparisons.simplified(expr)
+        if simple is not None:
+            return simple
+        return turned(expr, self.integer(expr.a), self.integer(expr.b))
 
-    def _gap(self, expr: PrimExpr) -> Linear | None:
-        """Return what is at least 0 exactly if the inequality holds, None for anything else."""
-        if not isinstance(expr, e.CmpOp) or not is_integer(expr.a):
-            return None
-        a, b = self._linear(expr.a), self._linear(expr.b)
-        kind = type(expr)
-        if kind is e.LT:
-            return b.plus(a, -1).plus_const(-1)
-        if kind is e.LE:
-            return b.plus(a, -1)
-        if kind is e.GT:
-            return a.plus(b, -1).plus_const(-1)
-        if kind is e.GE:
-            return a.plus(b, -1)
-        return None
+    def decided(self, condition: PrimExpr) -> PrimExpr:
+        """Return a condition that is simplified but for facts that say whether it holds."""
+        if not self._linear.context.facts or not condition.dtype.is_bool:
+            return condition
+        low, high = self._linear.bound(self._linear.truth(condition))
+        return (TRUE if low else FALSE) if low == high else condition
 
-    def _compare_gap(self, gap: Linear, expr: e.CmpOp) -> PrimExpr:
-        if self._linear.at_least_zero(gap):
-            return TRUE
-        if self._linear.at_least_zero(gap.times(-1).plus_const(-1)):
-            return FALSE
-        divisor = gap.content()
-        if divisor > 1:
-            gap = Linear({t: c // divisor for t, c in gap.terms.items()}, gap.const // divisor)
-        kind: type[e.CmpOp] = e.LE
-        if gap.const > 0 or (gap.const == -1 and any(c < 0 for c in gap.terms.values())):
-            kind, gap = e.LT, gap.plus_const(1)
-        sides = self._sides(gap, expr)
-        if sides is not None:
-            return kind(sides[1], sides[0])
-        left, right = self._operands(expr)
-        turned = {e.GT: e.LT, e.GE: e.LE}.get(type(expr))
-        return type(expr)(left, right) if turned is None else turned(right, left)
-
-    def _sides(self, difference: Linear, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr] | None:
-        """Return what `difference` adds and what it subtracts, as expressions.
-
-        None for values that may wrap around when what is compared is brought to the other side,
-        and where the constant that comes out is beyond the type.
-        """
-        dtype = expr.a.dtype
-        if self._linear.may_wrap(difference):
-            added = Linear({t: c for t, c in difference.terms.items() if c > 0}, 0)
-            taken = Linear({t: -c for t, c in difference.terms.items() if c < 0}, 0)
-            const = difference.const
-            for side, more in ((added, max(const, 0)), (taken, max(-const, 0))):
-                if not self._linear.fits(side.plus_const(more), dtype):
-                    return None
-        try:
-            return self._linear.write_sides(difference, dtype)
-        except NotRepresentableError:
-            return None
-
-    def _operands(self, expr: e.CmpOp) -> tuple[PrimExpr, PrimExpr]:
-        return self.integer(expr.a), self.integer(expr.b)
+    def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+        """Return the conjunction or disjunction of conditions that are simplified."""
+        return self._connectives.connected(parts, kind)
 
     # ------------------------------------------------------------------------------------ proving
 
     def can_prove(self, condition: ExprLike, strength: int = 0) -> bool:
         """Say whether `condition` surely holds."""
-        gap = self._gap(condition) if isinstance(condition, e.CmpOp) else None
+        gap = gap_of(as_expr(condition), self._linear)
         if gap is not None:
             return self._linear.at_least_zero(gap)
         simple = self.simplify(condition)
@@ -346,25 +320,14 @@ def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:
     for part in conjuncts(condition):
         if isinstance(part, e.Call) and getattr(part.op, "short_name", "") == "likely":
             yield from _parts(part.args[0])
-        elif isinstance(part, e.Not) and isinstance(part.a, e.Not):
-            yield from _parts(part.a.a)
-        elif isinstance(part, e.Not) and isinstance(part.a, e.Or):
-            yield from _parts(e.Not(part.a.a))
-            yield from _parts(e.Not(part.a.b))
-        elif isinstance(part, e.Not) and isinstance(part.a, e.CmpOp) and is_integer(part.a.a):
-            yield _INVERSE[type(part.a)](part.a.a, part.a.b)
+        elif isinstance(part, e.Not):
+            opposite = negation(part.a)
+            if isinstance(opposite, e.Not):
+                yield part
+            else:
+                yield from _parts(opposite)
         else:
             yield part
-
-
-_INVERSE: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
-    e.LT: e.GE,
-    e.LE: e.GT,
-    e.GT: e.LE,
-    e.GE: e.LT,
-    e.EQ: e.NE,
-    e.NE: e.EQ,
-}
 
 
 def _lasting(facts: Iterable[Linear]) -> tuple[Linear, ...]:

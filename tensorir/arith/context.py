@@ -15,6 +15,8 @@ from tensorir.arith.const_interval import (
     floor_quotient,
     floor_remainder,
     product,
+    trunc_quotient,
+    trunc_remainder,
     type_interval,
     value_interval,
 )
@@ -27,6 +29,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.arith.modular import ANY, ModularSet
@@ -218,7 +221,7 @@ class Context:
             low, high = self._sum((c, self.term_bound(t)) for t, c in linear.terms.items())
         else:
             low, high = self._sum((c, self.piece_bound(p)) for c, p in linear.parts)
-        low, high = low + linear.const, high + linear.const
+        low, high = low + linear.rest, high + linear.rest
         if self.facts:
             low, high = self._tighten(linear, low, high)
         linear.bound = (max(low, -INFINITE), min(high, INFINITE))
@@ -254,7 +257,7 @@ class Context:
 
     def piece_bound(self, piece: object) -> Interval:
         """Return the bound of a term or of a remainder."""
-        if isinstance(piece, (Remainder, SymbolicRemainder)):
+        if isinstance(piece, (Remainder, SymbolicRemainder, TruncatedRemainder)):
             return piece.bound(self)
         return self.term_bound(piece)  # type: ignore[arg-type]
 
@@ -289,6 +292,8 @@ class Context:
             return reduce(product, [self.term_bound(factor) for factor in atom.factors])
         if type(atom) is SymbolicQuotient:
             return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
+        if type(atom) is TruncatedQuotient:
+            return trunc_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
         return EVERYTHING
 
     def _opaque_bound(self, atom: Opaque) -> Interval:
@@ -342,6 +347,22 @@ class Remainder:
         modulus = self.modulus
         low, high = floor_remainder(context.bound(self.index), (modulus, modulus)) or EVERYTHING
         return low // self.divisor, high // self.divisor
+
+
+class TruncatedRemainder:
+    """What is left of `index` where it is divided by `modulus`, rounding toward zero."""
+
+    __slots__ = ("index", "modulus")
+
+    def __init__(self, index: Linear, modulus: int) -> None:
+        self.index = index
+        self.modulus = modulus
+
+    def bound(self, context: Context) -> Interval:
+        """Return an interval that holds every value."""
+        found = trunc_remainder(context.bound(self.index), (self.modulus, self.modulus))
+        assert found is not None
+        return found
 
 
 class SymbolicRemainder:

@@ -41,7 +41,7 @@ Term: TypeAlias = Var | Atom
 class Linear:
     """An integer expression `sum(terms[t] * t) + const`; no coefficient is 0. Immutable."""
 
-    __slots__ = ("_key", "bound", "const", "parts", "stamp", "terms")
+    __slots__ = ("_key", "bound", "const", "parts", "rest", "stamp", "terms")
 
     def __init__(self, terms: Terms, const: int) -> None:
         self.terms: Final = terms
@@ -49,6 +49,8 @@ class Linear:
         self._key: Key = None
         self.parts: Any = None
         """The pieces it is printed as, once `pieces` has computed them."""
+        self.rest = const
+        """The constant that is printed beside the pieces."""
         self.bound: Interval = (0, 0)
         self.stamp = -1
 
@@ -76,6 +78,10 @@ class Linear:
         if factor == 0:
             return ZERO
         return Linear({t: c * factor for t, c in self.terms.items()}, self.const * factor)
+
+    def over(self, divisor: int) -> Linear:
+        """Return `self // divisor`, where that divides all coefficients."""
+        return Linear({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
 
     def content(self) -> int:
         """Return the greatest common divisor of the coefficients, 0 if there are none."""
@@ -129,6 +135,19 @@ class SymbolicQuotient(Atom):
         self.stamp = -1
 
 
+class TruncatedQuotient(Atom):
+    """`index / divisor`, rounded toward zero; a constant divisor is above 1."""
+
+    __slots__ = ("divisor", "index")
+
+    def __init__(self, index: Linear, divisor: Linear) -> None:
+        self.index: Final = index
+        self.divisor: Final = divisor
+        self.key = (TruncatedQuotient, index.key, divisor.key)
+        self.depth = max(index.depth(), divisor.depth()) + 1
+        self.stamp = -1
+
+
 class Product(Atom):
     """The product of terms, with repetition; the order is that of first appearance."""
 
@@ -155,7 +174,7 @@ class Extremum(Atom):
 
 
 class Wrapped(Atom):
-    """A linear combination wrapped around to what a signed dtype holds."""
+    """A linear combination wrapped around to what an integer dtype holds."""
 
     __slots__ = ("dtype", "index")
 

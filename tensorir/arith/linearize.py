@@ -7,8 +7,9 @@ from math import gcd
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, Interval
-from tensorir.arith.context import Context
+from tensorir.arith.const_interval import HALF_INFINITE, Interval
+from tensorir.arith.context import Context, TruncatedRemainder
+from tensorir.arith.extrema import alternatives, common_part, differences
 from tensorir.arith.linear import (
     ZERO,
     Atom,
@@ -20,8 +21,10 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
 )
+from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import exact_quotient, factors
 from tensorir.arith.proof import Proof
@@ -31,12 +34,13 @@ from tensorir.arith.writing import Writer
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
 from tensorir.index_arithmetic import holds_indices, is_index_arithmetic
+from tensorir.semantics.integers import truncdiv
 
 _UNITS: Final = [Linear({}, k) for k in range(65)]
 
 
 class Linearizer:
-    """Reads signed integer expressions as `Linear`, using what a context knows.
+    """Reads scalar integer expressions as `Linear`, using what a context knows.
 
     `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
     `values`, on loads and on calls may wrap around; all other does not.
@@ -45,7 +49,7 @@ class Linearizer:
     def __init__(
         self, simplify_part: Callable[[PrimExpr], PrimExpr], values: Iterable[Var] = ()
     ) -> None:
-        self._values: Final = frozenset(values)
+        self._values: Final = set(values)
         self._value_terms: set[Term] = set(self._values)
         """Terms that hold values, whose arithmetic may wrap around."""
         self.context = Context(
@@ -54,6 +58,8 @@ class Linearizer:
         """What is known now; entering and leaving a scope replaces it."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
+        self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
+        """Extrema by differences of their alternatives, with the one that they are taken to."""
         self.sort_terms = False
         """Whether sums are written in the order in which their variables were bound."""
 
@@ -71,6 +77,12 @@ class Linearizer:
             forms[expr] = known
         return known
 
+    def stands_for(self, var: Var, whole: PrimExpr) -> None:
+        """Take arithmetic on a variable to wrap around if that on `whole` does."""
+        if not is_index_arithmetic(whole, self._values):
+            self._values.add(var)
+            self._value_terms.add(var)
+
     # ------------------------------------------------------------------------------------ reading
 
     def var(self, expr: Var) -> Linear:
@@ -78,6 +90,8 @@ class Linearizer:
         value = self.context.values.get(expr)
         if value is not None:
             return value
+        if not holds_indices(expr.dtype):
+            self._value_terms.add(expr)
         low, high = self.context.term_bound(expr)
         return Linear({}, low) if low == high else Linear({expr: 1}, 0)
 
@@ -87,6 +101,12 @@ class Linearizer:
             return a.times(b.const)
         if not a.terms:
             return b.times(a.const)
+        for extremum in a.terms:
+            if type(extremum) is Extremum and len(extremum.args) == 2:
+                # The smaller times the larger is one times the other.
+                one, other = extremum.args
+                if a.plus(b).plus(one, -1).plus(other, -1).key == ZERO.key:
+                    return self.product(one, other)
         result = ZERO
         for s, c in [*a.terms.items(), (None, a.const)]:
             for t, d in [*b.terms.items(), (None, b.const)]:
@@ -130,15 +150,20 @@ class Linearizer:
         """Divide numerator and divisor by a common factor, where what is left over cannot carry."""
         candidates = {gcd(c, divisor) for c in index.terms.values()} - {1}
         for factor in sorted(candidates, reverse=True):
-            multiple = {t: c for t, c in index.terms.items() if c % factor == 0}
-            small = {t: c for t, c in index.terms.items() if c % factor}
-            carry, low_const = divmod(index.const, factor)
-            low, high = self.bound(Linear(small, low_const))
-            if abs(low) >= HALF_INFINITE or low // factor != high // factor:
-                continue
-            head = Linear({t: c // factor for t, c in multiple.items()}, carry + low // factor)
-            return head, divisor // factor
+            head = self.without_fraction(index, factor)
+            if head is not None:
+                return head, divisor // factor
         return None
+
+    def without_fraction(self, index: Linear, factor: int) -> Linear | None:
+        """Divide, rounding down, where the terms that `factor` does not divide cannot carry."""
+        head = {t: c // factor for t, c in index.terms.items() if c % factor == 0}
+        small = {t: c for t, c in index.terms.items() if c % factor}
+        carry, low_const = divmod(index.const, factor)
+        low, high = self.bound(Linear(small, low_const))
+        if abs(low) >= HALF_INFINITE or low // factor != high // factor:
+            return None
+        return Linear(head, carry + low // factor)
 
     def _nest(self, index: Linear, divisor: int) -> Linear:
         """Make the quotient; a quotient of a quotient is one with the product of the divisors."""
@@ -158,6 +183,7 @@ class Linearizer:
         exact = exact_quotient(a, b, self.product) if b.terms else None
         if exact is not None:
             return exact
+        a, b = _without_factor(a, b)
         if len(b.terms) == 1 and not b.const and len(a.terms) > 1:
             parts = {
                 t: exact_quotient(Linear({t: c}, 0), b, self.product) for t, c in a.terms.items()
@@ -173,31 +199,87 @@ class Linearizer:
             return ZERO
         return Linear({self.intern(SymbolicQuotient(a, b)): 1}, 0)
 
+    def truncated(self, a: Linear, b: Linear) -> Linear:
+        """Divide, rounding toward zero."""
+        exact = exact_quotient(a, b, self.product) if b.terms or b.const else None
+        if exact is not None:
+            return exact
+        a, b = _without_factor(a, b)
+        if not b.terms and b.const < 0:
+            return self.truncated(a, b.times(-1)).times(-1)
+        low, high = self.bound(a)
+        if low >= 0 and self.bound(b)[0] > 0:
+            return self.floor_divide(a, b)
+        if b.terms or b.const == 0:
+            return Linear({self.intern(TruncatedQuotient(a, b)): 1}, 0)
+        least, most = truncdiv(low, b.const), truncdiv(high, b.const)
+        if least == most:
+            return Linear({}, least)
+        return self._truncated_by(a, b)
+
+    def _truncated_by(self, index: Linear, divisor: Linear) -> Linear:
+        """Make the quotient by a positive constant."""
+        size = divisor.const
+        parts = pieces(index)
+        if len(parts) == 1 and not index.rest:
+            c, part = parts[0]
+            if isinstance(part, TruncatedRemainder) and part.modulus % size == 0 and abs(c) == 1:
+                # Both parts have the sign of the remainder, so each is rounded as the whole is.
+                inner = self.truncated(part.index, divisor)
+                outer = self.truncated(part.index, Linear({}, part.modulus))
+                return inner.plus(outer, -(part.modulus // size)).times(c)
+            if type(part) is TruncatedQuotient and not part.divisor.terms and abs(c) == 1:
+                return self.truncated(part.index, part.divisor.times(size)).times(c)
+        if TruncatedQuotient(index.times(-1), divisor).key in self._atoms or all(
+            c < 0 for c in index.terms.values()
+        ):
+            return self.truncated(index.times(-1), divisor).times(-1)
+        return Linear({self.intern(TruncatedQuotient(index, divisor)): 1}, 0)
+
     def extremum(self, args: list[Linear], largest: bool) -> Linear:
         """Take the largest or smallest, leaving out alternatives that are never it."""
-        flat: list[Linear] = []
-        for arg in args:
-            term = next(iter(arg.terms), None)
-            if (
-                len(arg.terms) == 1
-                and type(term) is Extremum
-                and term.largest is largest
-                and arg.terms[term] == 1
-            ):
-                flat.extend(a.plus_const(arg.const) for a in term.args)
-            else:
-                flat.append(arg)
         kept: list[Linear] = []
-        for arg in flat:
+        for arg in [part for given in args for part in alternatives(given, largest)]:
             if any(self._dominates(other, arg, largest) for other in kept):
                 continue
             kept = [other for other in kept if not self._dominates(arg, other, largest)]
             kept.append(arg)
         if len(kept) == 1:
             return kept[0]
-        shared = min(k.const for k in kept)
-        atom = self.intern(Extremum(tuple(k.plus_const(-shared) for k in kept), largest))
-        return Linear({atom: 1}, shared)
+        inner = [alternatives(arg, not largest) for arg in kept]
+        shared = set.intersection(*[{a.key for a in args} for args in inner])
+        if shared:
+            rests = [[a for a in args if a.key not in shared] for args in inner]
+            common = [a for a in inner[0] if a.key in shared]
+            # None lacks a rest: it would dominate the others.
+            others = [self.extremum(rest, not largest) for rest in rests]
+            return self.extremum([self.extremum(others, largest), *common], not largest)
+        return self._extremum(kept, largest)
+
+    def _extremum(self, args: list[Linear], largest: bool) -> Linear:
+        """Make the extremum of alternatives none of which is always the one taken."""
+        quotients = [next(iter(arg.terms)) for arg in args if arg.terms]
+        if len(quotients) == len(args) and all(
+            type(q) is Quotient and arg.key == Linear({q: 1}, 0).key
+            for q, arg in zip(quotients, args, strict=True)
+        ):
+            divisors = {q.divisor for q in quotients if type(q) is Quotient}
+            if len(divisors) == 1:
+                indices = [q.index for q in quotients if type(q) is Quotient]
+                return self.quotient(self.extremum(indices, largest), divisors.pop())
+        shared, factor = common_part(args)
+        args = [arg.plus(shared, -1).over(factor) for arg in args]
+        known = self._extrema.get(differences(args, args[0], largest))
+        if known is None:
+            atom = self.intern(Extremum(tuple(args), largest))
+            assert isinstance(atom, Extremum)
+            for arg in args:
+                self._extrema[differences(args, arg, largest)] = atom, arg
+            return shared.plus(Linear({atom: 1}, 0), factor)
+        atom, base = known
+        sign = 1 if atom.largest is largest else -1
+        same = args[0].plus(Linear({atom: 1}, 0).plus(base, -1), sign)
+        return shared.plus(same, factor)
 
     def _dominates(self, winner: Linear, loser: Linear, largest: bool) -> bool:
         gap = winner.plus(loser, -1) if largest else loser.plus(winner, -1)
@@ -208,9 +290,23 @@ class Linearizer:
         simple = self._simplify(expr)
         if type(simple) is IntImm:
             return Linear({}, simple.value)
-        if type(simple) is not type(expr) and type(simple) in _READERS:
+        other = type(simple) is not type(expr) or getattr(simple, "op", 0) is not getattr(
+            expr, "op", 0
+        )
+        if other and type(simple) in _READERS:
             return self(simple)
         return Linear({self._opaque(simple): 1}, 0)
+
+    def truth(self, condition: PrimExpr) -> Linear:
+        """Read a simplified condition as 1 where it holds and 0 where it does not."""
+        kind = type(condition)
+        if kind is IntImm:
+            return _UNITS[condition.value]  # type: ignore[attr-defined]
+        if kind is e.Not:
+            return _UNITS[1].plus(self.truth(condition.a), -1)  # type: ignore[attr-defined]
+        if kind is e.NE:
+            return _UNITS[1].plus(self.truth(e.EQ(condition.a, condition.b)), -1)  # type: ignore[attr-defined]
+        return Linear({self._opaque(condition): 1}, 0)
 
     def as_written(self, expr: PrimExpr) -> Linear:
         """Read an expression whose parts must not be simplified as one term."""
@@ -221,7 +317,7 @@ class Linearizer:
         atom = self._atoms.get(key)
         if atom is None:
             wraps = not is_index_arithmetic(expr, self._values)
-            atom = self._atoms[key] = Opaque(expr, key, _interval(expr, wraps))
+            atom = self._atoms[key] = Opaque(expr, key, interval_of(expr, wraps))
             if wraps:
                 self._value_terms.add(atom)
         return atom
@@ -248,6 +344,7 @@ class Linearizer:
         """
         return (
             not self._value_terms
+            or _is_variable(exact, expr.dtype)
             or self.fits(exact, expr.dtype)
             or is_index_arithmetic(expr, self._values)
         )
@@ -267,8 +364,6 @@ class Linearizer:
             return Linear({}, (value - least) % (most - least + 1) + least)
         if self.fits(exact, dtype):
             return exact
-        if dtype.is_uint:
-            return self.opaque(expr)
         modular = reduced(exact, dtype)
         if not agrees(modular, dtype, self.bound):
             return self.opaque(expr)
@@ -280,7 +375,8 @@ class Linearizer:
 
     def bound(self, linear: Linear) -> Interval:
         """Return an interval that holds every value."""
-        pieces(linear)
+        if linear.parts is None:
+            pieces(linear, not self.may_wrap(linear))
         return self.context.bound(linear)
 
     def at_least_zero(self, linear: Linear) -> bool:
@@ -294,43 +390,35 @@ class Linearizer:
 
     def write(self, linear: Linear, dtype: DataType) -> PrimExpr:
         """Return `linear` as an expression of `dtype`."""
-        return self._writer(dtype).write(linear)
+        return self._writer(linear, dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
         """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
-        return self._writer(dtype).write_sides(linear)
+        return self._writer(linear, dtype).write_sides(linear)
 
-    def _writer(self, dtype: DataType) -> Writer:
-        return Writer(dtype, self.context.order if self.sort_terms else None)
-
-
-def _interval(expr: PrimExpr, wraps: bool) -> Interval:
-    dtype = expr.dtype
-    if dtype.is_bool:
-        return 0, 1
-    if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
-        return 0, 1
-    if dtype.is_integral and (wraps or dtype.bits < 32):
-        return integer_limits(dtype)
-    return EVERYTHING
+    def _writer(self, linear: Linear, dtype: DataType) -> Writer:
+        order = self.context.order if self.sort_terms else None
+        return Writer(dtype, order, self.may_wrap(linear))
 
 
-def expr_key(expr: PrimExpr) -> Key:
-    """Return a hashable value that is equal for structurally equal expressions."""
-    parts: list[Any] = [type(expr).__name__]
-    for name in expr.fields:
-        parts.append(_key_of(getattr(expr, name)))
-    return tuple(parts) if not isinstance(expr, Var) else (Var, id(expr))
+def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:
+    """Return dividend and divisor without a factor that all their coefficients share."""
+    shared = gcd(a.content(), a.const, b.content(), b.const)
+    if shared <= 1:
+        return a, b
+    return a.over(shared), b.over(shared)
 
 
-def _key_of(value: Any) -> Key:
-    if isinstance(value, PrimExpr):
-        return expr_key(value)
-    if isinstance(value, tuple):
-        return tuple(_key_of(v) for v in value)
-    if isinstance(value, (str, int, float)) or value is None:
-        return value
-    return id(value)
+def _is_symbolic(term: Term) -> bool:
+    return type(term) is TruncatedQuotient and bool(term.divisor.terms)
+
+
+def _is_variable(linear: Linear, dtype: DataType) -> bool:
+    """Say whether `linear` is a variable that a dtype holds, whatever its value."""
+    if linear.const or len(linear.terms) != 1:
+        return False
+    ((term, c),) = linear.terms.items()
+    return c == 1 and isinstance(term, Var) and term.dtype.bits <= dtype.bits
 
 
 def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
@@ -345,9 +433,9 @@ def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
 
 def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
-    if reader.bound(a)[0] < 0 or reader.bound(b)[0] <= 0:
+    quotient = reader.truncated(a, b)
+    if type(expr) is e.Mod and any(_is_symbolic(term) for term in quotient.terms):
         return reader.opaque(expr)
-    quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
 
 
@@ -367,6 +455,11 @@ def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
                 return reader.quotient(a, 1 << amount)
             return reader.wrapped(a.times(1 << amount), expr)
     return reader.opaque(expr)
+
+
+def is_integer(expr: PrimExpr) -> bool:
+    """Say whether an expression is a scalar integer; a bool is none."""
+    return _is_number(expr.dtype)
 
 
 def _is_number(dtype: DataType) -> bool:

@@ -8,11 +8,13 @@ same holds of divisors that are not constant: `x - x // m * m` is `x % m`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
+from tensorir.arith.extrema import absorbed
 from tensorir.arith.linear import (
     Atom,
+    Extremum,
     Key,
     Linear,
     Product,
@@ -20,31 +22,50 @@ from tensorir.arith.linear import (
     SymbolicQuotient,
     Term,
     Terms,
+    TruncatedQuotient,
+    add_terms,
     product_key,
 )
 from tensorir.arith.polynomial import Monomial, degree, factors, without
 
-Piece: TypeAlias = Term | Remainder | SymbolicRemainder
+Piece: TypeAlias = Term | Remainder | SymbolicRemainder | TruncatedRemainder
 Pieces: TypeAlias = list[tuple[int, Piece]]
 
 
-def pieces(linear: Linear) -> Pieces:
-    """Return `linear` without its constant as coefficients and pieces, in order of appearance."""
+_GROUPED: Final = frozenset({Quotient, Product, TruncatedQuotient, Extremum})
+"""Terms that may be written as one piece with others; remainders end in one of the first three."""
+
+
+def pieces(linear: Linear, absorb: bool = False) -> Pieces:
+    """Return coefficients and pieces that make up `linear` with a constant, its `rest`.
+
+    They come in the order in which their terms appear. What is added to an extremum moves into its
+    alternatives only with `absorb`, for there it may overflow what the sum does not.
+    """
     if linear.parts is not None:
         return linear.parts  # type: ignore[no-any-return]
-    quotients = [t for t in linear.terms if type(t) is Quotient]
-    products = [t for t in linear.terms if type(t) is Product]
-    if not quotients and not products:
-        # Remainders end in one of the two, so that nearly all sums are made of their terms.
+    grouped = [t for t in linear.terms if type(t) in _GROUPED]
+    if not grouped:
+        # Nearly all sums are made of their terms.
         plain: Pieces = [(c, term) for term, c in linear.terms.items()]
         linear.parts = plain
         return plain
+    quotients = [t for t in grouped if type(t) is Quotient]
+    products = [t for t in grouped if type(t) is Product]
+    truncated = [t for t in grouped if type(t) is TruncatedQuotient]
+    extrema = [t for t in grouped if type(t) is Extremum] if absorb else []
     left = dict(linear.terms)
     order = {term: k for k, term in enumerate(linear.terms)}
     found: list[tuple[int, int, Piece]] = []
+    for extremum in extrema:
+        if extremum in left:
+            linear.rest -= _absorb(extremum, left, linear.rest, order, found)
     for quotient in sorted(quotients, key=lambda q: -q.divisor):
         if quotient in left:
-            _extract(quotient, left, order, found)
+            linear.rest -= _extract(quotient, left, order, found)
+    for part in truncated:
+        if part in left:
+            linear.rest -= _extract_truncated(part, left, order, found)
     for quotient in quotients:
         if quotient.divisor == 2 and quotient in left:
             _extract_half(quotient, left, order, found)
@@ -63,8 +84,11 @@ def _extract(
     left: dict[Term, int],
     order: dict[Term, int],
     found: list[tuple[int, int, Piece]],
-) -> None:
-    """Take the remainder that ends in `quotient` out of `left`, if there is one."""
+) -> int:
+    """Take the remainder that ends in `quotient` out of `left`, if there is one.
+
+    Returns the constant that belongs to it.
+    """
     modulus, weight = quotient.divisor, left[quotient]
     carriers: list[tuple[int, dict[Term, int], int]] = []
     for other in left:
@@ -79,7 +103,7 @@ def _extract(
     carriers.append((1, quotient.index.terms, quotient.index.const))
     for divisor, terms, const in carriers:
         ratio = modulus // divisor
-        if weight % ratio or const:
+        if weight % ratio:
             continue
         scale = -weight // ratio
         if any(left.get(t, 0) != c * scale for t, c in terms.items()):
@@ -89,7 +113,54 @@ def _extract(
             del left[t]
         del left[quotient]
         found.append((position, scale, Remainder(quotient.index, modulus, divisor)))
-        return
+        return const * scale
+    return 0
+
+
+def _absorb(
+    extremum: Extremum,
+    left: dict[Term, int],
+    rest: int,
+    order: dict[Term, int],
+    found: list[tuple[int, int, Piece]],
+) -> int:
+    """Take an extremum out of `left`, with what makes it shorter to write.
+
+    Returns the constant that belongs to it.
+    """
+    c = left[extremum]
+    made = absorbed(extremum, c, left, rest)
+    if made is None:
+        return 0
+    piece, weight, moved = made
+    add_terms(left, moved.terms, -c)
+    for term in [extremum, *[t for t in moved.terms if not left[t]]]:
+        del left[term]
+    found.append((order[extremum], weight, piece))
+    return c * moved.const
+
+
+def _extract_truncated(
+    quotient: TruncatedQuotient,
+    left: dict[Term, int],
+    order: dict[Term, int],
+    found: list[tuple[int, int, Piece]],
+) -> int:
+    """Take the remainder that ends in `quotient` out of `left`, if there is one.
+
+    Returns the constant that belongs to it.
+    """
+    index, modulus = quotient.index, quotient.divisor.const
+    scale, odd = divmod(-left[quotient], modulus or 1)
+    if quotient.divisor.terms or odd:
+        return 0
+    if any(left.get(t, 0) != c * scale for t, c in index.terms.items()):
+        return 0
+    position = min(order[t] for t in index.terms)
+    for t in (quotient, *index.terms):
+        del left[t]
+    found.append((position, scale, TruncatedRemainder(index, modulus)))
+    return index.const * scale
 
 
 def _extract_half(

@@ -92,8 +92,17 @@ class Proof:
     def _split_extremum(self, goal: Linear, facts: int) -> bool:
         """Prove a sum with a minimum or maximum by cases."""
         for term, c in goal.terms.items():
-            if type(term) is Extremum and abs(c) == 1:
+            if type(term) is Extremum:
                 rest = Linear({t: d for t, d in goal.terms.items() if t is not term}, goal.const)
+                if self._above_mean(term, c, rest, facts):
+                    return True
                 cases = (self.at_least_zero(rest.plus(a, c), facts) for a in term.args)
                 return any(cases) if term.largest == (c > 0) else all(cases)
         return False
+
+    def _above_mean(self, term: Extremum, c: int, rest: Linear, facts: int) -> bool:
+        """Prove a sum by an extremum of two being on its side of their mean."""
+        if len(term.args) != 2 or c % 2 or term.largest != (c > 0):
+            return False
+        one, other = term.args
+        return self.at_least_zero(rest.plus(one, c // 2).plus(other, c // 2), facts)

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.context import Context, Remainder
+from tensorir.arith.context import Context, Remainder, TruncatedRemainder
 from tensorir.arith.linear import Atom, Extremum, Linear, Opaque, Product, Quotient, Term, Wrapped
 from tensorir.arith.modular import ANY, ModularSet, residue
 from tensorir.arith.pieces import Piece, pieces
@@ -18,15 +18,17 @@ from tensorir.expr import IntImm, PrimExpr, Var
 
 def residue_of(linear: Linear, context: Context) -> ModularSet:
     """Return the class of a linear combination in a context."""
-    found = ModularSet(0, linear.const)
+    found = ModularSet(0, 0)
     for coefficient, piece in pieces(linear):
         found = found.plus(_of_piece(piece, context), coefficient)
-    return found
+    return found.plus(ModularSet(0, linear.rest))
 
 
 def _of_piece(piece: Piece, context: Context) -> ModularSet:
     if isinstance(piece, Remainder):
         return residue_of(piece.index, context).remainder(piece.modulus).over(piece.divisor)
+    if isinstance(piece, TruncatedRemainder):
+        return _truncated_remainder(residue_of(piece.index, context), piece.modulus)
     return _of_term(piece, context) if isinstance(piece, Term) else ANY
 
 
@@ -78,11 +80,8 @@ def _wrapped(
     return lambda n, operand: combine(operand(n.a), operand(n.b)).modulo(_width(n.dtype))
 
 
-def _truncated_remainder(n: e.Mod, operand: Operand) -> ModularSet:
-    a, b = operand(n.a), operand(n.b)
-    if b.coeff or not b.base:
-        return ANY
-    return a if not a.coeff and 0 <= a.base < abs(b.base) else a.modulo(b.base)
+def _truncated_remainder(a: ModularSet, modulus: int) -> ModularSet:
+    return a if not a.coeff and 0 <= a.base < modulus else a.modulo(modulus)
 
 
 def _call(n: e.Call, operand: Operand) -> ModularSet:
@@ -109,7 +108,6 @@ _RULES: Final[dict[type, Callable[[Any, Operand], ModularSet]]] = {
     e.Add: _wrapped(lambda a, b: a.plus(b)),
     e.Sub: _wrapped(lambda a, b: a.plus(b, -1)),
     e.Mul: _wrapped(ModularSet.times),
-    e.Mod: _truncated_remainder,
     e.Select: lambda n, operand: operand(n.true_value).join(operand(n.false_value)),
     e.Cast: lambda n, operand: operand(n.value).modulo(_width(n.dtype)),
     e.Call: _call,

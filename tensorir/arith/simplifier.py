@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorir import expr as e
-from tensorir.arith.linearize import expr_key
-from tensorir.expr import IntImm, PrimExpr
-from tensorir.ops import (
-    FALSE,
-    all_of,
-    conjuncts,
-    fold_binary,
-    if_then_else,
-    logical_not,
-    logical_or,
-)
-from tensorir.visit import Rewriter
+from tensorir.arith.comparing import turned
+from tensorir.arith.linearize import is_integer
+from tensorir.arith.logic import negation, parts_of
+from tensorir.arith.opaque import expr_key
+from tensorir.dtype import BOOL, DataType
+from tensorir.expr import FloatImm, IntImm, PrimExpr, integer_limits
+from tensorir.ops import FALSE, TRUE, cast, compare, const, fold_binary, if_then_else, logical_not
+from tensorir.semantics import DIVISIONS, EXACT, evaluate
+from tensorir.semantics.integers import OF_BITS
+from tensorir.visit import Rewriter, walk
 
 if TYPE_CHECKING:
     from tensorir.arith.analyzer import Analyzer
-
-
-def is_integer(expr: PrimExpr) -> bool:
-    """Say whether an expression is a scalar signed integer."""
-    return expr.dtype.is_int and expr.dtype.lanes == 1
 
 
 def simplifier(analyzer: Analyzer) -> _Simplifier:
@@ -35,6 +28,14 @@ def simplifier(analyzer: Analyzer) -> _Simplifier:
 _INTEGER_NODES: Final = frozenset(
     {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Var, e.SizeVar}
 )
+
+
+_VECTOR_NODES: Final = frozenset(
+    {
+        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Select, e.Cast,
+        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or, e.Not,
+    }
+)  # fmt: skip
 
 
 class _Simplifier(Rewriter):
@@ -51,7 +52,14 @@ class _Simplifier(Rewriter):
             return self._analyzer.integer(node)
         if kind is e.Cast and is_integer(node) and is_integer(node.value):
             return self._analyzer.integer(node)
+        if kind in _VECTOR_NODES and node.dtype.lanes > 1 and node.dtype.is_integral:
+            return self._vector(node)
         return super().__call__(node)
+
+    def _vector(self, node: PrimExpr) -> PrimExpr:
+        """Return a vector simplified lane by lane, or its operands, whatever is shorter."""
+        whole, parts = self._analyzer.vector(node), self.operands(node)
+        return parts if _size(parts) < _size(whole) else whole
 
     def each(self, nodes: Any) -> Any:
         new = tuple([self(n) for n in nodes])
@@ -62,80 +70,117 @@ class _Simplifier(Rewriter):
         return super().__call__(node)
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
-        a, b = self(node.a), self(node.b)
-        if a.dtype.lanes == 1 and not isinstance(node, (e.CmpOp, e.LogicalOp)):
-            divides_by_zero = isinstance(b, IntImm) and b.value == 0
-            folded = None if divides_by_zero else fold_binary(type(node), a, b)
+        a: PrimExpr = self(node.a)
+        b: PrimExpr = self(node.b)
+        kind = type(node)
+        if a.dtype.lanes == 1:
+            divides_by_zero = isinstance(b, IntImm) and b.value == 0 and kind in DIVISIONS
+            folded = None if divides_by_zero else fold_binary(kind, a, b)
             if folded is not None:
                 return folded
-        return node if a is node.a and b is node.b else type(node)(a, b)
+        if kind in (e.Min, e.Max) and expr_key(a) == expr_key(b):
+            return a
+        return node if a is node.a and b is node.b else kind(a, b)
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
         if is_integer(node.a):
-            return self._analyzer.compare(node)
-        if type(node) in (e.GT, e.GE):
-            return self({e.GT: e.LT, e.GE: e.LE}[type(node)](node.b, node.a))  # type: ignore[no-any-return]
-        return self.rewrite_BinaryOp(node)
+            return self._analyzer.decided(self._analyzer.compare(node))
+        a, b = self(node.a), self(node.b)
+        kind = type(node)
+        if a.dtype.lanes > 1:
+            return turned(node, a, b)
+        if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+            return compare(kind, a, b)
+        if a.dtype.is_bool and kind in (e.EQ, e.NE):
+            for this, other in ((a, b), (b, a)):
+                if isinstance(other, IntImm):
+                    return this if bool(other.value) == (kind is e.EQ) else self(e.Not(this))  # type: ignore[no-any-return]
+            if expr_key(a) == expr_key(b):
+                return TRUE if kind is e.EQ else FALSE
+        return self._analyzer.decided(turned(node, a, b))
 
-    def rewrite_And(self, node: e.And) -> PrimExpr:  # noqa: N802
+    def rewrite_LogicalOp(self, node: e.LogicalOp) -> PrimExpr:  # noqa: N802
         if node.dtype.lanes > 1:
             return self.rewrite_BinaryOp(node)
-        return all_of(_distinct([q for p in conjuncts(node) for q in conjuncts(self(p))]))
-
-    def rewrite_Or(self, node: e.Or) -> PrimExpr:  # noqa: N802
-        if node.dtype.lanes > 1:
-            return self.rewrite_BinaryOp(node)
-        parts = _distinct([q for p in _alternatives(node) for q in _alternatives(self(p))])
-        result: PrimExpr = FALSE
-        for part in parts:
-            result = logical_or(result, part)
-        return result
+        kind = type(node)
+        return self._analyzer.connected([self(part) for part in parts_of(node, kind)], kind)
 
     def rewrite_Not(self, node: e.Not) -> PrimExpr:  # noqa: N802
-        if isinstance(node.a, e.CmpOp) and is_integer(node.a.a):
-            negated: PrimExpr = self(_NEGATION[type(node.a)](node.a.a, node.a.b))
-            return negated
-        if isinstance(node.a, e.Not):
-            inner_most: PrimExpr = self(node.a.a)
-            return inner_most
-        if isinstance(node.a, e.And) and node.dtype.lanes == 1:
-            return self(e.Or(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
-        if isinstance(node.a, e.Or) and node.dtype.lanes == 1:
-            return self(e.And(e.Not(node.a.a), e.Not(node.a.b)))  # type: ignore[no-any-return]
+        if node.dtype.lanes > 1:
+            return self.generic(node)
         inner = self(node.a)
-        return logical_not(inner) if inner.dtype.lanes == 1 else e.Not(inner)
+        if inner is node.a and not isinstance(inner, (e.CmpOp, e.LogicalOp, e.Not, IntImm)):
+            return node
+        negated = negation(inner)
+        return negated if type(negated) is e.Not else self(negated)
+
+    def rewrite_Var(self, node: e.Var) -> PrimExpr:  # noqa: N802
+        return self._analyzer.decided(node) if node.dtype is BOOL else node
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         condition = self(node.condition)
-        if isinstance(condition, IntImm):
-            return self(node.true_value if condition.value else node.false_value)  # type: ignore[no-any-return]
-        t, f = self(node.true_value), self(node.false_value)
+        taken = _taken(condition, node.true_value, node.false_value)
+        if taken is not None:
+            return self(taken)  # type: ignore[no-any-return]
+        t, f = self._branches(condition, node.true_value, node.false_value)
+        made = self._without_choice(condition, t, f)
+        if made is not None:
+            return made
         same = condition is node.condition and t is node.true_value and f is node.false_value
         return node if same else e.Select(condition, t, f)
 
     def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
         if getattr(node.op, "short_name", "") == "if_then_else":
             return self._if_then_else(node)
-        return self.generic(node)
+        new = self.generic(node)
+        return self._analyzer.decided(_folded(new))
 
     def _if_then_else(self, node: e.Call) -> PrimExpr:
         condition = self(node.args[0])
-        if isinstance(condition, IntImm):
-            return self(node.args[1] if condition.value else node.args[2])  # type: ignore[no-any-return]
-        with self._analyzer.constraint_scope(condition):
-            t = self(node.args[1])
-        with self._analyzer.constraint_scope(logical_not(condition)):
-            f = self(node.args[2])
         old = node.args
+        taken = _taken(condition, old[1], old[2])
+        if taken is not None:
+            return self(taken)  # type: ignore[no-any-return]
+        t, f = self._branches(condition, old[1], old[2])
+        made = self._without_choice(condition, t, f)
+        if made is not None:
+            return made
         if condition is old[0] and t is old[1] and f is old[2]:
             return node
         return if_then_else(condition, t, f)
 
+    def _branches(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """Simplify what is taken where a condition holds, and what is taken where it does not."""
+        if condition.dtype.lanes > 1:
+            return self(t), self(f)
+        with self._analyzer.constraint_scope(condition):
+            t = self(t)
+        with self._analyzer.constraint_scope(logical_not(condition)):
+            f = self(f)
+        return t, f
+
+    def _without_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
+        """Return a choice between simplified values as something simpler, None if it stays."""
+        if expr_key(t) == expr_key(f):
+            return t
+        if t.dtype is not BOOL:
+            return None
+        if isinstance(t, IntImm):
+            return self(e.Or(condition, f) if t.value else e.And(e.Not(condition), f))  # type: ignore[no-any-return]
+        if isinstance(f, IntImm):
+            return self(e.Or(e.Not(condition), t) if f.value else e.And(condition, t))  # type: ignore[no-any-return]
+        return None
+
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
         value = self(node.value)
-        if isinstance(value, IntImm) and node.dtype.is_integral:
-            return value.astype(node.dtype)
-        return node if value is node.value else e.Cast(node.dtype, value)
+        while isinstance(value, e.Cast) and _is_needless(
+            value.dtype, value.value.dtype, node.dtype
+        ):
+            value = value.value
+        if value is not node.value or type(value) is not e.Cast:
+            made = cast(node.dtype, value)
+            return node if type(made) is e.Cast and made.value is node.value else made
+        return value if value.dtype is node.dtype else node
 
     def rewrite_Ramp(self, node: e.Ramp) -> PrimExpr:  # noqa: N802
         base, stride = self(node.base), self(node.stride)
@@ -143,25 +188,42 @@ class _Simplifier(Rewriter):
         return node if same else e.Ramp(base, stride, node.lanes)
 
 
-_NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
-    e.LT: e.GE,
-    e.LE: e.GT,
-    e.GT: e.LE,
-    e.GE: e.LT,
-    e.EQ: e.NE,
-    e.NE: e.EQ,
-}
+def _size(expr: PrimExpr) -> int:
+    return sum(1 for _ in walk(expr))
 
 
-def _alternatives(node: PrimExpr) -> list[PrimExpr]:
-    """Return the conditions whose disjunction a condition is, in the order written."""
-    if isinstance(node, e.Or):
-        return [*_alternatives(node.a), *_alternatives(node.b)]
-    return [node]
+def _taken(condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
+    if isinstance(condition, e.Broadcast):
+        condition = condition.value
+    if not isinstance(condition, IntImm):
+        return None
+    return t if condition.value else f
 
 
-def _distinct(parts: list[PrimExpr]) -> list[PrimExpr]:
-    seen: dict[Any, PrimExpr] = {}
-    for part in parts:
-        seen.setdefault(expr_key(part), part)
-    return list(seen.values())
+def _folded(call: e.Call) -> PrimExpr:
+    """Return the value of an operation on integers that are all constant, else the call."""
+    name = getattr(call.op, "short_name", "")
+    values = [arg.value for arg in call.args if isinstance(arg, IntImm)]
+    if (name not in EXACT and name not in OF_BITS) or len(values) < len(call.args):
+        return call
+    dtype = call.args[0].dtype
+    value = evaluate(name, dtype, *values)
+    return const(value, call.dtype)
+
+
+def _is_needless(middle: DataType, source: DataType, target: DataType) -> bool:
+    """Say whether a cast of `source` to `target` may leave out a cast to `middle` in between."""
+    if not (source.is_integral and middle.is_integral):
+        return False
+    if target.is_bool:
+        return source.is_bool or _limits_within(source, middle)
+    if target.is_integral and target.bits <= middle.bits and not middle.is_bool:
+        # Each drops high bits, and those that the first drops the second drops as well.
+        return True
+    return _limits_within(source, middle)
+
+
+def _limits_within(inner: DataType, outer: DataType) -> bool:
+    low, high = integer_limits(inner.element)
+    least, most = integer_limits(outer.element)
+    return least <= low and high <= most

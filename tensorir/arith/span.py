@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tensorir import expr as e
 from tensorir.arith.const_interval import HALF_INFINITE, Interval, type_interval, value_interval
-from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
     ZERO,
     Extremum,
@@ -23,6 +23,7 @@ from tensorir.arith.linear import (
     SymbolicQuotient,
     Term,
     Terms,
+    TruncatedQuotient,
     Wrapped,
     add_terms,
     without_zeros,
@@ -59,7 +60,7 @@ class Span:
         """Return the ends of `value` as combinations of what holds still."""
         if self._holds_still(value):
             return value, value
-        low = high = value.const
+        low = high = 0
         if self._known:
             value, (low, high) = self._without_known(value)
         lows: list[tuple[int, Linear | None]] = []
@@ -70,16 +71,16 @@ class Span:
                 first, last = last, first
             lows.append((coefficient, first))
             highs.append((coefficient, last))
-        return _total(low, lows), _total(high, highs)
+        return _total(low + value.rest, lows), _total(high + value.rest, highs)
 
     def _without_known(self, value: Linear) -> tuple[Linear, Interval]:
         """Return the terms that are left, and the constant ends of the others."""
         loose = {t: c for t, c in value.terms.items() if self._moves_entirely(t)}
         low, high = self._reader.bound(Linear(loose, 0))
         if low <= -HALF_INFINITE or high >= HALF_INFINITE:
-            return value, (value.const, value.const)
-        left = Linear({t: c for t, c in value.terms.items() if t not in loose}, 0)
-        return left, (value.const + low, value.const + high)
+            return value, (0, 0)
+        left = Linear({t: c for t, c in value.terms.items() if t not in loose}, value.const)
+        return left, (low, high)
 
     # ----------------------------------------------------------------------------- what moves
 
@@ -116,11 +117,9 @@ class Span:
         if isinstance(piece, Var):
             point = Linear({piece: 1}, 0)
             return self._var(piece) or (point, point)
-        if type(piece) is not Remainder and type(piece) is not SymbolicRemainder:
-            assert isinstance(piece, Term)
-            if not self._moves(piece):
-                point = Linear({piece: 1}, 0)
-                return point, point
+        if isinstance(piece, Term) and not self._moves(piece):
+            point = Linear({piece: 1}, 0)
+            return point, point
         return _RULES[type(piece)](self, piece)
 
     def _quotient(self, piece: Quotient) -> Ends:
@@ -158,6 +157,29 @@ class Span:
             None if low is None else divide(low, divisor),
             None if high is None else divide(high, divisor),
         )
+
+    def _truncated_quotient(self, piece: TruncatedQuotient) -> Ends:
+        if not self._is_still_and_positive(piece.divisor):
+            return UNLIMITED
+        low, high = self(piece.index)
+        divide = self._reader.truncated
+        return (
+            None if low is None else divide(low, piece.divisor),
+            None if high is None else divide(high, piece.divisor),
+        )
+
+    def _truncated_remainder(self, piece: TruncatedRemainder) -> Ends:
+        reader, modulus = self._reader, Linear({}, piece.modulus)
+        low, high = self(piece.index)
+        if low is not None and high is not None:
+            first = reader.truncated(low, modulus)
+            if reader.bound(reader.truncated(high, modulus).plus(first, -1)) == (0, 0):
+                passed = first.times(piece.modulus)
+                return low.plus(passed, -1), high.plus(passed, -1)
+        most = piece.modulus - 1
+        from_zero = low is not None and reader.at_least_zero(low)
+        up_to_zero = high is not None and reader.at_least_zero(high.times(-1))
+        return Linear({}, 0 if from_zero else -most), Linear({}, 0 if up_to_zero else most)
 
     def _is_still_and_positive(self, *divisors: Linear) -> bool:
         return all(
@@ -263,5 +285,7 @@ _RULES: Final[dict[type, Callable[[Span, Any], Ends]]] = {
     Remainder: Span._remainder,
     SymbolicQuotient: Span._symbolic_quotient,
     SymbolicRemainder: Span._symbolic_remainder,
+    TruncatedQuotient: Span._truncated_quotient,
+    TruncatedRemainder: Span._truncated_remainder,
     Wrapped: Span._wrapped,
 }

@@ -13,6 +13,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.expr import BufferLoad, Call, Var
@@ -40,7 +41,7 @@ def parts_of(term: Atom) -> list[Term]:
         return list(term.factors)
     if type(term) is Quotient or type(term) is Wrapped:
         return list(term.index.terms)
-    if type(term) is SymbolicQuotient:
+    if isinstance(term, (SymbolicQuotient, TruncatedQuotient)):
         return [*term.index.terms, *term.divisor.terms]
     if type(term) is Extremum:
         return [part for arg in term.args for part in arg.terms]

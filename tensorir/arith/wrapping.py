@@ -7,7 +7,8 @@ modulo a power of two, unless its bounds show that the width holds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from tensorir.arith.const_interval import Interval
 from tensorir.arith.linear import (
@@ -17,6 +18,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    TruncatedQuotient,
     Wrapped,
     add_terms,
     without_zeros,
@@ -24,6 +26,7 @@ from tensorir.arith.linear import (
 from tensorir.dtype import DataType
 from tensorir.expr import integer_limits
 
+T = TypeVar("T")
 Bound = Callable[[Linear], Interval]
 
 
@@ -32,6 +35,18 @@ def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:
     low, high = bound(linear)
     least, most = integer_limits(dtype)
     return least <= low and high <= most and agrees(linear, dtype, bound)
+
+
+def sum_fits(
+    parts: Iterable[tuple[int, T]], const: int, dtype: DataType, bound: Callable[[T], Interval]
+) -> bool:
+    """Say whether a constant and multiples of what has bounds make up what `dtype` holds."""
+    least, most = integer_limits(dtype)
+    low = high = const
+    for c, part in parts:
+        ends = [c * end for end in bound(part)]
+        low, high = low + min(ends), high + max(ends)
+    return least <= low and high <= most
 
 
 def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
@@ -48,7 +63,7 @@ def agrees(linear: Linear, dtype: DataType, bound: Bound) -> bool:
 def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
     if type(term) is Quotient:
         return term.divisor <= integer_limits(dtype)[1] and fits(term.index, dtype, bound)
-    if type(term) is SymbolicQuotient:
+    if isinstance(term, (SymbolicQuotient, TruncatedQuotient)):
         return fits(term.index, dtype, bound) and fits(term.divisor, dtype, bound)
     if type(term) is Extremum:
         return all(fits(arg, dtype, bound) for arg in term.args)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensorir import expr as e
-from tensorir.arith.context import Remainder, SymbolicRemainder
+from tensorir.arith.context import Remainder, SymbolicRemainder, TruncatedRemainder
 from tensorir.arith.linear import (
     Extremum,
     Linear,
@@ -14,13 +14,27 @@ from tensorir.arith.linear import (
     Product,
     Quotient,
     SymbolicQuotient,
+    TruncatedQuotient,
     Wrapped,
 )
 from tensorir.arith.pieces import Pieces, pieces
+from tensorir.arith.wrapping import reduced
 from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.expr import PrimExpr, Var, integer_limits
-from tensorir.ops import add, cast, const, floordiv, floormod, max_, min_, mul, sub
+from tensorir.ops import (
+    add,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    max_,
+    min_,
+    mul,
+    sub,
+    truncdiv,
+    truncmod,
+)
 
 
 class NotRepresentableError(IRValueError):
@@ -31,13 +45,16 @@ class Writer:
     """Writes linear combinations as expressions of one dtype.
 
     Terms keep the order in which they appear; with `order` they come by their coefficients and by
-    the positions that it gives to variables.
+    the positions that it gives to variables. With `wraps` no sum is computed but as it was read.
     """
 
-    __slots__ = ("_dtype", "_order")
+    __slots__ = ("_dtype", "_order", "_wraps")
 
-    def __init__(self, dtype: DataType, order: Mapping[Var, int] | None = None) -> None:
+    def __init__(
+        self, dtype: DataType, order: Mapping[Var, int] | None = None, wraps: bool = False
+    ) -> None:
         self._dtype = dtype
+        self._wraps = wraps
         self._order = order
 
     def _const(self, value: int) -> PrimExpr:
@@ -46,19 +63,33 @@ class Writer:
             raise NotRepresentableError(f"{value} is no constant of {self._dtype}")
         return const(value, self._dtype)
 
+    def _negative(self, value: int) -> PrimExpr:
+        """Return what to multiply by instead of `-value`, which unsigned types lack."""
+        return self._const((1 << self._dtype.bits) - value if self._dtype.is_uint else -value)
+
     def write(self, linear: Linear) -> PrimExpr:
         """Return `linear` as an expression; NotRepresentableError if its dtype is too narrow."""
-        return self._sum(pieces(linear), linear.const)
+        if any(type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms):
+            # What wraps at the end need not wrap before.
+            linear = reduced(linear, self._dtype)
+        terms = pieces(linear, not self._wraps)
+        return self._sum(terms, linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
-        terms = pieces(linear)
+        """Return what `linear` adds and what it subtracts; a remainder stays in one piece.
+
+        The constant is on the side that has nothing else, with its sign, or where it is positive.
+        """
+        terms = pieces(linear, not self._wraps)
+        rest = linear.rest
         added = [(c, piece) for c, piece in terms if c > 0]
         taken = [(-c, piece) for c, piece in terms if c < 0]
-        return (
-            self._sum(added, max(linear.const, 0)),
-            self._sum(taken, max(-linear.const, 0)),
-        )
+        if not added or not taken:
+            return (
+                self._sum(added, 0) if added else self._const(rest),
+                self._sum(taken, 0) if taken else self._const(-rest),
+            )
+        return self._sum(added, max(rest, 0)), self._sum(taken, max(-rest, 0))
 
     def _sum(self, terms: Pieces, rest: int) -> PrimExpr:
         dtype = self._dtype
@@ -77,7 +108,7 @@ class Writer:
         if result is None and negative:
             if (rest == 0 and len(negative) == 1) or rest < 0:
                 coefficient, piece = negative.pop(0)
-                result = mul(self._piece(piece), self._const(-coefficient))
+                result = mul(self._piece(piece), self._negative(coefficient))
             else:
                 result = self._const(rest)
                 rest = 0
@@ -89,7 +120,7 @@ class Writer:
             return self._const(rest)
         if rest > 0:
             return add(result, self._const(rest))
-        if rest and rest == integer_limits(dtype)[0]:
+        if rest < 0 and rest == integer_limits(dtype)[0]:
             return e.Add(result, self._const(rest))  # Its negative is beyond the type.
         return sub(result, self._const(-rest)) if rest < 0 else result
 
@@ -117,8 +148,12 @@ class Writer:
             return result
         if kind is SymbolicQuotient:
             return floordiv(self.write(piece.index), self.write(piece.divisor))
+        if kind is TruncatedQuotient:
+            return truncdiv(self.write(piece.index), self.write(piece.divisor))
+        if kind is TruncatedRemainder:
+            return truncmod(self.write(piece.index), self._const(piece.modulus))
         if kind is Wrapped:
-            return cast(dtype, Writer(piece.dtype, self._order).write(piece.index))
+            return cast(dtype, Writer(piece.dtype, self._order, True).write(piece.index))
         if kind is Opaque:
             return cast(dtype, piece.expr)
         return cast(dtype, piece)
@@ -143,9 +178,14 @@ class Writer:
             return (5, int(piece.largest), 0, tuple(self._ranks(a) for a in piece.args))
         if kind is SymbolicQuotient:
             return (6, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        if kind is TruncatedQuotient:
+            return (10, 0, 0, (self._ranks(piece.index), self._ranks(piece.divisor)))
+        if kind is TruncatedRemainder:
+            return (11, piece.modulus, 0, self._ranks(piece.index))
         if kind is Wrapped:
             return (9, piece.dtype.bits, 0, self._ranks(piece.index))
         return (7, 0, 0, str(piece.key))
 
     def _ranks(self, linear: Linear) -> tuple[Any, ...]:
-        return (linear.const, *sorted((c, self._rank(p)) for c, p in pieces(linear)))
+        terms = pieces(linear, not self._wraps)
+        return (linear.rest, *sorted((c, self._rank(p)) for c, p in terms))

@@ -75,9 +75,7 @@ def thread_binding(
     if thread is None and isinstance(stop, str):
         thread, stop = stop, None
     if not isinstance(thread, str):
-        raise IRTypeError(
-            'T.thread_binding takes the name of a thread, such as thread="threadIdx.x"'
-        )
+        raise IRTypeError('T.thread_binding takes a thread by name, such as thread="threadIdx.x"')
     kept = attributes(annotations)
     return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, kept)
 

@@ -163,7 +163,7 @@ def main(A: T.Buffer((12,)), P: T.Buffer((16,))):
     for i_0, i_1 in T.grid(4, 5):
         with T.block("P"):
             vi = T.axis.spatial(12, i_0 * 5 + i_1 - 3)
-            T.where(i_0 * 5 + i_1 < 16 and 3 <= i_0 * 5 + i_1 and i_0 * 5 + i_1 < 15)
+            T.where(i_0 * 5 + i_1 < 16 and 3 <= i_0 * 5 + i_1 and i_0 < 3)
             T.reads(A[vi])
             T.writes(P[vi + 3])
             P[vi + 3] = A[vi]

@@ -1,0 +1,200 @@
+"""Comparisons of integers: `sum >= 0` or `sum == 0`, reduced and written the short way.
+
+An inequality stays the same when its sum is divided by a positive number and rounded down. So a
+factor goes if what it does not divide cannot carry: `x * 8 + y < 16` is `x < 2` for y in 0..7. A
+single quotient is replaced by what it divides, `x // 2 < 3` by `x < 6`, and a minimum or maximum
+by the one alternative on which the comparison depends: `min(x, 11) < 10` is `x < 10`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir import expr as e
+from tensorir.arith.linear import Extremum, Linear, Quotient, TruncatedQuotient
+from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.pieces import pieces
+from tensorir.arith.wrapping import agrees, sum_fits
+from tensorir.arith.writing import NotRepresentableError
+from tensorir.dtype import DataType
+from tensorir.expr import PrimExpr
+from tensorir.index_arithmetic import holds_indices
+from tensorir.ops import FALSE, TRUE
+
+NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
+    e.LT: e.GE,
+    e.LE: e.GT,
+    e.GT: e.LE,
+    e.GE: e.LT,
+    e.EQ: e.NE,
+    e.NE: e.EQ,
+}
+_TURNED: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {e.GT: e.LT, e.GE: e.LE}
+
+
+def gap_of(expr: PrimExpr, reader: Linearizer) -> Linear | None:
+    """Return what is at least 0 exactly if the inequality holds, None for anything else."""
+    if not isinstance(expr, e.CmpOp) or not is_integer(expr.a):
+        return None
+    kind = type(expr)
+    if kind is e.EQ or kind is e.NE:
+        return None
+    a, b = reader(expr.a), reader(expr.b)
+    more, less = (b, a) if kind is e.LT or kind is e.LE else (a, b)
+    gap = more.plus(less, -1)
+    return gap.plus_const(-1) if kind is e.LT or kind is e.GT else gap
+
+
+def negative(gap: Linear) -> Linear:
+    """Return what is at least 0 exactly if `gap` is not."""
+    return gap.times(-1).plus_const(-1)
+
+
+class Comparisons:
+    """Decides, reduces and writes comparisons by what a reader knows."""
+
+    def __init__(self, reader: Linearizer) -> None:
+        self._reader: Final = reader
+
+    def simplified(self, expr: e.CmpOp) -> PrimExpr | None:
+        """Return a comparison decided or in its shortest form, None where its sides must stay."""
+        gap = gap_of(expr, self._reader)
+        if gap is not None:
+            return self.at_least_zero(gap, expr.a.dtype)
+        difference = self._reader(expr.a).plus(self._reader(expr.b), -1)
+        return self.zero(difference, expr.a.dtype, type(expr) is e.EQ)
+
+    def at_least_zero(self, gap: Linear, dtype: DataType) -> PrimExpr | None:
+        """Return `gap >= 0` as a condition on numbers of a dtype."""
+        reduced = self._reduced(gap)
+        if isinstance(reduced, bool):
+            return TRUE if reduced else FALSE
+        gap, const = reduced, reduced.const
+        if all(c > 0 for c in gap.terms.values()):
+            strict = False
+        elif all(c < 0 for c in gap.terms.values()):
+            strict = const != 0
+        else:
+            strict = const > 0 or const == -1
+        sides = self._sides(gap.plus_const(1) if strict else gap, dtype)
+        return None if sides is None else (e.LT if strict else e.LE)(sides[1], sides[0])
+
+    def zero(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
+        """Return `difference == 0`, or `!= 0`, as a condition on numbers of a dtype."""
+        low, high = self._reader.bound(difference)
+        divisor = difference.content()
+        if low > 0 or high < 0 or difference.const % (divisor or 1):
+            return FALSE if equal else TRUE
+        if low == high:
+            return TRUE if equal else FALSE
+        if any(type(t) is Extremum for t in difference.terms):
+            # What never is on one side of 0 is 0 where it is not on the other.
+            opposite = difference.times(-1)
+            for gap, other in ((difference, opposite), (opposite, difference)):
+                if self._reader.at_least_zero(other):
+                    gap = gap if equal else negative(gap)
+                    if self._reduced(gap) is not gap:
+                        return self.at_least_zero(gap, dtype)
+        if divisor > 1:
+            difference = difference.over(divisor)
+        if all(c < 0 for c in difference.terms.values()):
+            difference = difference.times(-1)
+        sides = self._sides(difference, dtype)
+        return None if sides is None else (e.EQ if equal else e.NE)(*sides)
+
+    # ----------------------------------------------------------------------------------- reducing
+
+    def _reduced(self, gap: Linear) -> Linear | bool:
+        """Return a shorter sum that is at least 0 where `gap` is, or whether that holds."""
+        while True:
+            if self._reader.at_least_zero(gap):
+                return True
+            if self._reader.at_least_zero(negative(gap)):
+                return False
+            divisor = gap.content()
+            if divisor > 1:
+                gap = gap.over(divisor)
+            shorter = self._without_fraction(gap) or self._by_cases(gap) or _undivided(gap)
+            if shorter is None:
+                return gap
+            gap = shorter
+
+    def _without_fraction(self, gap: Linear) -> Linear | None:
+        """Divide by a coefficient where the terms that it does not divide cannot carry."""
+        if len(gap.terms) < 2:
+            return None
+        for factor in sorted({abs(c) for c in gap.terms.values()} - {1}, reverse=True):
+            head = self._reader.without_fraction(gap, factor)
+            if head is not None:
+                return head
+        return None
+
+    def _by_cases(self, gap: Linear) -> Linear | None:
+        """Replace a minimum or maximum where one alternative decides."""
+        for term, c in gap.terms.items():
+            if type(term) is not Extremum:
+                continue
+            rest = Linear({t: d for t, d in gap.terms.items() if t is not term}, gap.const)
+            any_will_do = term.largest == (c > 0)
+            open_cases: list[Linear] = []
+            for arg in term.args:
+                case = rest.plus(arg, c)
+                without_effect = negative(case) if any_will_do else case
+                if not self._reader.at_least_zero(without_effect):
+                    open_cases.append(case)
+            if len(open_cases) == 1:
+                return open_cases[0]
+        return None
+
+    # ------------------------------------------------------------------------------------ writing
+
+    def _sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
+        """Return what `difference` adds and what it subtracts, as expressions.
+
+        None for numbers that may wrap around when what is compared is brought to the other side,
+        and where the constant that comes out is beyond the type.
+        """
+        reader = self._reader
+        if not holds_indices(dtype) or reader.may_wrap(difference):
+            parts = pieces(difference)
+            added = [(c, piece) for c, piece in parts if c > 0]
+            taken = [(-c, piece) for c, piece in parts if c < 0]
+            const = difference.rest if added and taken else 0
+            bound = reader.context.piece_bound
+            if not (
+                agrees(difference, dtype, reader.bound)
+                and sum_fits(added, max(const, 0), dtype, bound)
+                and sum_fits(taken, max(-const, 0), dtype, bound)
+            ):
+                return None
+        try:
+            return reader.write_sides(difference, dtype)
+        except NotRepresentableError:
+            return None
+
+
+def turned(expr: e.CmpOp, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Return a comparison with other sides, as `<`, `<=`, `==` or `!=`."""
+    kind = _TURNED.get(type(expr))
+    if kind is not None:
+        return kind(b, a)
+    return expr if a is expr.a and b is expr.b else type(expr)(a, b)
+
+
+def _undivided(gap: Linear) -> Linear | None:
+    """Replace a quotient that is compared with a constant by what it divides."""
+    if len(gap.terms) != 1:
+        return None
+    ((term, c),) = gap.terms.items()
+    if type(term) is TruncatedQuotient and not term.divisor.terms:
+        # It is at least `least`, and so is the quotient of the opposite where c is -1.
+        least, times = -gap.const, term.divisor.const
+        bound = least * times if least > 0 else (least - 1) * times + 1
+        return term.index.times(c).plus_const(-bound)
+    if type(term) is not Quotient:
+        return None
+    # As c is 1 or -1 here, this is `quotient >= -const` or `quotient <= const`.
+    times = term.divisor
+    if c > 0:
+        return term.index.plus_const(times * gap.const)
+    return term.index.times(-1).plus_const(times * gap.const + times - 1)

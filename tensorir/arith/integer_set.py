@@ -1,0 +1,79 @@
+"""Sets of integers as sorted disjoint intervals, and the shortest comparisons that say one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from tensorir.arith.const_interval import HALF_INFINITE, INFINITE, Interval
+
+IntegerSet: TypeAlias = tuple[Interval, ...]
+"""Disjoint intervals with gaps between them, in order; bounds beyond `HALF_INFINITE` are none."""
+
+ALL: Final[IntegerSet] = ((-INFINITE, INFINITE),)
+
+
+def at_least(low: int) -> IntegerSet:
+    """Return the integers from `low` on."""
+    return ((low, INFINITE),)
+
+
+def single(value: int) -> IntegerSet:
+    """Return the set of one integer."""
+    return ((value, value),)
+
+
+def complement(values: IntegerSet) -> IntegerSet:
+    """Return the integers that are not in a set."""
+    result: list[Interval] = []
+    if not values:
+        return ALL
+    low = -INFINITE
+    for first, last in values:
+        if first > -HALF_INFINITE:
+            result.append((low, first - 1))
+        low = last + 1
+    if values[-1][1] < HALF_INFINITE:
+        result.append((low, INFINITE))
+    return tuple(result)
+
+
+def intersection(a: IntegerSet, b: IntegerSet) -> IntegerSet:
+    """Return the integers that are in both sets."""
+    common = [(max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b]
+    return tuple(sorted(part for part in common if part[0] <= part[1]))
+
+
+def scaled(values: IntegerSet, factor: int, offset: int) -> IntegerSet:
+    """Return the integers v for which `factor * v + offset` is in a set; the factor is not 0."""
+    result: list[Interval] = []
+    for first, last in values:
+        low, high = (first, last) if factor > 0 else (-last, -first)
+        shift = offset if factor > 0 else -offset
+        size = abs(factor)
+        low = low if low <= -HALF_INFINITE else -((shift - low) // size)
+        high = high if high >= HALF_INFINITE else (high - shift) // size
+        if low <= high:
+            result.append((low, high))
+    return tuple(sorted(result))
+
+
+def comparisons(values: IntegerSet, within: Interval) -> list[IntegerSet] | None:
+    """Return sets that a comparison says and whose intersection are those of `within` in a set.
+
+    They are unbounded intervals, single integers, and all but one; None where that does not do.
+    `values` is not empty and lies in `within`.
+    """
+    least, most = values[0][0], values[-1][1]
+    if least == most:
+        return [single(least)]
+    result: list[IntegerSet] = []
+    if least > within[0]:
+        result.append(at_least(least))
+    if most < within[1]:
+        result.append(complement(at_least(most + 1)))
+    for (_, before), (after, _) in pairwise(values):
+        if after != before + 2:
+            return None
+        result.append(complement(single(before + 1)))
+    return result

@@ -1,0 +1,140 @@
+"""Expressions of vectors as expressions of one lane, and back.
+
+An operation on vectors is the operation on each lane. So a vector is simplified as the scalar that
+it has in a lane whose number is a variable: `Ramp(b, s, n)` is `b + lane * s` for lane in 0..n-1,
+and what knows nothing of vectors does the rest. A vector that is made otherwise, such as a load,
+stands for its element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tensorir import expr as e
+from tensorir.arith.linear import Key
+from tensorir.arith.opaque import expr_key
+from tensorir.dtype import DataType
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.ops import add, cast, const, mul, sub
+from tensorir.visit import walk
+
+Affine = tuple[PrimExpr, PrimExpr]
+"""What is added to a multiple of the lane's number, and the factor."""
+
+
+class Lanes:
+    """Turns integers and conditions of some number of lanes into scalars, and back."""
+
+    def __init__(self, lanes: int, simplify: Callable[[PrimExpr], PrimExpr]) -> None:
+        self.lanes: Final = lanes
+        self._simplify: Final = simplify
+        self.lane: Final = Var("lane")
+        """The number of the lane."""
+        self.elements: Final[dict[Var, PrimExpr]] = {}
+        """Variables that stand for the element of a vector."""
+        self._known: dict[Key, Var] = {}
+
+    def element(self, vector: PrimExpr) -> PrimExpr:
+        """Return what a vector has in a lane."""
+        if vector.dtype.lanes == 1:
+            return vector
+        kind = type(vector)
+        if isinstance(vector, e.Broadcast):
+            return vector.value
+        if isinstance(vector, e.Ramp):
+            lane = cast(vector.dtype.element, self.lane)
+            return e.Add(vector.base, e.Mul(lane, vector.stride))
+        if isinstance(vector, e.BinaryOp):
+            return kind(self.element(vector.a), self.element(vector.b))  # type: ignore[call-arg]
+        if isinstance(vector, e.Not):
+            return e.Not(self.element(vector.a))
+        if isinstance(vector, e.Cast) and vector.value.dtype.is_integral:
+            return e.Cast(vector.dtype.element, self.element(vector.value))
+        if isinstance(vector, e.Select):
+            parts = (vector.condition, vector.true_value, vector.false_value)
+            return e.Select(*map(self.element, parts))
+        simple = self._simplify(vector)
+        if type(simple) is not kind:
+            return self.element(simple)
+        key = expr_key(simple)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Var("element", vector.dtype.element)
+            self.elements[known] = simple
+        return known
+
+    def vector(self, element: PrimExpr) -> PrimExpr:
+        """Return the vector that has this in each lane."""
+        affine = self._affine(element)
+        if affine is not None:
+            base, stride = map(self._simplify, affine)
+            if isinstance(stride, IntImm) and stride.value == 0:
+                return e.Broadcast(base, self.lanes)
+            return e.Ramp(base, stride, self.lanes)
+        if isinstance(element, Var):
+            return self.elements[element]
+        if isinstance(element, (e.Add, e.Sub)):
+            return self._sum(element)
+        if isinstance(element, e.BinaryOp):
+            return type(element)(self.vector(element.a), self.vector(element.b))
+        if isinstance(element, e.Not):
+            return e.Not(self.vector(element.a))
+        if isinstance(element, e.Cast):
+            return e.Cast(self._of(element.dtype), self.vector(element.value))
+        assert isinstance(element, e.Select)
+        parts = (element.condition, element.true_value, element.false_value)
+        return e.Select(*map(self.vector, parts))
+
+    def _of(self, dtype: DataType) -> DataType:
+        return dtype.with_lanes(self.lanes)
+
+    def _varies(self, element: PrimExpr) -> bool:
+        return any(p is self.lane or p in self.elements for p in walk(element) if type(p) is Var)
+
+    def _affine(self, element: PrimExpr) -> Affine | None:
+        """Return an element as a scalar plus a multiple of the lane's number, if it is one."""
+        dtype = element.dtype
+        if not self._varies(element):
+            return element, const(0, dtype)
+        if element is self.lane or (type(element) is e.Cast and element.value is self.lane):
+            return const(0, dtype), const(1, dtype)
+        if isinstance(element, (e.Add, e.Sub)):
+            a, b = self._affine(element.a), self._affine(element.b)
+            if a is None or b is None:
+                return None
+            combine = add if type(element) is e.Add else sub
+            return combine(a[0], b[0]), combine(a[1], b[1])
+        if isinstance(element, e.Mul) and not self._varies(element.b):
+            a = self._affine(element.a)
+            return None if a is None else (mul(a[0], element.b), mul(a[1], element.b))
+        return None
+
+    def _sum(self, element: PrimExpr) -> PrimExpr:
+        """Return a sum of vectors, what is affine in it as one ramp or broadcast."""
+        terms: list[tuple[PrimExpr, bool]] = []
+
+        def collect(part: PrimExpr, positive: bool) -> None:
+            if isinstance(part, (e.Add, e.Sub)):
+                collect(part.a, positive)
+                collect(part.b, positive == (type(part) is e.Add))
+            else:
+                terms.append((part, positive))
+
+        collect(element, True)
+        plain = const(0, element.dtype)
+        vectors: list[tuple[PrimExpr, bool]] = []
+        place: int | None = None
+        for part, positive in terms:
+            if self._affine(part) is None:
+                vectors.append((self.vector(part), positive))
+                continue
+            place = len(vectors) if place is None else place
+            plain = (add if positive else sub)(plain, part)
+        if place is not None:
+            vectors.insert(place, (self.vector(plain), True))
+        # Sums are not written with a first term that is subtracted.
+        result = vectors[0][0]
+        for vector, positive in vectors[1:]:
+            result = (e.Add if positive else e.Sub)(result, vector)
+        return result

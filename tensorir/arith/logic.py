@@ -1,0 +1,286 @@
+"""Connectives of scalar conditions, as Boolean algebra over sets of integers.
+
+A comparison says in which set of integers a sum without a constant, its direction, is. Of parts
+with one direction the sets are intersected, and what is left is written in as few comparisons as
+say it: `x < 5 and x < 7` is `x < 5`, `x <= y and y <= x` is `x == y`. Other conditions are true or
+false. A part that is itself a connective is taken apart under what the parts beside it say, so
+that `p and (p or q)` is `p`. A disjunction is the negation of a conjunction of negations.
+
+The left operand guards the right one. So no part is moved to the left of another, except into a
+part that computes the same sum already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import zip_longest
+from typing import Final
+
+from tensorir import expr as e
+from tensorir.arith.comparing import NEGATION, Comparisons, gap_of
+from tensorir.arith.const_interval import HALF_INFINITE, Interval
+from tensorir.arith.integer_set import (
+    ALL,
+    IntegerSet,
+    at_least,
+    comparisons,
+    complement,
+    intersection,
+    scaled,
+    single,
+)
+from tensorir.arith.linear import Key, Linear
+from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.opaque import expr_key
+from tensorir.dtype import DataType
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.ops import FALSE, TRUE, all_of, logical_not, logical_or
+
+_TRUE_ONLY: Final[IntegerSet] = single(1)
+_FALSE_ONLY: Final[IntegerSet] = single(0)
+_BOOL: Final = (0, 1)
+
+
+def negation(condition: PrimExpr) -> PrimExpr:
+    """Return the negation of a scalar condition, brought to its comparisons."""
+    kind = type(condition)
+    if isinstance(condition, e.CmpOp):
+        exact = not condition.a.dtype.is_floating
+        if exact or kind is e.EQ or kind is e.NE:
+            # An ordered comparison with a NaN is false, and so is its opposite.
+            return NEGATION[kind](condition.a, condition.b)  # type: ignore[index]
+    if isinstance(condition, e.Not):
+        return condition.a
+    if isinstance(condition, e.And):
+        return e.Or(negation(condition.a), negation(condition.b))
+    if isinstance(condition, e.Or):
+        return e.And(negation(condition.a), negation(condition.b))
+    return logical_not(condition)
+
+
+def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
+    """Return what `kind` connects to a condition, in the order written."""
+    if type(condition) is kind:
+        return [*parts_of(condition.a, kind), *parts_of(condition.b, kind)]
+    return [condition]
+
+
+@dataclass(slots=True)
+class _Literal:
+    """That a direction is in a set of integers. A condition is its own direction, 0 or 1."""
+
+    key: Key
+    values: IntegerSet
+    within: Interval
+    """What the direction may be."""
+    sum: Linear | None
+    """The direction, if it is one of integers."""
+    dtype: DataType
+
+
+Knowledge = Mapping[Key, IntegerSet]
+
+
+class Connectives:
+    """Simplifies conjunctions and disjunctions of conditions that are simplified themselves."""
+
+    def __init__(self, reader: Linearizer, compare: Comparisons) -> None:
+        self._reader: Final = reader
+        self._compare: Final = compare
+        self._directions: dict[Key, Linear] = {}
+        """Directions of the condition at hand, without their opposites."""
+
+    def connected(self, parts: Iterable[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+        """Return the conjunction or disjunction of simplified conditions."""
+        self._directions = {}
+        return self._connected([q for p in parts for q in parts_of(p, kind)], kind, {})
+
+    def _connected(
+        self, parts: list[PrimExpr], kind: type[e.LogicalOp], known: Knowledge
+    ) -> PrimExpr:
+        """Connect parts where the directions in `known` are in those sets.
+
+        A disjunction is read as the conjunction of the negations of its parts: each says something
+        of the others, which matter only where it is false.
+        """
+        conjunction = kind is e.And
+        neutral, deciding = (TRUE, FALSE) if conjunction else (FALSE, TRUE)
+        parts = [p for p in parts if not (type(p) is IntImm and p.value == neutral.value)]
+        if any(type(p) is IntImm for p in parts):
+            return deciding
+        literals = [self._literal(part, conjunction) for part in parts]
+        groups: dict[Key, list[int]] = {}
+        for position, literal in enumerate(literals):
+            if literal is not None:
+                groups.setdefault(literal.key, []).append(position)
+        said = dict(known)
+        result: list[PrimExpr | None] = list(parts)
+        for key, positions in groups.items():
+            group = [literal for k in positions if (literal := literals[k]) is not None]
+            may_be = intersection(known.get(key, ALL), (group[0].within,))
+            said[key] = reduce(intersection, [literal.values for literal in group], may_be)
+            if not said[key]:
+                return deciding
+            shortest: list[PrimExpr] | None = None
+            if said[key] == may_be:
+                shortest = []
+            elif len(group) > 1:
+                shortest = self._written(group[0], parts[positions[0]], said[key], may_be, kind)
+            if shortest is not None and len(shortest) < len(group):
+                for position, part in zip_longest(positions, shortest):
+                    result[position] = part
+        if None in literals:
+            return self._nested(result, literals, kind, known, said)
+        return joined([part for part in result if part is not None], kind)
+
+    def _nested(
+        self,
+        parts: list[PrimExpr | None],
+        literals: Sequence[_Literal | None],
+        kind: type[e.LogicalOp],
+        known: Knowledge,
+        said: Knowledge,
+    ) -> PrimExpr:
+        """Simplify the parts that are connectives by what the literals say.
+
+        What stands to the right of a part decides it, or leaves it as it is: the part guards it.
+        """
+        conjunction = kind is e.And
+        other: type[e.LogicalOp] = e.Or if conjunction else e.And
+        deciding = FALSE if conjunction else TRUE
+        so_far = dict(known)
+        result: list[PrimExpr] = []
+        again = False
+        for part, literal in zip(parts, literals, strict=True):
+            if literal is not None:
+                before = so_far.get(literal.key, (literal.within,))
+                so_far[literal.key] = intersection(before, literal.values)
+            if part is None:
+                continue
+            if type(part) is other:
+                inner = parts_of(part, other)
+                new = self._connected(inner, other, said)
+                if type(new) is not IntImm and so_far != said:
+                    new = self._connected(inner, other, so_far)
+                part = new
+                if type(part) is IntImm:
+                    if part.value == deciding.value:
+                        return deciding
+                    continue
+                again = again or type(part) is not other
+            result.append(part)
+        result = _distinct(result)
+        if again:
+            return self._connected([q for p in result for q in parts_of(p, kind)], kind, known)
+        factored = self._factored(result, kind, other, known)
+        return joined(result, kind) if factored is None else factored
+
+    def _factored(
+        self,
+        parts: list[PrimExpr],
+        kind: type[e.LogicalOp],
+        other: type[e.LogicalOp],
+        known: Knowledge,
+    ) -> PrimExpr | None:
+        """Take out what all parts begin with: `(p and q) or (p and r)` is `p and (q or r)`."""
+        if len(parts) < 2 or any(type(part) is not other for part in parts):
+            return None
+        inner = [parts_of(part, other) for part in parts]
+        keys = [[expr_key(p) for p in part] for part in inner]
+        shared = 0
+        while all(len(k) > shared and k[shared] == keys[0][shared] for k in keys):
+            shared += 1
+        if shared == 0:
+            return None
+        rests = [joined(part[shared:], other) for part in inner]
+        rest = self._connected([q for p in rests for q in parts_of(p, kind)], kind, known)
+        return self._connected([*inner[0][:shared], *parts_of(rest, other)], other, known)
+
+    # ----------------------------------------------------------------------------------- literals
+
+    def _literal(self, part: PrimExpr, conjunction: bool) -> _Literal | None:
+        """Read a part, or its negation in a disjunction; None for a connective."""
+        if isinstance(part, e.LogicalOp):
+            return None
+        if isinstance(part, e.CmpOp) and is_integer(part.a):
+            literal = self._comparison(part)
+        elif isinstance(part, e.Not):
+            literal = _Literal(expr_key(part.a), _FALSE_ONLY, _BOOL, None, part.dtype)
+        else:
+            literal = _Literal(expr_key(part), _TRUE_ONLY, _BOOL, None, part.dtype)
+        if not conjunction:
+            literal.values = complement(literal.values)
+        return literal
+
+    def _comparison(self, part: e.CmpOp) -> _Literal:
+        gap = gap_of(part, self._reader)
+        if gap is not None:
+            total, values = gap.times(-1), complement(at_least(1))
+        else:
+            total = self._reader(part.a).plus(self._reader(part.b), -1)
+            values = single(0) if type(part) is e.EQ else complement(single(0))
+        size = total.content() or 1
+        if all(c < 0 for c in total.terms.values()):
+            size = -size
+        direction = Linear(total.terms, 0).over(size)
+        opposite = self._directions.get(direction.times(-1).key)
+        if opposite is not None:
+            direction, size = opposite, -size
+        self._directions.setdefault(direction.key, direction)
+        values = scaled(values, size, total.const)
+        within = self._reader.bound(direction)
+        return _Literal(direction.key, values, within, direction, part.a.dtype)
+
+    def _written(
+        self,
+        literal: _Literal,
+        part: PrimExpr,
+        values: IntegerSet,
+        may_be: IntegerSet,
+        kind: type[e.LogicalOp],
+    ) -> list[PrimExpr] | None:
+        """Return conditions that together say that a direction is in a set, None if many would.
+
+        The direction is that of `literal`, which is `part`.
+        """
+        direction, dtype = literal.sum, literal.dtype
+        if direction is None:
+            return [part]
+        shortest = comparisons(values, (may_be[0][0], may_be[-1][1]))
+        if shortest is None:
+            return None
+        written: list[PrimExpr | None] = []
+        for wanted in shortest:
+            if kind is e.Or:
+                wanted = complement(wanted)
+            (first, last) = wanted[0]
+            if first == last or len(wanted) > 1:
+                value = first if len(wanted) == 1 else last + 1
+                gap = direction.plus_const(-value)
+                written.append(self._compare.zero(gap, dtype, len(wanted) == 1))
+            elif last >= HALF_INFINITE:
+                written.append(self._compare.at_least_zero(direction.plus_const(-first), dtype))
+            else:
+                gap = direction.times(-1).plus_const(last)
+                written.append(self._compare.at_least_zero(gap, dtype))
+        found = [part for part in written if part is not None]
+        return found if len(found) == len(written) else None
+
+
+def joined(parts: Sequence[PrimExpr], kind: type[e.LogicalOp]) -> PrimExpr:
+    """Return the conjunction or disjunction of conditions."""
+    if kind is e.And:
+        return all_of(parts)
+    result: PrimExpr = FALSE
+    for part in parts:
+        result = logical_or(result, part)
+    return result
+
+
+def _distinct(parts: Iterable[PrimExpr]) -> list[PrimExpr]:
+    seen: dict[Key, PrimExpr] = {}
+    for part in parts:
+        seen.setdefault(expr_key(part), part)
+    return list(seen.values())

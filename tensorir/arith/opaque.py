@@ -1,0 +1,44 @@
+"""Expressions that are not analysed: what identifies one, and what it may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorir import expr as e
+from tensorir.arith.const_interval import EVERYTHING, Interval
+from tensorir.arith.linear import Key
+from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
+
+
+def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
+    """Return what an expression that is not analysed may be; `wraps` says that it is a value."""
+    dtype = expr.dtype
+    if dtype.is_bool:
+        return 0, 1
+    if isinstance(expr, e.Cast) and expr.value.dtype.is_bool:
+        return 0, 1
+    if isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "bitwise_and":
+        masks = [a.value for a in expr.args if type(a) is IntImm and a.value >= 0]
+        if masks:
+            return 0, min(masks)
+    if dtype.is_integral and (wraps or dtype.bits < 32):
+        return integer_limits(dtype)
+    return EVERYTHING
+
+
+def expr_key(expr: PrimExpr) -> Key:
+    """Return a hashable value that is equal for structurally equal expressions."""
+    parts: list[Any] = [type(expr).__name__]
+    for name in expr.fields:
+        parts.append(_key_of(getattr(expr, name)))
+    return tuple(parts) if not isinstance(expr, Var) else (Var, id(expr))
+
+
+def _key_of(value: Any) -> Key:
+    if isinstance(value, PrimExpr):
+        return expr_key(value)
+    if isinstance(value, tuple):
+        return tuple(_key_of(v) for v in value)
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    return id(value)

@@ -1,0 +1,243 @@
+"""The laws of the simplifier, each with the form that it gives and checked for every value.
+
+A law is an expression, what it is simplified to; the domains of variables are those below, and both sides are computed by the interpreter wherever they have a value.
+"""
+
+from __future__ import annotations
+
+import pytest
+from test_simplification_of_random_expressions import points
+
+from tensorir import Range, Var, parse
+from tensorir.arith import Analyzer
+from tensorir.interp.expressions import ExpressionCompiler
+
+PARAMETERS = {
+    "x": "int32", "y": "int32", "z": "int32", "k": "int32", "l": "int64", "w": "int32",
+    "a": "uint8", "b": "uint8", "i": "int8", "j": "int8", "p": "bool", "q": "bool",
+}  # fmt: skip
+DOMAINS = {
+    "x": range(-9, 10), "y": range(-5, 7), "z": range(-3, 4), "k": range(8), "l": range(-9, 10),
+    "w": (-(1 << 31), -(1 << 31) + 1, -17, -8, -1, 0, 1, 7, 8, 1 << 30, (1 << 31) - 1),
+    "a": range(256), "b": (0, 1, 2, 7, 100, 128, 255),
+    "i": range(-128, 128), "j": (-128, -127, -5, -1, 0, 1, 6, 100, 127),
+    "p": (False, True), "q": (False, True),
+}  # fmt: skip
+"""x, y, z, l are indices, known to be in no range; k is an index in 0..7; w, a, b, i, j values."""
+
+LAWS = {
+    "minima and maxima in sums": {
+        "T.min(x, y - z) + z": "T.min(x + z, y)",
+        "T.max(y - x, 0) + x": "T.max(y, x)",
+        "x - T.min(x, y)": "T.max(0, x - y)",
+        "T.min(x, y) + T.max(x, y)": "x + y",
+        "T.min(x, y) * T.max(y, x)": "x * y",
+        "T.max(x, y) - T.max(y + 3, x + 3)": "-3",
+        "T.min(T.max(x, y) + z, 3) - T.max(x, y)": "T.min(z, 3 - T.max(x, y))",
+        "T.min(x * 4, y * 4) // 4": "T.min(x, y)",
+        "T.min(x // 4, y // 4)": "T.min(x, y) // 4",
+        "T.min(x + z, y + z)": "z + T.min(x, y)",
+        "T.max(x - y, x - z)": "x - T.min(y, z)",
+        "T.min(3 - x, 2)": "T.min(3 - x, 2)",
+    },
+    "the lattice of minima and maxima": {
+        "T.min(T.max(x, y), x)": "x",
+        "T.min(T.max(x, y), T.min(y, x))": "T.min(y, x)",
+        "T.min(T.max(x, y), T.max(z, x))": "T.max(T.min(y, z), x)",
+        "T.min(T.min(x, 11), 10)": "T.min(x, 10)",
+        "T.max(T.min(x, 3), 5)": "5",
+        "T.min(x * 2, T.max(x, y) * 2)": "x * 2",
+        "T.min((x + 3) // 4 * 4, x)": "x",
+    },
+    "quotients rounded down": {
+        "x // 2 // 3": "x // 6",
+        "(x * 8 + k) // 16": "x // 2",
+        "(x * 8 + k) % 8": "k",
+        "x // 4 * 4 + x % 4": "x",
+        "(x + 1) % 4 + 1": "(x + 1) % 4 + 1",
+        "(x % 12) % 4": "x % 4",
+        "x * 4 % 12": "x % 3 * 4",
+        "x * 4 // ((k + 1) * 4)": "x // (k + 1)",
+    },
+    "quotients rounded toward zero": {
+        "T.truncdiv(T.truncdiv(x, 2), 3)": "T.Div(x, 6)",
+        "T.truncdiv(x * 6, 4)": "T.Div(x * 3, 2)",
+        "T.truncdiv(x * 4, 2)": "x * 2",
+        "T.truncdiv(x, 1)": "x",
+        "T.truncmod(x, -1)": "0",
+        "T.truncmod(x * 10, -2)": "0",
+        "T.truncdiv(x, 8) * 8 + T.truncmod(x, 8)": "x",
+        "x * 3 - T.truncdiv(x, 2) * 6": "T.truncmod(x, 2) * 3",
+        "T.truncmod(T.truncmod(x, 12), 4)": "T.truncmod(x, 4)",
+        "T.truncmod(T.truncmod(x, 4), 12)": "T.truncmod(x, 4)",
+        "T.truncdiv(k, 4)": "k // 4",
+        "T.truncdiv(x, 4) + T.truncdiv(-x, 4)": "0",
+        "T.truncdiv(x * (k + 1), k + 1)": "x",
+        "T.truncmod(x * (k + 1) * 6, (k + 1) * 3)": "0",
+    },
+    "inequalities": {
+        "x * 8 + k < 16": "x < 2",
+        "x * 8 + k < y * 8": "x < y",
+        "x * 8 + k + 1 < y * 8 + 8": "x * 8 + k < y * 8 + 7",
+        "x * 8 - k > 16": "3 <= x",
+        "x * 6 + y * 3 < 8": "x * 2 + y < 3",
+        "x * 2 > -3": "-1 <= x",
+        "x * -2 < 4": "-1 <= x",
+        "x // 2 < 3": "x < 6",
+        "3 < x // 2": "8 <= x",
+        "x // 4 * 8 < 17": "x < 12",
+        "x // 4 * 4 < x": "0 < x % 4",
+        "T.truncdiv(x, 2) < 3": "x < 6",
+        "T.truncdiv(x, 2) < 0": "x < -1",
+        "T.truncdiv(x, 3) >= 0": "-2 <= x",
+        "T.truncmod(x, 4) < 4": "T.bool(True)",
+        "T.min(x, 11) < 10": "x < 10",
+        "T.max(8, x) > 10": "11 <= x",
+        "T.max(x, y) <= y": "x <= y",
+        "x + 1 < T.max(8, x)": "x < 7",
+        "x + y < z + x": "y < z",
+    },
+    "equations": {
+        "x * 3 == 6": "x == 2",
+        "x * 3 + 10 == 0": "T.bool(False)",
+        "0 - x * 3 != 0": "x != 0",
+        "x // 2 + 3 == 0": "x // 2 == -3",
+        "T.max(x, 5) == 5": "x < 6",
+        "T.min(x, y) != x": "y < x",
+        "T.truncmod(x, 2) + 10 == 1": "T.bool(False)",
+    },
+    "conjunctions": {
+        "x < 5 and x < 7": "x < 5",
+        "x > 1 and not x > 1": "T.bool(False)",
+        "x <= y and y <= x": "x == y",
+        "x <= y and x != y": "x < y",
+        "x == 1 and x != 2": "x == 1",
+        "x == 1 and x == 2": "T.bool(False)",
+        "x >= 0 and x < 8 and x < 4": "0 <= x and x < 4",
+        "x <= 3 and x >= 3": "x == 3",
+        "p and T.Not(p)": "T.bool(False)",
+        "p and (p or q)": "p",
+        "p and (T.Not(p) or q)": "p and q",
+        "(p or q) and (p or T.Not(q))": "p",
+        "x < 3 and (x < 5 or y < 2)": "x < 3",
+        "x < 3 and (x >= 3 or y < 2)": "x < 3 and y < 2",
+        "(x >= 3 or y < 2) and x < 3": "(3 <= x or y < 2) and x < 3",
+    },
+    "disjunctions": {
+        "x < 5 or x < 7": "x < 7",
+        "x < y or y < x": "x != y",
+        "x == y or x < y": "x <= y",
+        "x < 3 or x == 3": "x < 4",
+        "x != 1 or x != 2": "T.bool(True)",
+        "x < 1 or 0 < x": "T.bool(True)",
+        "p or T.Not(p)": "T.bool(True)",
+        "p or (p and q)": "p",
+        "p or (T.Not(p) and q)": "p or q",
+        "(p and q) or (p and T.Not(q))": "p",
+    },
+    "negations": {
+        "not (x < 4 and y < 4)": "4 <= x or 4 <= y",
+        "not (x < 4 or p)": "4 <= x and not p",
+        "T.Not(p == q)": "p != q",
+        "p == T.bool(False)": "not p",
+        "p != T.bool(False)": "p",
+    },
+    "choices": {
+        "T.Select(p, T.Select(p, x, y), z)": "T.Select(p, x, z)",
+        "T.Select(x < 3, T.min(x, 3), 0)": "T.Select(x < 3, x, 0)",
+        "T.Select(p, x + 1, 1 + x)": "x + 1",
+        "T.Select(x * 3 + 1 == 0, y, z)": "z",
+        "T.Select(p, q, T.bool(False))": "p and q",
+        "T.Select(x != 3, T.Cast(\"int32\", x == 3), 5)": "T.Select(x != 3, 0, 5)",
+        "T.if_then_else(p, T.if_then_else(q, x, x), x)": "x",
+        "T.if_then_else(x % 4 == 0, x % 4, 7)": "T.if_then_else(x % 4 == 0, 0, 7)",
+    },
+    "casts and bits": {
+        "T.Cast(\"int64\", x) * 4 - T.Cast(\"int64\", x * 4)": "T.int64(0)",
+        "T.Cast(\"int8\", T.Cast(\"int16\", w))": "T.Cast(\"int8\", w)",
+        "T.Cast(\"int32\", T.Cast(\"int16\", i))": "T.Cast(\"int32\", i)",
+        "T.Cast(\"uint8\", T.Cast(\"int8\", a))": "a",
+        "T.Cast(\"float32\", x - x + 2)": "T.float32(2.0)",
+        "T.clz(x - x + 8)": "28",
+        "T.popcount(x - x + 7)": "3",
+        "T.bitwise_and(x, 7) < 8": "T.bool(True)",
+    },
+    "values of 8 bits, without a sign": {
+        "a - a": "T.uint8(0)",
+        "a + T.uint8(1) - T.uint8(1)": "a",
+        "a + T.uint8(200) + T.uint8(100)": "a + T.uint8(44)",
+        "a == a": "T.bool(True)",
+        "a + T.uint8(1) > a": "a < a + T.uint8(1)",
+        "a * T.uint8(4) // T.uint8(4)": "a * T.uint8(4) // T.uint8(4)",
+        "a // T.uint8(4) * T.uint8(4) // T.uint8(4)": "a // T.uint8(4)",
+        "a // T.uint8(2) < T.uint8(3)": "a < T.uint8(6)",
+        "T.min(a, b) + T.max(b, a)": "b + a",
+        "T.Cast(\"int32\", a) * 8 + k < 16": "T.Cast(\"int32\", a) < 2",
+    },
+    "values of 8 bits, with a sign": {
+        "i - i": "T.int8(0)",
+        "i + T.int8(100) + T.int8(100)": "i - T.int8(56)",
+        "i // T.int8(2) - j // T.int8(2) < T.int8(100)": "i // T.int8(2) - j // T.int8(2) < T.int8(100)",
+        "T.truncdiv(i, T.int8(-1))": "i * T.int8(-1)",
+        "T.truncdiv(i * T.int8(2), T.int8(2))": "T.Div(i * T.int8(2), T.int8(2))",
+        "T.max(i, j) <= j": "i <= j",
+        "i < j and j < i": "T.bool(False)",
+    },
+    "values of 32 bits": {
+        "w + 1 > w": "w < w + 1",
+        "w + 1 - w": "1",
+        "w * 2 // 2": "w * 2 // 2",
+        "w // 2 * 2 < w + 1": "w // 2 * 2 < w + 1",
+        "w < x % -16": "w < x * -1 % 16 * -1",
+        "T.min(w, 0) + 1 <= 1": "T.bool(True)",
+        "w < 5 or w >= 5": "T.bool(True)",
+    },
+    "vectors": {
+        "T.Ramp(x, 1, 4) + T.Ramp(y, 2, 4)": "T.Ramp(x + y, 3, 4)",
+        "T.Broadcast(y, 4) - T.Ramp(x, 1, 4)": "T.Ramp(y - x, -1, 4)",
+        "T.Broadcast(y, 4) * T.Broadcast(x, 4)": "T.Broadcast(y * x, 4)",
+        "T.Ramp(x * 8, 2, 4) // T.Broadcast(64, 4)": "T.Broadcast(x // 8, 4)",
+        "T.Ramp(x * 8 + 1, 1, 4) % T.Broadcast(8, 4)": "T.Ramp(1, 1, 4)",
+        "T.Ramp(x * 4, 1, 4) % T.Broadcast(64, 4)": "T.Ramp(x % 16 * 4, 1, 4)",
+        "T.Ramp(x * 4, 1, 4) < T.Broadcast(64, 4)": "T.Broadcast(x < 16, 4)",
+        "T.Ramp(x, 1, 4) < T.Broadcast(x + 4, 4)": "T.Broadcast(T.bool(True), 4)",
+        "T.min(T.Ramp(x, 1, 4), T.Ramp(x + 1, 1, 4))": "T.Ramp(x, 1, 4)",
+        "T.Select(T.Broadcast(p, 4), T.Ramp(x, 1, 4), T.Ramp(x, 1, 4))": "T.Ramp(x, 1, 4)",
+        "T.Ramp(w, 1, 4) + T.Broadcast(1, 4) - T.Ramp(w, 1, 4)": "T.Broadcast(1, 4)",
+        "T.Ramp(i, T.int8(1), 4) < T.Ramp(i, T.int8(1), 4)": "T.Broadcast(T.bool(False), 4)",
+    },
+}  # fmt: skip
+
+
+def read(text, variables):
+    """Return the expression that `text` says, over these parameters."""
+    declared = ", ".join(f"{name}: T.{dtype}" for name, dtype in PARAMETERS.items())
+    func = parse(f"@T.prim_func\ndef main({declared}):\n    T.evaluate({text})\n")
+    variables.update({var.name: var for var in func.params})
+    return func.body.value
+
+
+def computed(expr, values):
+    return ExpressionCompiler(set(values)).stored(expr)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(text, form, id=f"{kind}: {text}")
+        for kind, laws in LAWS.items()
+        for text, form in laws.items()
+    ],
+)
+def test_law(text, expected):
+    variables: dict[str, Var] = {}
+    expr = read(text, variables)
+    values = [variables["w"]]
+    analyzer = Analyzer(values=values)
+    analyzer.bind(variables["k"], Range(8))
+    simple = analyzer.simplify(expr)
+    assert str(simple) == expected
+    assert str(analyzer.simplify(simple)) == expected
+    before, after = computed(expr, values), computed(simple, values)
+    for env in points(expr, DOMAINS):
+        assert before(env) == after(env), env

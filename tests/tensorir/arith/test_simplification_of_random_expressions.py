@@ -1,0 +1,217 @@
+"""Simplification keeps the value of whatever is built at random, and has nothing left to do."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from math import prod
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorir import Range, Var
+from tensorir import expr as e
+from tensorir.arith import Analyzer
+from tensorir.dtype import DataType
+from tensorir.index_arithmetic import is_index_arithmetic
+from tensorir.interp.expressions import ExpressionCompiler
+from tensorir.ops import bitwise_and, const, if_then_else, shift_left, shift_right
+from tensorir.visit import walk
+
+LANES = 4
+INDICES = [Var("x"), Var("y"), Var("z")]
+"""Variables of loops."""
+WORDS = [Var("s"), Var("t")]
+"""Values of 32 bits, such as scalar parameters."""
+BYTES = {kind: [Var("a", kind), Var("b", kind)] for kind in ("int8", "uint8")}
+BOOLS = [Var("p", "bool"), Var("q", "bool")]
+VECTORS = [Var("v", f"int32x{LANES}")]
+
+DOMAINS = {
+    "x": range(-3, 9), "y": range(8), "z": range(5),
+    "s": (-(1 << 31), -7, -1, 0, 1, 2, 6, (1 << 31) - 1), "t": (-(1 << 31), -2, 0, 3),
+    "a": (-128, -127, -65, -3, -1, 0, 1, 2, 15, 64, 127, 128, 200, 255), "b": (-128, -1, 0, 1, 5, 127, 128, 255),
+    "p": (False, True), "q": (False, True),
+    "v": ((0, 1, 2, 3), (-5, 7, 4, 4)),
+}  # fmt: skip
+
+
+def of(dtype, values):
+    """Return those of `values` that a dtype holds."""
+    kind = DataType(dtype)
+    if kind.lanes > 1 or kind.is_bool:
+        return list(values)
+    low, high = e.integer_limits(kind)
+    return [v for v in values if low <= v <= high]
+
+
+def points(expr, domains=DOMAINS):
+    """Yield values for the variables in `expr`, those of `domains` that their dtypes hold."""
+    found = list(dict.fromkeys(part for part in walk(expr) if isinstance(part, Var)))
+    each = [of(var.dtype, domains[var.name]) for var in found]
+    for values in itertools.product(*each):
+        yield dict(zip(found, values, strict=True))
+
+
+def stride(expr):
+    """Return how many points to go on by so that some hundreds are checked."""
+    found = {part for part in walk(expr) if isinstance(part, Var)}
+    return 1 + 2 * (prod(len(of(var.dtype, DOMAINS[var.name])) for var in found) // 400)
+
+
+def analyzer():
+    """Return an analyzer that knows the ranges of indices, and which variables are values."""
+    result = Analyzer(values=WORDS)
+    for var in INDICES:
+        domain = DOMAINS[var.name]
+        result.bind(var, Range(domain.start, domain.stop))
+    return result
+
+
+def outcome(expr):
+    """Return a function that computes `expr`, as the interpreter stores it."""
+    return ExpressionCompiler(set(WORDS)).stored(expr)
+
+
+def keeps_its_value(expr):
+    """Compare `expr` with its simplest form wherever it has a value."""
+    simple = analyzer().simplify(expr)
+    before, after = outcome(expr), outcome(simple)
+    for env in itertools.islice(points(expr), 0, None, stride(expr)):
+        assert before(dict(env)) == after(dict(env)), f"{expr} -> {simple} at {env}"
+    if is_index_arithmetic(expr, WORDS) is is_index_arithmetic(simple, WORDS):
+        # A value that turns out to be an index obeys more laws from then on.
+        again = analyzer().simplify(simple)
+        # Factors come in the order in which a product is first met, which may be another now.
+        assert sorted(str(again)) == sorted(str(simple)), f"{expr} -> {simple} -> {again}"
+
+
+# -------------------------------------------------------------------------------------- generating
+
+_ARITHMETIC = (e.Add, e.Sub, e.Mul, e.Min, e.Max)
+_DIVISIONS = (e.FloorDiv, e.FloorMod, e.Div, e.Mod)
+_COMPARISONS = (e.LT, e.LE, e.GT, e.GE, e.EQ, e.NE)
+
+
+@cache
+def numbers(dtype, depth):
+    """Return a strategy of integers of a dtype, without vectors."""
+    kind = DataType(dtype)
+    low, high = e.integer_limits(kind)
+    small = [c for c in (-16, -4, -3, -1, 0, 1, 2, 3, 4, 6, 8, 12, 127, 250) if low <= c <= high]
+    variables = {"int32": [*INDICES, *INDICES, *WORDS]}.get(dtype) or BYTES[dtype]
+    leaf = st.one_of(st.sampled_from(variables), st.sampled_from([const(c, dtype) for c in small]))
+    if depth == 0:
+        return leaf
+    inner = numbers(dtype, depth - 1)
+    divisor = st.sampled_from([const(c, dtype) for c in small if c])
+    amount = st.sampled_from([const(c, dtype) for c in (0, 1, 3)])
+    mask = st.sampled_from([const(c, dtype) for c in (0, 1, 7, 12)])
+    other = {"int32": "uint8", "uint8": "int32", "int8": "int32"}[dtype]
+    return st.one_of(
+        leaf,
+        *[st.builds(op, inner, inner) for op in _ARITHMETIC * 2],
+        *[st.builds(op, inner, divisor) for op in _DIVISIONS],
+        st.builds(e.Select, conditions(depth - 1), inner, inner),
+        st.builds(e.Select, conditions(depth - 1), inner, inner),
+        st.builds(if_then_else, conditions(depth - 1), inner, inner),
+        st.builds(shift_left, inner, amount),
+        st.builds(shift_right, inner, amount),
+        st.builds(bitwise_and, inner, mask),
+        st.builds(lambda a: e.Cast(kind, a), numbers(other, depth - 1)),
+        st.builds(lambda a: e.Cast(kind, a), conditions(depth - 1)),
+    )
+
+
+@cache
+def conditions(depth):
+    """Return a strategy of scalar conditions."""
+    leaf = st.sampled_from(BOOLS)
+    if depth == 0:
+        return leaf
+    inner = conditions(depth - 1)
+    compared = [
+        st.builds(op, numbers(dtype, depth - 1), numbers(dtype, depth - 1))
+        for op in _COMPARISONS
+        for dtype in ("int32", "int32", "uint8", "int8")
+    ]
+    return st.one_of(
+        leaf,
+        *compared,
+        *[st.builds(op, inner, inner) for op in (e.And, e.Or) * 4],
+        *[st.builds(op, inner, inner) for op in (e.EQ, e.NE)],
+        st.builds(e.Not, inner),
+        st.builds(e.Select, inner, inner, inner),
+    )
+
+
+@cache
+def vectors(depth):
+    """Return a strategy of vectors of int32."""
+    small = st.sampled_from([const(c) for c in (-4, -1, 0, 1, 2, 3, 4, 8)])
+    scalar = numbers("int32", 1)
+    leaf = st.one_of(
+        st.builds(lambda b, s: e.Ramp(b, s, LANES), scalar, small),
+        st.builds(lambda b: e.Broadcast(b, LANES), scalar),
+        st.sampled_from(VECTORS),
+    )
+    if depth == 0:
+        return leaf
+    inner = vectors(depth - 1)
+    divisor = small.filter(lambda c: c.value != 0).map(lambda c: e.Broadcast(c, LANES))
+    return st.one_of(
+        leaf,
+        *[st.builds(op, inner, inner) for op in _ARITHMETIC],
+        *[st.builds(op, inner, divisor) for op in _DIVISIONS],
+        st.builds(e.Select, masks(depth - 1), inner, inner),
+    )
+
+
+@cache
+def masks(depth):
+    """Return a strategy of vectors of conditions."""
+    inner = vectors(max(depth, 1) - 1)
+    compared = st.one_of(*[st.builds(op, inner, inner) for op in _COMPARISONS])
+    leaf = st.one_of(compared, st.sampled_from(BOOLS).map(lambda p: e.Broadcast(p, LANES)))
+    if depth == 0:
+        return leaf
+    mask = masks(depth - 1)
+    return st.one_of(
+        leaf, st.builds(e.And, mask, mask), st.builds(e.Or, mask, mask), mask.map(e.Not)
+    )
+
+
+@settings(max_examples=150)
+@given(numbers("int32", 3))
+def test_words(expr):
+    keeps_its_value(expr)
+
+
+@settings(max_examples=150)
+@given(numbers("uint8", 3))
+def test_unsigned_bytes(expr):
+    keeps_its_value(expr)
+
+
+@settings(max_examples=150)
+@given(numbers("int8", 3))
+def test_signed_bytes(expr):
+    keeps_its_value(expr)
+
+
+@settings(max_examples=150)
+@given(conditions(3))
+def test_conditions(expr):
+    keeps_its_value(expr)
+
+
+@settings(max_examples=150)
+@given(vectors(2))
+def test_vectors(expr):
+    keeps_its_value(expr)
+
+
+@settings(max_examples=150)
+@given(masks(1))
+def test_masks(expr):
+    keeps_its_value(expr)
