@@ -57,8 +57,12 @@ class _Reader:
                 body = ast.parse(self._text).body
         except SyntaxError as error:
             self._fail_at(error.msg, error.lineno or 1, error.offset or 1, error.end_offset or 0)
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise DiagnosticError(f"the trace cannot be read: {error}") from error
+        except ValueError as error:
+            self._fail_at(str(error), 1, 1, 0)
+        except (RecursionError, MemoryError):
+            lines = self._text.split("\n")
+            deepest = max(range(len(lines)), key=lambda k: sum(map(lines[k].count, "([{-~")))
+            self._fail_at("nested too deeply to be read", deepest + 1, 1, len(lines[deepest]) + 1)
         found = [stmt for stmt in body if not isinstance(stmt, (ast.Import, ast.ImportFrom))]
         if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
             function = found[0]
@@ -132,7 +136,7 @@ class _Reader:
     def _literal(self, node: ast.expr) -> Any:
         try:
             return ast.literal_eval(node)
-        except ValueError:
+        except (ValueError, TypeError):
             self._fail(node, "a decision is a number or a list of numbers")
 
     # ------------------------------------------------------------------------------------- values

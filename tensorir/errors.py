@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class TensorIRError(RuntimeError):
     """Base of every error the toolkit raises on purpose."""
@@ -43,14 +45,24 @@ class DiagnosticError(TensorIRError):
         if not self.line:
             return f"error: {self.message}"
         margin = " " * len(str(self.line))
-        caret = " " * (self.column - 1) + "^" * max(1, self.end_column - self.column)
+        shown, before = self.source_line, self.column - 1
+        marked = max(1, self.end_column - self.column)
+        if len(shown) > _WIDEST:
+            cut = max(0, min(before - _WIDEST // 4, len(shown) - _WIDEST))
+            shown = ("..." if cut else "") + shown[cut : cut + _WIDEST] + "..."
+            before += (3 if cut else 0) - cut
+            marked = min(marked, max(1, len(shown) - before))
         return (
             f"error: {self.message}\n"
             f"{margin}--> {self.filename}:{self.line}:{self.column}\n"
             f"{margin} |\n"
-            f"{self.line} | {self.source_line}\n"
-            f"{margin} | {caret}"
+            f"{self.line} | {shown}\n"
+            f"{margin} | {' ' * before}{'^' * marked}"
         )
+
+
+_WIDEST: Final = 200
+"""Characters of a longer line that are shown."""
 
 
 class WellFormedError(IRValueError):

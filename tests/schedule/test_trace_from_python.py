@@ -129,6 +129,8 @@ LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
         (f"{LOOPS}sch.split(l1, [l1 + 1])", "l1 + 1", ""),
         (f"{BLOCK}sch.transform_layout(b0, ('read', 0), lambda i: j)", "lambda i: j", "variable: j"),
         (f"{LOOPS}v3 = sch.sample_categorical([1], [1.0], decision=b0)", "b0", "a decision is"),
+        (f"{LOOPS}v3, v4 = sch.sample_perfect_tile(l1, 2, decision=[{{{{}}}}])", "[{", "a decision is"),
+        (f"{BLOCK}x = {'-' * 100_000}1", "x = -", "nested too deeply"),
         ("b0 = sch.get_block(", "(", "never closed"),
         ("def f(a, b):\n  pass", "def f(a, b):", "a function of one schedule"),
         ("é = 1; b0 = sch.get_blok('é')", "é = 1", "such as"),

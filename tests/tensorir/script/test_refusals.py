@@ -98,6 +98,16 @@ def test_another_name_for_a_variable_is_no_second_value() -> None:
     parse(body("x = n\nx = n\nA[0, x] = 1.0"))
 
 
+def test_of_a_long_line_the_place_is_shown() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        parse(body(f"x = n + {' ' * 400}y + {' ' * 400}1"))
+    line, caret = str(caught.value).split("\n")[-2:]
+    assert "| ..." in line
+    assert line.endswith("...")
+    assert len(line) < 220
+    assert line[caret.index("^")] == "y"
+
+
 def test_deep_suites_end_in_a_sentence() -> None:
     lines = ["@T.prim_func", "def f(n: T.int32):"]
     lines += [" " * (k + 1) + "if n < 3:" for k in range(300)]

@@ -1,4 +1,4 @@
-"""Scripts that are almost right: programs with tokens, characters and lines changed at random."""
+"""Texts that are almost right: scripts with tokens, characters and lines changed at random."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHARACTERS = "\t\n\r\x00 \\\"'#\u00e9\u2028\u00b2\U0001f600()[]{}:,.;=@0a_"
 
 
 def mutated(text: str, others: Sequence[str], rng: random.Random) -> str:
-    """Return a script with one to a few random changes; pieces may come from `others`."""
+    """Return a text with one to a few random changes; pieces may come from `others`."""
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 6))):
         change = rng.choices(_CHANGES, _WEIGHTS)[0]
         text = change(text, others, rng)
