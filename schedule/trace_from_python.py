@@ -8,6 +8,7 @@ script dialect has a meaning in it.
 from __future__ import annotations
 
 import ast
+import math
 import warnings
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -135,9 +136,12 @@ class _Reader:
 
     def _literal(self, node: ast.expr) -> Any:
         try:
-            return ast.literal_eval(node)
+            decision = ast.literal_eval(node)
         except (ValueError, TypeError):
+            decision = math.inf
+        if not _is_finite(decision):
             self._fail(node, "a decision is a number or a list of numbers")
+        return decision
 
     # ------------------------------------------------------------------------------------- values
 
@@ -175,6 +179,10 @@ class _Reader:
                 return {self._key(k): self._value(v) for k, v in self._items(node)}
             case ast.Lambda():
                 return self._parsed(node, _flat(node) if ranges else "", parse_index_map)
+            case ast.Call(
+                func=ast.Name(id="float"), args=[ast.Constant(value="inf" | "-inf" | "nan" as text)]
+            ):
+                return float(text)
             case ast.Call(func=ast.Attribute(attr="from_func")):
                 return self._parsed(node, "", parse_index_map)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="LoopRV"), attr=mark), args=[]):
@@ -230,6 +238,12 @@ class _Reader:
             end_column=end,
             source_line=source,
         )
+
+
+def _is_finite(decision: Any) -> bool:
+    if isinstance(decision, (list, tuple)):
+        return all(_is_finite(part) for part in decision)
+    return not isinstance(decision, float) or math.isfinite(decision)
 
 
 def _flat(node: ast.Lambda) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,6 +86,8 @@ def _value(value: Any, names: Names, *, keep_type: bool = False) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
+        if not math.isfinite(value):
+            return f'float("{value}")'
         text = f"{value:.17g}"
         return f"{text}.0" if keep_type and text.lstrip("-").isdigit() else text
     if isinstance(value, (tuple, list)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -99,6 +100,15 @@ def apply_trace(s: s_tir.Schedule) -> None:
     ]
 
 
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e30, -0.0])
+def test_numbers_that_have_no_digits(value):
+    sch = Schedule(parse(PROGRAM))
+    sch.annotate(sch.get_block("B"), "limit", value)
+    trace = Trace.from_python(str(sch.trace))
+    assert str(trace) == str(sch.trace)
+    assert repr(value) in map(repr, trace.insts[-1].values)
+
+
 BLOCK = 'b0 = sch.get_block(name="B", func_name="main")\n'
 LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
 
@@ -131,6 +141,7 @@ LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
         (f"{LOOPS}v3 = sch.sample_categorical([1], [1.0], decision=b0)", "b0", "a decision is"),
         (f"{LOOPS}v3, v4 = sch.sample_perfect_tile(l1, 2, decision=[{{{{}}}}])", "[{", "a decision is"),
         (f"{BLOCK}x = {'-' * 100_000}1", "x = -", "nested too deeply"),
+        (f"{LOOPS}v3 = sch.sample_categorical([1], [1.0], decision=1e400)", "1e400", "a decision is"),
         ("b0 = sch.get_block(", "(", "never closed"),
         ("def f(a, b):\n  pass", "def f(a, b):", "a function of one schedule"),
         ("é = 1; b0 = sch.get_blok('é')", "é = 1", "such as"),
