@@ -19,6 +19,7 @@ from tensorir.dtype import DataType
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.ops import as_expr, const
+from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import view
 from tensorir.script.frames import AxisNamespace
 from tensorir.script.namespace import Namespace
@@ -176,6 +177,7 @@ class Evaluator:
                 args.append(self(argument))
         if not callable(function):
             raise self.fail(f"a {type(function).__name__} cannot be called", tree[1])
+        check_arguments(function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError as error:

@@ -74,8 +74,8 @@ def thread_binding(
     """Iterate over the threads of a GPU axis."""
     if thread is None and isinstance(stop, str):
         thread, stop = stop, None
-    if not isinstance(thread, str):
-        raise IRTypeError('T.thread_binding takes a thread by name, such as thread="threadIdx.x"')
+    if thread is None:
+        raise IRValueError("Thread cannot be None for thread_binding")
     kept = attributes(annotations)
     return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, kept)
 
@@ -90,8 +90,6 @@ def grid(*extents: Any) -> LoopFrame:
 
 def block(name: str = "", no_realize: bool = False) -> BlockFrame:
     """Open a block."""
-    if not isinstance(name, str):
-        raise IRTypeError(f'a block has a name such as "C", got {type(name).__name__}')
     return BlockFrame(name, not no_realize)
 
 
