@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import Any, Final
 
 from tensorir import expr as e
@@ -52,9 +53,9 @@ class Printer:
         elif isinstance(node, PrimFunc):
             self.lines += self.options.header(module=False)
             symbol = node.attrs.get("global_symbol")
-            self.function(
-                node, self.options.name or (symbol if isinstance(symbol, str) else "main")
-            )
+            if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
+                symbol = "main"
+            self.function(node, self.options.name or symbol)
         elif isinstance(node, s.Stmt):
             self.begin_suite()
             self.stmt(node, True)

@@ -83,6 +83,14 @@ def test_printed_programs_run_where_they_are_pasted(tmp_path, monkeypatch):
     assert_structural_equal(pasted_program.Module, module)
 
 
+@pytest.mark.parametrize("symbol", ["", "a-b", "for", "None", "é"])
+def test_a_symbol_that_is_no_name_is_an_attribute(symbol):
+    attrs = f'T.func_attr({{"global_symbol": "{symbol}"}})'
+    func = parse(f"@T.prim_func\ndef f():\n    {attrs}\n    T.evaluate(0)")
+    assert (attrs in func.script()) == (symbol != "é")
+    assert_structural_equal(parse(func.script()), func)
+
+
 def test_dialects_differ_in_their_headers():
     module = parse(SUM)
     assert module.script() == SUM
