@@ -125,7 +125,7 @@ class _Lanes:
         if kind is s.LetStmt:
             return self._let(node, mask)  # type: ignore[arg-type]
         if kind is s.AttrStmt:
-            return s.AttrStmt(node.node, node.attr_key, node.value, self.stmt(node.body, mask))  # type: ignore[attr-defined]
+            return self._attribute(node, mask)  # type: ignore[arg-type]
         if kind is s.AssertStmt and mask is None and not self._varies(node.condition):  # type: ignore[attr-defined]
             return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))  # type: ignore[attr-defined]
         if s.is_no_op(node):
@@ -178,6 +178,12 @@ class _Lanes:
         body = self.stmt(substitute(node.body, {node.var: node.value}), mask)
         del self._inlined[node.var]
         return body
+
+    def _attribute(self, node: s.AttrStmt, mask: PrimExpr | None) -> s.Stmt:
+        for part in (node.node, node.value):
+            if isinstance(part, PrimExpr):
+                self._must_be_shared(part, mask, f"attribute {node.attr_key}")
+        return s.AttrStmt(node.node, node.attr_key, node.value, self.stmt(node.body, mask))
 
     def _must_be_shared(self, node: PrimExpr, mask: PrimExpr | None, what: str) -> None:
         """Make sure that one evaluation does for all lanes, even if the mask excludes all."""

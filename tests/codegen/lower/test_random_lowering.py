@@ -37,6 +37,22 @@ def once_failed(text: str, **sizes: int) -> Case:
 
 
 ONCE_FAILED = {
+    "an attribute that differs between lanes": once_failed(
+        """A: T.Buffer((2, 1), "float32"), N: T.Buffer((1,), "int32")):
+    for i in T.vectorized(2):
+        T.attr(N.data, "inner", i)
+        A[i, 0] = T.float32(1)
+"""
+    ),
+    "a symbol of expressions in a shape that comes before its definition": once_failed(
+        """b0: T.handle):
+    n = T.int32()
+    B0 = T.match_buffer(b0, ((n + 1) // 2, n, 1), "int32")
+    for i in range(n // 2):
+        B0[i, i, 0] = 1
+""",
+        n=4,
+    ),
     "an index of a narrow type in a region": once_failed(
         """A: T.Buffer((4, 4), "float32"), B: T.Buffer((4, 4), "float32")):
     with T.block("outer"):
