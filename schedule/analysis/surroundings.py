@@ -183,14 +183,10 @@ class Memory:
 # ---------------------------------------------------------------------------------------- checks
 
 
-def check_follows_blocks(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
-    """Raise unless loops, predicates and blocks alone say what a block does in its scope.
-
-    A primitive that moves a block, or puts one before or after it, looks at nothing else.
-    """
+def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
+    """Raise unless loops and predicates alone say which instances of a block run in its scope."""
     for outer, _ in guards(block, scope):
         fail(GUARDED, block, guard=_heading(outer))
-    check_dependencies_show(state, block, scope)
 
 
 def check_dependencies_show(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:

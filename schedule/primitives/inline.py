@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
-    require_scope,
+    require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
-from schedule.analysis.dependency import dependencies
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -74,9 +73,8 @@ def check_compute_inline(
     written = [r.buffer for r in node.writes]
     check(len(written) == 1, NOT_ONE_BUFFER, block, verb="writes", count=len(written))
     buffer = written[0]
-    scope = require_scope(state, block, pipeline=True)
+    scope, graph = require_pipeline(state, block)
     check_not_output(state, block)
-    graph = dependencies(state, scope)
     check_complete(state, block, graph)
     store = written_out(node.body)
     if not isinstance(store, BufferStore):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedule.analysis.block_kind import require_scope
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
@@ -87,7 +87,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     NonEinsumError, NotOnlyChildError, UnsafeStageError, InsertionPointNotFoundError.
     """
     # Preconditions.
-    scope = require_scope(state, block, pipeline=True)
+    scope, _ = require_pipeline(state, block, stays=True)
     axes = block.block.iter_vars
     fits = len(padding) == len(axes) and all(p > 0 for p in padding)
     check(fits, BAD_PADDING, block, padding=list(padding), count=len(axes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.bindings import loop_range
-from schedule.analysis.block_kind import require_scope
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
@@ -164,7 +164,7 @@ class _Body:
         self._buffer = buffer
         self._storage_scope = storage_scope or "global"
         self._cache = cache_buffer(buffer, storage_scope)
-        self.scope = require_scope(state, block, pipeline=True)
+        self.scope, _ = require_pipeline(state, block, stays=True)
         above = scope_root(loop) is self.scope and is_ancestor(loop, block)
         check(above, NOT_ABOVE, block, loop)
         self._known = known_around(self.scope, loop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.block_kind import require_scope
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
@@ -69,7 +69,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     # Preconditions.
     old = accessed_buffer(block, *buffer)
     reading = buffer[0] == "read"
-    scope = require_scope(state, block, pipeline=True)
+    scope, _ = require_pipeline(state, block, stays=True)
     check(not state.child_blocks(block), NOT_LEAF, block)
     indices = _common_indices(block, old)
     nest = lone_nest(block, scope)

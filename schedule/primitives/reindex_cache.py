@@ -92,7 +92,7 @@ def reindex_cache_read(
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope, graph = require_pipeline(state, block)
+    scope, graph = require_pipeline(state, block, stays=True)
     writes = any(region.buffer is buffer for region in block.block.writes)
     check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
     place = place_to_read(scope, graph, block, buffer, [block])
@@ -132,7 +132,7 @@ def reindex_cache_write(
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    scope, graph = require_pipeline(state, block)
+    scope, graph = require_pipeline(state, block, stays=True)
     place = place_to_write(scope, graph, block, buffer)
     layout = _Layout(state, block, buffer, block.block.writes[write_buffer_index], index_map)
     node = block.block

@@ -9,10 +9,10 @@ from schedule.analysis.block_kind import (
     check_not_output,
     complete_violation,
     is_dominant,
-    require_scope,
+    require_pipeline,
 )
 from schedule.analysis.bound_values import bound_values, written_out
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.opaque_access import check_no_opaque
@@ -61,8 +61,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     # Preconditions.
     node = block.block
     check(node.init is None, HAS_INIT, block)
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
+    scope, graph = require_pipeline(state, block)
     read = list(dict.fromkeys(r.buffer for r in node.reads))
     made = [b for b in read if b in graph.buffer_writers]
     check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))

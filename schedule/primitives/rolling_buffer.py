@@ -65,7 +65,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     # Preconditions.
     regions = block.block.writes
     written = {region.buffer for region in regions}
-    scope, graph = require_pipeline(state, block, state.rolling - written)
+    scope, graph = require_pipeline(state, block, known=state.rolling - written)
     inside = 0 <= write_buffer_index < len(regions)
     numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
     check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
