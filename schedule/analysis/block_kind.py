@@ -166,16 +166,17 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
     return next((r.buffer for r in block.block.writes if r.buffer not in allocated), None)
 
 
-def require_scope(state: ScheduleState, block: StmtSRef) -> StmtSRef:
-    """Return the block whose scope `block` is in.
+def require_scope(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+    """Return the block whose scope `block` is in, and its dependency graph.
 
     Raise if what the block touches has several names there (the state may have this check
     disabled).
     """
     scope = state.scope_root(block)
+    graph = dependencies(state, scope)
     if state.enable_check:
-        check_one_name(state, block, scope)
-    return scope
+        check_one_name(graph, block)
+    return scope, graph
 
 
 def require_pipeline(
@@ -196,7 +197,7 @@ def require_pipeline(
     if state.enable_check:
         if not stays:
             check_unguarded(block, scope)
-        check_dependencies_show(state, block, scope)
+        check_dependencies_show(state, graph, block)
         _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
     return scope, graph
 

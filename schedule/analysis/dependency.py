@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
-from schedule.analysis.surroundings import Accesses, Memory
+from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
@@ -54,7 +54,7 @@ class BlockScope:
     ) -> None:
         self.children = children
         self._touched = touched
-        self._memory = memory
+        self.memory = memory
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
         self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
@@ -97,7 +97,7 @@ class BlockScope:
             read, written = self._touched(block)
             return [b for b in read if b not in buffers], [b for b in written if b not in buffers]
 
-        return BlockScope(self.children, touched, self._memory)
+        return BlockScope(self.children, touched, self.memory)
 
     def edges(self) -> list[Dependency]:
         """Return every edge."""

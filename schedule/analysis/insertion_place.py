@@ -5,10 +5,10 @@ from __future__ import annotations
 from schedule.analysis.block_kind import check_not_output
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.iteration_cover import stays_within
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, is_ancestor, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 
 NOT_SAME_SCOPE = Problem(
     "NotInSameScopeError",

@@ -39,7 +39,9 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
             for buffer, producers in by_buffer.items():
-                sure = [p for p in producers if _runs_where(consumer, p, meeting)]
+                # A producer counts if no condition may leave it out where the consumer runs.
+                given = guards(consumer, meeting)
+                sure = [p for p in producers if all(g in given for g in guards(p, meeting))]
                 written = written_below(meeting, buffer, sure, analyzer)
                 for region in consumer.block.reads:
                     if region.buffer is buffer and not holds(
@@ -47,15 +49,6 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
                     ):
                         return False
     return True
-
-
-def _runs_where(consumer: StmtSRef, producer: StmtSRef, meeting: StmtSRef) -> bool:
-    """Say whether no condition around a producer may be false where the consumer runs."""
-    around = guards(producer, meeting)
-    if not around:
-        return True
-    shared = {id(inner) for _, inner in guards(consumer, meeting)}
-    return all(id(inner) in shared for _, inner in around)
 
 
 def written_below(

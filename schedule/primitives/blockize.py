@@ -12,11 +12,11 @@ from schedule.analysis.block_division import (
     same_outer_axes,
 )
 from schedule.analysis.regions import union
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import PrimExpr, Var

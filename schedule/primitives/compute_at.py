@@ -23,7 +23,6 @@ from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
@@ -36,6 +35,7 @@ from schedule.sref import (
     loops_above,
 )
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError

@@ -56,8 +56,9 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     if state.enable_check:
         scope = state.scope_root(block)
         check_unguarded(block, scope)
-        check_dependencies_show(state, block, scope)
-        check_reduction(state, block, dependencies(state, scope))
+        graph = dependencies(state, scope)
+        check_dependencies_show(state, graph, block)
+        check_reduction(state, block, graph)
         _check_height(block, loops, position)
         around = loops_around(block)
         reason = Steps(instances_of(block), around).problem(around, once=loop.loop)

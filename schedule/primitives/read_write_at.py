@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.loop_nest import nest_of_loops
-from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import (
     Staged,
@@ -26,11 +25,11 @@ from schedule.analysis.staging_region import (
     united,
 )
 from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IterVar, Var
@@ -115,8 +114,7 @@ def write_at(
     schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
-    InsertionPointNotFoundError.
+    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
@@ -124,7 +122,6 @@ def write_at(
     end = max(body.position(writer) for writer in body.writers) + 1
     for reader in body.readers:
         check(body.position(reader) < end, READ_LATER, loop, reader, buffer=buffer.name)
-    check_touched_in_blocks(body.scope, block, buffer)
     written = body.region_written()
     held = None
     if state.enable_check:
@@ -258,7 +255,6 @@ class _Body:
         add_stages(
             self._state,
             self.scope,
-            self._block,
             self._cursor.span(start, end),
             before,
             after,

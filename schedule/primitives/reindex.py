@@ -8,7 +8,6 @@ from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
-from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import (
@@ -20,11 +19,11 @@ from schedule.analysis.staging_safety import (
     stores_surely,
     values_taken,
 )
-from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, NewBlock, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import lone_nest
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
@@ -89,7 +88,6 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     if state.enable_check:
         _check_copy(state, block, old, indices, axes, reading=reading)
         if not reading:
-            check_touched_in_blocks(scope, block, old)
             taken = values_taken(block, [axis.var for axis in axes])
             whole = taken is not None and stores_surely(node.init or node.body, old)
             if not whole:
@@ -106,7 +104,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
         before.append(_copied(old, new, indices, axes, runs, back=False))
     if not reading:
         after.append(_copied(old, new, indices, axes, runs, back=True))
-    add_stages(state, scope, block, nest, before, after, [new], redirect)
+    add_stages(state, scope, nest, before, after, [new], redirect)
 
     # Result.
     (copy,) = after or before

@@ -95,7 +95,7 @@ def reindex_cache_read(
     scope, graph = require_pipeline(state, block, stays=True)
     writes = any(region.buffer is buffer for region in block.block.writes)
     check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
-    place = place_to_read(scope, graph, block, buffer, [block])
+    place = place_to_read(state, scope, graph, block, buffer, [block])
     layout = _Layout(state, block, buffer, block.block.reads[read_buffer_index], index_map)
     layout.check_inside()
 
@@ -103,7 +103,7 @@ def reindex_cache_read(
     cache = cache_buffer(buffer, storage_scope, layout.shape)
     fill = layout.copied(place.location, (buffer, layout.original), (cache, layout.mapped))
     redirect = RedirectToPoint(buffer, cache, {block.block}, layout.mapped)
-    add_stages(state, scope, block, place.cursor, [fill], [], [cache], redirect)
+    add_stages(state, scope, place.cursor, [fill], [], [cache], redirect)
 
     # Result.
     return state.get_sref(fill.block)
@@ -133,7 +133,7 @@ def reindex_cache_write(
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
     scope, graph = require_pipeline(state, block, stays=True)
-    place = place_to_write(scope, graph, block, buffer)
+    place = place_to_write(state, scope, graph, block, buffer)
     layout = _Layout(state, block, buffer, block.block.writes[write_buffer_index], index_map)
     node = block.block
     filled_first = False
@@ -154,7 +154,7 @@ def reindex_cache_write(
     fills = [layout.copied(place.location, there, here)] if filled_first else []
     back = layout.copied(place.location, here, there)
     redirect = RedirectToPoint(buffer, cache, {node}, layout.mapped)
-    add_stages(state, scope, block, place.cursor, fills, [back], [cache], redirect)
+    add_stages(state, scope, place.cursor, fills, [back], [cache], redirect)
 
     # Result.
     return state.get_sref(back.block)

@@ -11,7 +11,7 @@ from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import OPAQUE, check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.surroundings import BARE, Accesses
+from schedule.analysis.surroundings import check_touched_in_blocks
 from schedule.analysis.view_access import InlineViews
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
@@ -121,8 +121,7 @@ def transform_layout(
         values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
         check(pad_value is not None, ADDS_PADDING, block, **values)
         # Padding is filled after the blocks that write the buffer.
-        in_blocks = old not in Accesses.of(site.block.body).written
-        check(in_blocks, BARE, block, site, buffer=old.name, how="written")
+        check_touched_in_blocks(state, site, block, read=[old])
 
     # Rewrite.
     if direct is not site.block:

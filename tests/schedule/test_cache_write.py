@@ -606,8 +606,8 @@ def test_a_condition_that_reads_the_buffer():
         "            C[vi] = A[vi]\n",
         "            T.where(A[i] > T.float32(0))\n            C[vi] = T.float32(1)\n",
     )
-    words = "also touches A outside of its blocks"
-    refused(before, write("A", 0, "local"), "UnsafeStageError", words, ["block A", "block root"])
+    words = "is also read outside of the blocks"
+    refused(before, write("A", 0, "local"), "BareAccessError", words, ["block A", "block root"])
 
 
 # ------------------------------------------------------------------------------------------ handles

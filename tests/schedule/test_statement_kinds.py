@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from schedule.child_replacement import NOTHING, with_child_replaced
+from schedule.stmt_cursor import NOTHING, with_child_replaced
 from tensorir import assert_structural_equal, parse
 from tensorir.buffer import decl_buffer
 from tensorir.expr import Var
