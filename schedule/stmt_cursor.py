@@ -99,9 +99,15 @@ class StmtCursor:
 
     def position(self, sref: StmtSRef) -> int:
         """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
+        current: StmtSRef | None = sref
+        while current is not None:
+            stmt = current.realize or current.stmt
+            if stmt in self.parts:
+                return self.parts.index(stmt)
+            current = current.parent
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if part in path or any(stmt in path for stmt in _reached(part)):
+            if any(stmt in path for stmt in _reached(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 
@@ -173,6 +179,9 @@ def with_child_replaced(body: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
     """
     if body is old:
         return NOTHING if new is None else new
+    if type(body) is SeqStmt and old in body.seq:
+        k = body.seq.index(old)
+        return sequence([*body.seq[:k], new, *body.seq[k + 1 :]])
     place = _place_of(old, StmtCursor.of(body))
     if place is None:
         raise LookupError("the statement to be replaced is not right below its parent")
@@ -185,7 +194,7 @@ def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, str]]:
         return ()
     target = sref.realize or sref.stmt
     body = sref.parent.stmt.body  # type: ignore[union-attr]
-    if body is target:
+    if body is target or (type(body) is SeqStmt and target in body.seq):
         return ()
     assert target is not None
     place = _place_of(target, StmtCursor.of(body))
@@ -194,7 +203,6 @@ def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, str]]:
 
 def _place_of(child: Stmt, among: StmtCursor) -> StmtCursor | None:
     """Return the place of a loop or realize that is right below a loop or block."""
-    # Most often it is among the statements themselves.
     for k, part in enumerate(among.parts):
         if part is child:
             return among.span(k, k + 1)

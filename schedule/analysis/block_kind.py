@@ -142,7 +142,11 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     A block is locally dominant if what it writes has at most one writer inside each of the blocks.
     """
     children = state.child_blocks(subtree)
-    inner = [dependencies(state, child).buffer_writers for child in children]
+    inner = [
+        dependencies(state, child).buffer_writers
+        for child in children
+        if type(child.block.body) is not BufferStore
+    ]
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)

@@ -72,6 +72,9 @@ class BlockScope:
                 self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
                 self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
                 self.buffer_writers[buffer] = _added(writers, data, child)
+        names = self.buffer_readers.keys() | self.buffer_writers.keys()
+        self.has_aliases = len(names) > len(readers.keys() | writers.keys())
+        """Whether some memory is touched through several buffers."""
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]
@@ -121,14 +124,19 @@ def dependencies(
     undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
     `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
     """
-    blocks, memory = state.child_blocks(scope), Memory(scope)
+    blocks = state.child_blocks(scope)
     if declared_only:
-        return BlockScope(blocks, _declared, memory)
+        return BlockScope(blocks, _declared, Memory(scope))
+    stmt, known = state.graph
+    if known is not None and stmt is scope.stmt and known.children == blocks:
+        return known
     root = scope if scope.is_block else state.scope_root(scope)
     tables = [b for b in root.block.alloc_buffers if is_table(b)]
-    if not tables:
-        return BlockScope(blocks, _seen_through, memory)
-    return BlockScope(blocks, lambda block: _with_tables(block, tables), memory)
+    touched = (lambda block: _with_tables(block, tables)) if tables else _seen_through
+    graph = BlockScope(blocks, touched, Memory(scope))
+    if scope.parent is None:
+        state.graph = scope.stmt, graph
+    return graph
 
 
 def is_table(buffer: Buffer) -> bool:

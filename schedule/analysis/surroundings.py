@@ -14,11 +14,13 @@ from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor, wrappers
 from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import BufferLoad, Var
+from tensorir.expr import BufferLoad, IntImm, Var
+from tensorir.node import Node
 from tensorir.stmt import (
     AssertStmt,
     BufferStore,
     DeclBuffer,
+    For,
     IfThenElse,
     SeqStmt,
     Stmt,
@@ -66,11 +68,12 @@ def guards(low: StmtSRef, high: StmtSRef) -> Guards:
     found: Guards = []
     current = low
     while current is not high:
-        around = wrappers(current)
-        if around:
-            found += [pair for pair in around if isinstance(pair[0], _GUARDS)]
-        assert current.parent is not None
-        current = current.parent
+        above = current.parent
+        assert above is not None
+        # Most loops and blocks are all that the loop around them runs.
+        if above.stmt.body is not (current.realize or current.stmt):  # type: ignore[union-attr]
+            found += [pair for pair in wrappers(current) if isinstance(pair[0], _GUARDS)]
+        current = above
     return found
 
 
@@ -89,24 +92,33 @@ def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
 # --------------------------------------------------------------------------------- bare accesses
 
 _LIMIT = 128
-"""How many loop nests a schedule remembers; what it remembers keeps old ones in memory."""
+"""How many statements a schedule remembers; what it remembers keeps old ones in memory."""
 
 
 def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
-    """Return what a scope touches outside of the blocks in it, `NO_ACCESSES` if nothing.
+    """Return what a body touches outside of the blocks in it, `NO_ACCESSES` if nothing.
 
-    Loop nests that do so are rare, and the others are looked at once: statements are immutable.
+    Bindings and loops that do so are rare, and are looked at once: they are immutable.
     """
-    parts = body.seq if type(body) is SeqStmt else (body,)
-    unknown = [part for part in parts if part not in state.plain_nests]
-    if not unknown:
+    if body in state.plain:
         return NO_ACCESSES
-    found = Accesses.of(*unknown)
+    unknown: list[Node] = []
+    pending = [body]
+    while pending:
+        stmt = pending.pop()
+        if type(stmt) is SeqStmt:
+            pending.extend(stmt.seq)
+        elif type(stmt) is For:
+            pending.append(stmt.body)
+            unknown += [e for e in (stmt.min, stmt.extent) if type(e) is not IntImm]
+        elif stmt not in state.plain:
+            unknown.append(stmt)
+    found = Accesses.of(*unknown) if unknown else NO_ACCESSES
     if found != NO_ACCESSES:
         return found
-    if len(state.plain_nests) >= _LIMIT:
-        state.plain_nests.clear()
-    state.plain_nests.update(unknown)
+    if len(state.plain) >= _LIMIT:
+        state.plain.clear()
+    state.plain.update((body, *(stmt for stmt in unknown if isinstance(stmt, Stmt))))
     return NO_ACCESSES
 
 
@@ -166,6 +178,8 @@ def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
 
 def check_one_name(graph: BlockScope, block: StmtSRef) -> None:
     """Raise if blocks of a scope touch what a block does through another buffer."""
+    if not graph.has_aliases:
+        return
     node, memory = block.block, graph.memory
     names = {memory.of(r.buffer): r.buffer for r in (*node.reads, *node.writes)}
     for table in (graph.buffer_readers, graph.buffer_writers):

@@ -266,23 +266,13 @@ def _axis_domains(
                 storage = region.buffer.scope() if to_consumers else "global"
                 domain = path_domain(dependent, loop, storage)
                 box = relax_by_intervals(bound_region(region, realize), domain, analyzer)
-                boxes.setdefault(region.buffer, []).append(_simplified(box, analyzer))
+                boxes.setdefault(region.buffer, []).append(box)
     needed: Mapping[Buffer, Box] = {
         buffer: joined
         for buffer, parts in boxes.items()
         if (joined := union(parts, analyzer)) is not None
     }
     return solve_axis_domains(node.iter_vars, provided, needed, analyzer, must_cover=to_consumers)
-
-
-def _simplified(box: Box, analyzer: Analyzer) -> Box:
-    return tuple(
-        type(d)(
-            None if d.min_value is None else analyzer.simplify(d.min_value),
-            None if d.max_value is None else analyzer.simplify(d.max_value),
-        )
-        for d in box
-    )
 
 
 def _nest(
