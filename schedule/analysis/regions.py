@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from schedule.analysis.accesses import accessing
 from schedule.analysis.bindings import loop_range
 from schedule.sref import StmtSRef
 from tensorir.arith import (
@@ -14,10 +15,11 @@ from tensorir.arith import (
     eval_set,
 )
 from tensorir.buffer import BufferRegion, Range
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.stmt import BlockRealize, ForKind
 from tensorir.visit import substitute
 
+_PLAIN = frozenset({Var, IntImm})
 _SCOPE_RANK = {"global": 0, "shared": 1, "warp": 2, "local": 2}
 _THREAD_RANK = {"blockIdx": 0, "vthread": 1, "threadIdx": 1}
 
@@ -60,6 +62,12 @@ def _shares(scope: str, tag: str) -> bool:
     return rank is not None and _SCOPE_RANK.get(kind, 2) <= rank
 
 
+def reads_memory(dim: Range) -> bool:
+    """Say whether a range depends on what is in memory."""
+    ends = [end for end in (dim.min, dim.extent) if type(end) not in _PLAIN]
+    return bool(ends) and any(isinstance(node, BufferLoad) for node in accessing(*ends))
+
+
 def relax(
     region: Sequence[Range],
     domain: Mapping[Var, Range],
@@ -71,11 +79,17 @@ def relax(
     """Return what a region covers while the loops of `domain` run.
 
     An upper bound holds everything touched; a lower bound only what is surely touched, None where
-    nothing is known.
+    nothing is known. Bounds do not depend on memory, which may change.
     """
-    if upper:
-        return estimate_region_upper_bound(region, domain, predicate, analyzer)
-    return estimate_region_lower_bound(region, domain, predicate, analyzer)
+    if not upper:
+        if any(reads_memory(dim) for dim in region):
+            return None
+        return estimate_region_lower_bound(region, domain, predicate, analyzer)
+    box = estimate_region_upper_bound(region, domain, predicate, analyzer)
+    return tuple(
+        IntervalSet.everything() if reads_memory(dim) else covered
+        for dim, covered in zip(region, box, strict=True)
+    )
 
 
 def relax_by_intervals(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.regions import path_domain, relax, union
+from schedule.analysis.regions import path_domain, reads_memory, relax, union
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
@@ -68,6 +68,16 @@ def check_inside(
         )
         place = {"first": dim.min, "extent": dim.extent, "size": extent}
         check(inside, OUTSIDE, block, buffer=buffer.name, **place)
+
+
+def check_place_is_fixed(
+    state: ScheduleState, block: StmtSRef, buffer: Buffer, region: Sequence[Range]
+) -> None:
+    """Raise if where a region is depends on memory, which the copy may find changed."""
+    if state.enable_check:
+        fixed = not any(reads_memory(dim) for dim in region)
+        reason = "which elements it touches depends on memory"
+        check(fixed, UNSAFE, block, buffer=buffer.name, reason=reason)
 
 
 def reads_old_values(block: Block, buffer: Buffer) -> bool:

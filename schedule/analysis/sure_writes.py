@@ -112,11 +112,11 @@ def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:
     if outer is None or inner is None:
         return False
     return all(
-        _at_most(o.min_value, i.min_value, analyzer)
-        and _at_most(i.max_value, o.max_value, analyzer)
+        (o.min_value is None or _at_most(o.min_value, i.min_value, analyzer))
+        and (o.max_value is None or _at_most(i.max_value, o.max_value, analyzer))
         for o, i in zip(outer, inner, strict=True)
     )
 
 
-def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
-    return a is b or analyzer.can_prove(a <= b)
+def _at_most(a: PrimExpr | None, b: PrimExpr | None, analyzer: Analyzer) -> bool:
+    return a is b or (a is not None and b is not None and analyzer.can_prove(a <= b))

@@ -154,6 +154,14 @@ def check_dependencies_show(state: ScheduleState, graph: BlockScope, block: Stmt
     read, written = ([r.buffer for r in side] for side in (block.block.reads, block.block.writes))
     scope = state.scope_root(block)
     check_touched_in_blocks(state, scope, block, read=read, written=written)
+    realize = block.block_realize
+    if realize in state.plain:
+        return
+    # What decides where it runs must not have another value there.
+    for buffer in Accesses.of(realize).read:
+        for other, writers in graph.buffer_writers.items():
+            if graph.memory.of(other) is graph.memory.of(buffer):
+                fail(BARE, writers[-1], scope, buffer=buffer.name, how="read")
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:

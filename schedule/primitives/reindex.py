@@ -14,6 +14,7 @@ from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
     check_inside,
+    check_place_is_fixed,
     check_sequential,
     relies_on_old_values,
     stores_surely,
@@ -164,7 +165,9 @@ def _check_copy(
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)
-    check_inside(state, block, buffer, [Range.point(index) for index in indices], analyzer)
+    touched = [Range.point(index) for index in indices]
+    check_place_is_fixed(state, block, buffer, touched)
+    check_inside(state, block, buffer, touched, analyzer)
     if reading:
         writes = any(region.buffer is buffer for region in node.writes)
         check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")

@@ -21,6 +21,7 @@ from schedule.analysis.staging_safety import (
     UNSAFE,
     axis_ranges,
     check_inside,
+    check_place_is_fixed,
     check_sequential,
     loads_only,
     relies_on_old_values,
@@ -178,6 +179,7 @@ class _Layout:
         point = all(is_const_int(dim.extent, 1) for dim in region.region)
         check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
         check_no_opaque(block, buffer)
+        check_place_is_fixed(state, block, buffer, region.region)
         given, count = len(index_map.initial_indices), len(axes)
         check(given == count, WRONG_ARITY, block, given=given, count=count)
         index_map = index_map.retyped([axis.var.dtype for axis in axes])
