@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
 from schedule.analysis.staging_safety import axis_ranges
 from schedule.errors import Problem, check
@@ -189,23 +189,13 @@ def _size(expr: PrimExpr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-class _LookUp(BlockRewriter):
+class _LookUp(RedirectBuffers):
     """Replaces expressions in the stores of a block by loads from tables."""
 
     def __init__(self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]]) -> None:
-        super().__init__()
-        self._block = block
+        super().__init__({}, {block})
         self._tables = tables
-        self._inside = False
         self._in_store = False
-
-    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        if node is not self._block:
-            return super().rewrite_Block(node)
-        self._inside = True
-        new = super().rewrite_Block(node)
-        self._inside = False
-        return new
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
         self._in_store = self._inside
