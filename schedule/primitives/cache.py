@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.redirect import RedirectBuffers, RedirectToPart
 from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.regions import Region, united
 from schedule.analysis.staging_copy import (
     Staged,
     Sweep,
@@ -19,14 +20,7 @@ from schedule.analysis.staging_place import (
     place_to_read,
     place_to_write,
 )
-from schedule.analysis.staging_region import (
-    Region,
-    is_filled,
-    known_around,
-    region_read,
-    region_written,
-    united,
-)
+from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive

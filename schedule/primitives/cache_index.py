@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
-from schedule.analysis.staging_safety import axis_ranges
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
 from schedule.state import ScheduleState
@@ -69,7 +69,7 @@ def cache_index(
     # Rewrite.
     nests: list[Staged] = []
     tables: list[tuple[PrimExpr, BufferLoad]] = []
-    domains = axis_ranges(node)
+    domains = axis_domain(node.iter_vars)
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
         table, nest = _table(k, expr, {axis: domains[axis] for axis in axes}, storage_scope)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from schedule.analysis.block_kind import require_scope
 from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.regions import united
 from schedule.analysis.staging_copy import add_stages, checked_buffer
-from schedule.analysis.staging_region import known_around, region_read, region_written, united
+from schedule.analysis.staging_region import known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_inside
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive

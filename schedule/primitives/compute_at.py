@@ -14,7 +14,6 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.dependency import BlockScope, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
-    Box,
     is_always_solvable,
     solve_axis_domains,
 )
@@ -22,7 +21,7 @@ from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
-from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
+from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
@@ -89,7 +90,7 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
     """Return variables for the indices of a store, and each axis in terms of them."""
     node = block.block
     analyzer = Analyzer()
-    ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
+    ranges = axis_domain(node.iter_vars)
     places = [Var(f"_{k}", i.dtype) for k, i in enumerate(store.indices)]
     missing = [v for v in ranges if not is_const_int(ranges[v].extent, 1)]
     direct: dict[Var, PrimExpr] = {}

@@ -8,6 +8,7 @@ from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.regions import Region, united
 from schedule.analysis.staging_copy import (
     Staged,
     Sweep,
@@ -16,14 +17,7 @@ from schedule.analysis.staging_copy import (
     checked_buffer,
 )
 from schedule.analysis.staging_place import may_be_left_out
-from schedule.analysis.staging_region import (
-    Region,
-    is_filled,
-    known_around,
-    region_read,
-    region_written,
-    united,
-)
+from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
@@ -12,7 +13,6 @@ from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import (
     UNSAFE,
-    axis_ranges,
     check_inside,
     check_place_is_fixed,
     check_sequential,
@@ -77,7 +77,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
         fail(NOT_A_CHAIN, block, scope)
     node = block.block
     analyzer = Analyzer()
-    for axis, values in axis_ranges(node).items():
+    for axis, values in axis_domain(node.iter_vars).items():
         # An axis of one value keeps its dimension.
         if not is_const_int(values.extent, 1):
             analyzer.bind(axis, values)
@@ -161,7 +161,7 @@ def _check_copy(
 ) -> None:
     """Raise if copying for all values of the axes may show."""
     node = block.block
-    domains = axis_ranges(node)
+    domains = axis_domain(node.iter_vars)
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)

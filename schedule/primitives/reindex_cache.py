@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import check_no_opaque
@@ -19,7 +20,6 @@ from schedule.analysis.staging_copy import (
 from schedule.analysis.staging_place import may_be_left_out, place_to_read, place_to_write
 from schedule.analysis.staging_safety import (
     UNSAFE,
-    axis_ranges,
     check_inside,
     check_place_is_fixed,
     check_sequential,
@@ -184,7 +184,7 @@ class _Layout:
         check(given == count, WRONG_ARITY, block, given=given, count=count)
         index_map = index_map.retyped([axis.var.dtype for axis in axes])
         self.original: Sequence[PrimExpr] = [dim.min for dim in region.region]
-        domains = axis_ranges(block.block)
+        domains = axis_domain(block.block.iter_vars)
         names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
         self.mapped: Sequence[PrimExpr] = [
             substitute(index, names) for index in index_map.final_indices
@@ -230,7 +230,7 @@ class _Layout:
     def check_inside(self) -> None:
         """Raise if the copy may read beyond the buffer."""
         analyzer = Analyzer()
-        for axis, values in axis_ranges(self._block.block).items():
+        for axis, values in axis_domain(self._block.block.iter_vars).items():
             analyzer.bind(axis, values)
         region = [Range.point(index) for index in self.original]
         check_inside(self._state, self._block, self._buffer, region, analyzer)
@@ -238,9 +238,7 @@ class _Layout:
     def copied(self, location: StmtSRef, source: Element, target: Element) -> Staged:
         """Return a nest that copies what the block touches below `location`, in its loops."""
         realize = self._block.block_realize
-        bound = dict(
-            zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
-        )
+        bound = axis_values(realize)
         bindings = [bound[axis.var] for axis in self._axes]
         used = {v for value in (*bindings, realize.predicate) for v in collect_vars(value)}
         loops = []

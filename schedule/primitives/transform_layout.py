@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
@@ -193,9 +194,7 @@ class _Relayout(RedirectEverywhere):
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._known.clear()
-        for axis in node.iter_vars:
-            if axis.dom is not None:
-                self._pending[axis.var] = axis.dom
+        self._pending.update(axis_domain(node.iter_vars))
         new = super().rewrite_Block(node)
         for axis in node.iter_vars:
             self._pending.pop(axis.var, None)
