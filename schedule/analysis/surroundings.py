@@ -84,9 +84,13 @@ def guards_of_place(place: StmtCursor) -> Guards:
 
 def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
     """Raise unless loops and predicates alone say which instances of a block run in its scope."""
-    for outer, _ in guards(block, scope):
-        condition = f"{_WORDS[type(outer)]} {outer.condition}"  # type: ignore[attr-defined]
-        fail(GUARDED, block, guard=condition)
+    for guard, _ in guards(block, scope):
+        fail(GUARDED, block, guard=guard_text(guard))
+
+
+def guard_text(guard: Stmt) -> str:
+    """Return how an error calls an if, while or assert."""
+    return f"{_WORDS[type(guard)]} {guard.condition}"  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------------- bare accesses

@@ -305,6 +305,19 @@ for ax0, ax1 in T.grid(5, 4):
     )
 
 
+def test_a_block_is_not_moved_to_where_only_some_of_its_consumers_run():
+    halves = [CONSUMER.replace('"C"', f'"{name}"') for name in ("low", "high")]
+    branches = under("if N[0] < 3:", halves[0]) + under("else:", halves[1])
+    words = 'block "B" cannot move under loop `i`, which runs only where `if N[0] < 3` lets it'
+    refused(
+        program(ALLOCATED, PRODUCER, branches),
+        lambda sch: sch.reverse_compute_at("B", sch.get_loops("low")[0], index=0),
+        "GuardedBlockError",
+        words,
+        ["block B", "loop i"],
+    )
+
+
 def test_a_copy_of_a_buffer_that_has_another_name_is_not_made():
     before, code, words = OTHERS["alias"]
     refused(before, lambda sch: sch.cache_write("B", 0, "local"), code, words)
