@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 
 def matches(annotation: Any, value: Any) -> bool:
     """Say whether a value has the type that an annotation gives."""
+    return _test_of(annotation)(value)
+
+
+@cache
+def _test_of(annotation: Any) -> Callable[[Any], bool]:
+    """Return the test for a type; there are few types, and many values."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return matches(get_args(annotation)[0], value)
+        return _test_of(get_args(annotation)[0])
     if annotation is Any:
-        return True
+        return lambda value: True
     if origin is Union or type(annotation).__name__ == "UnionType":
-        return any(matches(a, value) for a in get_args(annotation))
+        tests = [_test_of(part) for part in get_args(annotation)]
+        return lambda value: any(test(value) for test in tests)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
-        element = (get_args(annotation) or (Any,))[0]
-        return isinstance(value, (list, tuple)) and all(matches(element, v) for v in value)
-    if annotation is None or annotation is type(None):
-        return value is None
-    if annotation is float:
-        return isinstance(value, (int, float))
-    if annotation is int:
-        return isinstance(value, int)
-    return isinstance(value, annotation)
+        each = _test_of((get_args(annotation) or (Any,))[0])
+        return lambda value: isinstance(value, (list, tuple)) and all(map(each, value))
+    if annotation is None:
+        return lambda value: value is None
+    kind = (int, float) if annotation is float else annotation
+    return lambda value: isinstance(value, kind)
 
 
 def type_text(annotation: Any) -> str:

@@ -13,7 +13,7 @@ from schedule.handles import BlockRV, Handle, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Sampled
 from schedule.methods import PrimitiveMethods
 from schedule.operand_types import matches, type_text
-from schedule.primitives.decompose_padding import plan_decomposition
+from schedule.primitives.decompose_padding import decompose_padding
 from schedule.primitives.lookup import get_block
 from schedule.random_state import RandomState, normalize_seed
 from schedule.sref import INLINE_MARK, ROOT_MARK, StmtSRef
@@ -219,10 +219,15 @@ class Schedule(PrimitiveMethods):
             found = get_block(self.state, block, self._function_to_search())
         else:
             found = self.get_sref(block)
+        place = self.get_sref(loop)
         try:
-            plan_decomposition(self.state, found, self.get_sref(loop))
+            decompose_padding(self.state, found, place)
+            if self.state.has_definitions:
+                _check_names_defined(self.state.mod)
         except ScheduleError:
             return False
+        finally:
+            self.state.rollback()
         return True
 
     def remove_rv(self, rv: BlockRV | LoopRV | Var) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from tensorir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
-from tensorir.visit import children
+from tensorir.stmt import Block, BlockRealize, For
 
 
 class StmtSRef:
@@ -106,49 +104,6 @@ def is_ancestor(outer: StmtSRef, inner: StmtSRef) -> bool:
             return True
         current = current.parent
     return False
-
-
-def lies_in(stmt: Stmt, sref: StmtSRef) -> bool:
-    """Say whether a loop or block lies in a statement around it, or is that."""
-    current: StmtSRef | None = sref
-    while current is not None:
-        if current.stmt is stmt or current.realize is stmt:
-            return True
-        if any(outer is stmt for outer, _ in wrappers(current)):
-            return True
-        current = current.parent
-    return False
-
-
-def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, Stmt]]:
-    """Return the statements between a loop or block and the next one around it, outermost first.
-
-    Each comes with the statement in it that leads further.
-    """
-    above = sref.parent
-    if above is None:
-        return ()
-    body = above.stmt.body  # type: ignore[union-attr]
-    if body is sref.stmt or body is sref.realize:
-        return ()
-    target = sref.realize or sref.stmt
-    assert target is not None
-    if type(body) is SeqStmt and target in body.seq:
-        return ()
-    return _path_to(body, target) or ()
-
-
-def _path_to(stmt: Stmt, target: Stmt) -> list[tuple[Stmt, Stmt]] | None:
-    if stmt is target:
-        return []
-    if isinstance(stmt, (For, BlockRealize)):
-        return None
-    for part in children(stmt):
-        if isinstance(part, Stmt):
-            rest = _path_to(part, target)
-            if rest is not None:
-                return [(stmt, part), *rest]
-    return None
 
 
 def lowest_common_ancestor(srefs: list[StmtSRef]) -> StmtSRef:

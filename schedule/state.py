@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from schedule.child_replacement import with_child_replaced
 from schedule.errors import ROOT_BLOCK, fail
 from schedule.sref import StmtSRef, scope_root
+from schedule.stmt_cursor import with_child_replaced
 from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Var
@@ -27,6 +27,9 @@ from tensorir.stmt import (
     is_no_op,
 )
 from tensorir.visit import children, walk
+
+if TYPE_CHECKING:
+    from schedule.analysis.dependency import BlockScope
 
 DEBUG_VERIFY_TREE: Final = 1
 DEBUG_VERIFY_FLAGS: Final = 2
@@ -57,8 +60,10 @@ class ScheduleState:
         """Whether what a block reads is written before it, with all that this depends on."""
         self.has_definitions = False
         """Whether other statements than loops and blocks define names for blocks in them."""
-        self.plain_nests: set[Stmt] = set()
-        """Statements that touch nothing outside of the blocks in them."""
+        self.plain: set[Stmt] = set()
+        """Statements that touch nothing outside of the blocks in them, bindings included."""
+        self.graph: tuple[Stmt | None, BlockScope | None] = (None, None)
+        """The dependencies that were asked for last in a root block, and that block."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
@@ -400,8 +405,9 @@ class ScheduleState:
         twin.enable_check = self.enable_check
         twin.running = ""
         twin.covered = dict(self.covered)
-        twin.plain_nests = set(self.plain_nests)
+        twin.plain = set(self.plain)
         twin.has_definitions = self.has_definitions
+        twin.graph = (None, None)
         twin.rolling = set(self.rolling)
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)

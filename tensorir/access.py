@@ -24,8 +24,8 @@ def get_block_access_region(
     """Return what a block reads, writes, and touches in ways that cannot be seen through.
 
     `buffer_var_map` gives the buffers that count, by data variable. Regions are in terms of the
-    block's axes, in order of first access, those of one buffer united. What the block initialises
-    is left out of the reads.
+    block's axes, in order of first access, those of one buffer united. Of a buffer that the block
+    initialises, what it reads counts only if it is more than what it writes.
     """
     detector = _Detector(block, buffer_var_map)
     return detector.result()
@@ -80,11 +80,27 @@ class _Detector:
         self,
     ) -> tuple[list[BufferRegion], list[BufferRegion], list[BufferRegion]]:
         """Return reads, writes and opaque accesses."""
-        initialised = set(self._writes) if self._block.init is not None else set()
-        reads = [self._region(a) for b, a in self._reads.items() if b not in initialised]
+        reads = [self._region(a) for a in self._reads.values() if not self._is_initialised(a)]
         writes = [self._region(a) for a in self._writes.values()]
         opaque = [BufferRegion.full_region(b) for b in self._opaque]
         return reads, writes, opaque
+
+    def _is_initialised(self, read: _Access) -> bool:
+        """Say whether a block with an init writes all that it reads of a buffer."""
+        written = self._writes.get(read.buffer) if self._block.init is not None else None
+        return written is not None and all(
+            self._is_within(r, w) for r, w in zip(read.box, written.box, strict=True)
+        )
+
+    def _is_within(self, inner: IntervalSet, outer: IntervalSet) -> bool:
+        return self._at_most(outer.min_value, inner.min_value) and self._at_most(
+            inner.max_value, outer.max_value
+        )
+
+    def _at_most(self, a: PrimExpr | None, b: PrimExpr | None) -> bool:
+        if a is None or b is None:
+            return a is b
+        return a is b or self._analyzer.can_prove_greater_equal(b - a, 0)
 
     def _region(self, access: _Access) -> BufferRegion:
         if access.exact:

@@ -38,6 +38,16 @@ def loop_domain(loops: Sequence[StmtSRef]) -> dict[Var, Range]:
     return {sref.loop.loop_var: loop_range(sref.loop) for sref in loops}
 
 
+def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
+    """Return the domain that axes of a block span."""
+    return {axis.var: axis.dom for axis in axes if axis.dom is not None}
+
+
+def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
+    """Return what the axes of a block are bound to."""
+    return {a.var: v for a, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+
+
 @lru_cache(maxsize=64)
 def plain_digits(values: tuple[PrimExpr, ...], loops: tuple[For, ...]) -> Sequence[Digits] | None:
     """Return how bindings count through loops, None unless that is plain to see.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from schedule.analysis.bindings import loop_domain, loop_range
+from schedule.analysis.bindings import axis_domain, loop_domain, loop_range
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import relax_by_intervals
@@ -84,7 +84,7 @@ class BlockDivision:
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
         """Return what regions in terms of the new axes cover while the inner axes run."""
-        domain = {axis.var: axis.dom for axis in self.inner_axes if axis.dom is not None}
+        domain = axis_domain(self.inner_axes)
         analyzer = self._analyzer(self.outer_axes)
 
         def covered(dim: Range, size: PrimExpr) -> Range:

@@ -10,7 +10,11 @@ from collections.abc import Collection
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
-from schedule.analysis.surroundings import check_follows_blocks, check_one_name
+from schedule.analysis.surroundings import (
+    check_dependencies_show,
+    check_one_name,
+    check_unguarded,
+)
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -138,7 +142,11 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     A block is locally dominant if what it writes has at most one writer inside each of the blocks.
     """
     children = state.child_blocks(subtree)
-    inner = [dependencies(state, child).buffer_writers for child in children]
+    inner = [
+        dependencies(state, child).buffer_writers
+        for child in children
+        if type(child.block.body) is not BufferStore
+    ]
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
@@ -162,33 +170,38 @@ def output_buffer(state: ScheduleState, block: StmtSRef) -> Buffer | None:
     return next((r.buffer for r in block.block.writes if r.buffer not in allocated), None)
 
 
-def require_scope(state: ScheduleState, block: StmtSRef, *, pipeline: bool = False) -> StmtSRef:
-    """Return the block whose scope `block` is in.
+def require_scope(state: ScheduleState, block: StmtSRef) -> tuple[StmtSRef, BlockScope]:
+    """Return the block whose scope `block` is in, and its dependency graph.
 
-    Raise if what the block touches has several names there, and with `pipeline` as
-    `require_pipeline` does (the state may have these checks disabled).
-    """
-    if pipeline:
-        return require_pipeline(state, block)[0]
-    scope = state.scope_root(block)
-    if state.enable_check:
-        check_one_name(state, block, scope)
-    return scope
-
-
-def require_pipeline(
-    state: ScheduleState, block: StmtSRef, known: Collection[Buffer] = ()
-) -> tuple[StmtSRef, BlockScope]:
-    """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
-
-    Raises unless it is one, and unless loops and blocks alone decide what the block does there; the
-    state may have these checks disabled. Of the `known` buffers it is known that what is read has
-    been written.
+    Raise if what the block touches has several names there (the state may have this check
+    disabled).
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
     if state.enable_check:
-        check_follows_blocks(state, block, scope)
+        check_one_name(graph, block)
+    return scope, graph
+
+
+def require_pipeline(
+    state: ScheduleState,
+    block: StmtSRef,
+    *,
+    known: Collection[Buffer] = (),
+    stays: bool = False,
+) -> tuple[StmtSRef, BlockScope]:
+    """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
+
+    Raises unless it is one, and unless the graph shows all that the block depends on. Unless the
+    block `stays` below the conditions around it, there must be none. The state may have these
+    checks disabled. Of the `known` buffers it is known that what is read has been written.
+    """
+    scope = state.scope_root(block)
+    graph = dependencies(state, scope)
+    if state.enable_check:
+        if not stays:
+            check_unguarded(block, scope)
+        check_dependencies_show(state, graph, block)
         _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
     return scope, graph
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
-from schedule.analysis.surroundings import Accesses, Memory
+from schedule.analysis.accesses import Accesses, Memory
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.buffer import Buffer
@@ -54,7 +54,7 @@ class BlockScope:
     ) -> None:
         self.children = children
         self._touched = touched
-        self._memory = memory
+        self.memory = memory
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
         self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self._out: dict[StmtSRef, list[Dependency]] = defaultdict(list)
@@ -72,6 +72,9 @@ class BlockScope:
                 self._link(writers.get(data, ()), child, DepKind.WAW, buffer)
                 self._link(readers.get(data, ()), child, DepKind.WAR, buffer)
                 self.buffer_writers[buffer] = _added(writers, data, child)
+        names = self.buffer_readers.keys() | self.buffer_writers.keys()
+        self.has_aliases = len(names) > len(readers.keys() | writers.keys())
+        """Whether some memory is touched through several buffers."""
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]
@@ -97,7 +100,7 @@ class BlockScope:
             read, written = self._touched(block)
             return [b for b in read if b not in buffers], [b for b in written if b not in buffers]
 
-        return BlockScope(self.children, touched, self._memory)
+        return BlockScope(self.children, touched, self.memory)
 
     def edges(self) -> list[Dependency]:
         """Return every edge."""
@@ -121,14 +124,19 @@ def dependencies(
     undeclared: the accesses inside the pieces of `loop_partition`, and loads from the tables of
     `cache_index`. Replaying a trace must find the declared ones alone where it looks blocks up.
     """
-    blocks, memory = state.child_blocks(scope), Memory(scope)
+    blocks = state.child_blocks(scope)
     if declared_only:
-        return BlockScope(blocks, _declared, memory)
+        return BlockScope(blocks, _declared, Memory(scope))
+    stmt, known = state.graph
+    if known is not None and stmt is scope.stmt and known.children == blocks:
+        return known
     root = scope if scope.is_block else state.scope_root(scope)
     tables = [b for b in root.block.alloc_buffers if is_table(b)]
-    if not tables:
-        return BlockScope(blocks, _seen_through, memory)
-    return BlockScope(blocks, lambda block: _with_tables(block, tables), memory)
+    touched = (lambda block: _with_tables(block, tables)) if tables else _seen_through
+    graph = BlockScope(blocks, touched, Memory(scope))
+    if scope.parent is None:
+        state.graph = scope.stmt, graph
+    return graph
 
 
 def is_table(buffer: Buffer) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schedule.analysis.bindings import axis_domain
+from schedule.analysis.regions import Box
 from tensorir.arith import (
     Analyzer,
     IntervalSet,
@@ -21,8 +23,6 @@ from tensorir.errors import IRValueError
 from tensorir.expr import FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.ops import TRUE, const, floordiv, is_const_int, max_, min_
 from tensorir.visit import collect_vars, walk
-
-Box = tuple[IntervalSet, ...]
 
 
 class AxisDomain:
@@ -58,7 +58,7 @@ def solve_axis_domains(
     mentions gets its whole domain. With `must_cover` no part of what is required may be left to
     instances that do not exist. Raises IRValueError where an index cannot be solved for its axis.
     """
-    ranges = {axis.var: axis.dom for axis in axes if axis.dom is not None}
+    ranges = axis_domain(axes)
     domains = {var: AxisDomain() for var in ranges}
     for buffer, regions in provided.items():
         box = required.get(buffer)

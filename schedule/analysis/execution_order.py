@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import Dependency, DepKind
-from schedule.analysis.domain_solving import Box
-from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
+from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals
 from schedule.sref import StmtSRef, loops_above
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Range

@@ -5,10 +5,11 @@ from __future__ import annotations
 from schedule.analysis.block_kind import check_not_output
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.iteration_cover import stays_within
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.surroundings import guard_text, guards
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, is_ancestor, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 
 NOT_SAME_SCOPE = Problem(
     "NotInSameScopeError",
@@ -44,6 +45,12 @@ WRONG_ORDER = Problem(
     "{0} cannot move under {1}, because {2}, which depends on it or which it depends on, would end "
     "up on the wrong side of it",
     "choose a loop that lies between the block's producers and consumers",
+)
+GUARDED_PLACE = Problem(
+    "GuardedBlockError",
+    "{0} cannot move under {1}, which runs only where `{guard}` lets it, while what uses {0} may "
+    "run elsewhere",
+    "choose a loop outside of the condition",
 )
 RUNS_FURTHER = Problem(
     "NotRegionCoverError",
@@ -83,6 +90,8 @@ def check_place(
         fail(NOT_VISITED, block, loop, kind=kind, names=names)
     _check_order(graph, block, loop)
     if not to_consumers:
+        for guard, _ in guards(loop, scope):
+            fail(GUARDED_PLACE, block, loop, guard=guard_text(guard))
         _check_followed(block, loop, producers)
     return position, required
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.regions import path_domain, relax
 from schedule.analysis.whole_buffer import plainly_runs_everywhere
 from schedule.sref import StmtSRef
@@ -58,7 +59,7 @@ class _Bounds:
     """Bounds of regions in the axes of a block; most regions are points at an axis."""
 
     def __init__(self, axes: Sequence[IterVar]) -> None:
-        self._domains = {axis.var: axis.dom for axis in axes if axis.dom is not None}
+        self._domains = axis_domain(axes)
         self._analyzer: Analyzer | None = None
 
     def low(self, region: Range) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
@@ -76,7 +77,7 @@ def _axes_of_elements(block: Block, buffer: Buffer) -> set[Var]:
     indices = [d.min for r in block.writes if r.buffer is buffer for d in r.region]
     # A buffer that rolls already holds one of the elements that share a place.
     plain = {i.a if isinstance(i, FloorMod) else i for i in indices}
-    domains = {a.var: a.dom for a in block.iter_vars if a.dom is not None}
+    domains = axis_domain(block.iter_vars)
     used = {var: domains[var] for i in indices for var in collect_vars(i) if var in domains}
     plain_to_see = mixed_radix(indices, used, keep_unit=True) is not None
     if plain_to_see or detect_iter_map(indices, used, TRUE, IterMapLevel.BIJECTIVE).indices:

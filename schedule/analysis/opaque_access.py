@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from schedule.analysis.accesses import accessing
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
-from tensorir.buffer import Buffer, Range
-from tensorir.expr import BufferLoad, Call, FloatImm, IntImm, SizeVar, StringImm, Var
+from tensorir.buffer import Buffer
+from tensorir.expr import BufferLoad, Call, Var
 from tensorir.node import Node
 from tensorir.stmt import AttrStmt, Block, BufferStore, Stmt
-from tensorir.visit import children
 
 OPAQUE = Problem(
     "OpaqueAccessError",
@@ -25,35 +23,8 @@ def check_no_opaque(place: StmtSRef, buffer: Buffer, stmt: Stmt | None = None) -
     `stmt` is what it is about to become.
     """
     assert place.stmt is not None
-    plain = not _has_opaque(stmt or place.stmt, buffer)
+    plain = not any(is_opaque(node, buffer) for node in accessing(stmt or place.stmt))
     check(plain, OPAQUE, place, buffer=buffer.name)
-
-
-_ACCESSING: Final = frozenset({SizeVar, BufferLoad, BufferStore, Call, Block, AttrStmt})
-_CONSTANT: Final = frozenset({IntImm, FloatImm, StringImm})
-
-
-def _has_opaque(root: Node, buffer: Buffer) -> bool:
-    """Say whether `is_opaque` holds for any node of a program; most nodes are leaves."""
-    data = buffer.data
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        kind = type(node)
-        if kind is Var:
-            if node is data:
-                return True
-        elif kind is Range:
-            # Most have constant ends, and there are many.
-            if type(node.min) is not IntImm:  # type: ignore[attr-defined]
-                stack.append(node.min)  # type: ignore[attr-defined]
-            if type(node.extent) is not IntImm:  # type: ignore[attr-defined]
-                stack.append(node.extent)  # type: ignore[attr-defined]
-        elif kind not in _CONSTANT:
-            if kind in _ACCESSING and is_opaque(node, buffer):
-                return True
-            stack.extend(children(node))
-    return False
 
 
 def is_opaque(node: Node, buffer: Buffer) -> bool:

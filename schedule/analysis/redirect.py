@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.rebuild import BlockRewriter
+from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from tensorir.expr import BufferLoad, PointerType, PrimExpr, Var
@@ -63,7 +64,7 @@ class RedirectBuffers(BlockRewriter):
         """Return where an access to `buffer` goes."""
         return self._buffers.get(buffer, buffer) if self._inside else buffer
 
-    def rewrite_Var(self, node: Var) -> Var:  # noqa: N802
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         """Redirect direct uses of a pointer as well."""
         return self._pointers.get(node, node) if self._inside else node
 
@@ -82,17 +83,14 @@ class RedirectBuffers(BlockRewriter):
 
 
 class RedirectElements(RedirectBuffers):
-    """Sends accesses of one buffer to elements at other indices of another one."""
+    """Sends accesses of buffers to elements at other indices of the others."""
 
-    def __init__(self, old: Buffer, new: Buffer, blocks: Collection[Block] | None) -> None:
-        super().__init__({old: new}, blocks)
-
-    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return where the element at `indices` is in the other buffer."""
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        """Return where the element of a buffer at `indices` is in the other one."""
         raise NotImplementedError
 
-    def region(self, region: Sequence[Range]) -> Sequence[Range]:
-        """Return where a part of the buffer is in the other one."""
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
+        """Return where a part of a buffer is in the other one."""
         raise NotImplementedError
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
@@ -100,22 +98,54 @@ class RedirectElements(RedirectBuffers):
         new = self.buffer(node.buffer)
         if new is node.buffer:
             return self.generic(node)
-        return BufferLoad(new, self.indices(self.each(node.indices)), self.maybe(node.predicate))
+        indices = self.indices(node.buffer, self.each(node.indices))
+        return BufferLoad(new, indices, self.maybe(node.predicate))
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
         """Redirect a store."""
         new = self.buffer(node.buffer)
         if new is node.buffer:
             return self.generic(node)
-        indices, predicate = self.indices(self.each(node.indices)), self.maybe(node.predicate)
-        return BufferStore(new, self(node.value), indices, predicate)
+        indices = self.indices(node.buffer, self.each(node.indices))
+        return BufferStore(new, self(node.value), indices, self.maybe(node.predicate))
 
     def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
         """Redirect a declared access."""
         new = self.buffer(node.buffer)
         if new is node.buffer:
             return self.generic(node)
-        return BufferRegion(new, self.region(self.each(node.region)))
+        return BufferRegion(new, self.region(node.buffer, self.each(node.region)))
+
+
+class RedirectEverywhere(RedirectElements):
+    """Redirects all accesses of one buffer; blocks declare what theirs touch then."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        super().__init__({old: new}, None)
+        self._old = old
+        self._new = new
+
+    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
+        """Leave a declared access to the block that declares it."""
+        return node if node.buffer is self._old else self.generic(node)
+
+    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
+        """Rewrite a block, and derive what it declares of the buffer."""
+        new = super().rewrite_Block(node)
+        if not any(r.buffer is self._old for r in (*node.reads, *node.writes)):
+            return new
+        reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
+        new = new.with_(
+            reads=self._exchanged(new.reads, reads), writes=self._exchanged(new.writes, writes)
+        )
+        self.reuse[node] = new
+        return new
+
+    def _exchanged(
+        self, regions: Sequence[BufferRegion], found: Sequence[BufferRegion]
+    ) -> list[BufferRegion]:
+        own = found[0] if found else BufferRegion.full_region(self._new)
+        return [own if region.buffer is self._old else region for region in regions]
 
 
 class RedirectToPart(RedirectElements):
@@ -128,19 +158,19 @@ class RedirectToPart(RedirectElements):
         blocks: Collection[Block] | None,
         offsets: Sequence[PrimExpr],
     ) -> None:
-        super().__init__(old, new, blocks)
+        super().__init__({old: new}, blocks)
         self._offsets = offsets
         self._analyzer = Analyzer()
 
-    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Count from the offsets."""
         return tuple(
             self._analyzer.simplify(sub(i, o)) for i, o in zip(indices, self._offsets, strict=True)
         )
 
-    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
         """Count from the offsets."""
-        low = self.indices([r.min for r in region])
+        low = self.indices(buffer, [r.min for r in region])
         return [Range.from_min_extent(m, r.extent) for m, r in zip(low, region, strict=True)]
 
 
@@ -154,13 +184,13 @@ class RedirectToPoint(RedirectElements):
         blocks: Collection[Block] | None,
         indices: Sequence[PrimExpr],
     ) -> None:
-        super().__init__(old, new, blocks)
+        super().__init__({old: new}, blocks)
         self._point = tuple(indices)
 
-    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return the element's place."""
         return self._point
 
-    def region(self, region: Sequence[Range]) -> Sequence[Range]:
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
         """Return the element's place."""
         return [Range.point(index) for index in self._point]

@@ -19,8 +19,9 @@ from schedule.analysis.bindings import loop_range, plain_digits
 from schedule.analysis.block_kind import blocks_in
 from schedule.sref import StmtSRef, loops_above, loops_seen_through, scope_root
 from tensorir.arith import Analyzer, IterMapLevel, IterMark, IterSumExpr, detect_iter_map
-from tensorir.arith.mixed_radix import Digits
-from tensorir.expr import GE, GT, LE, LT, IterVar, PrimExpr, Var
+from tensorir.arith.coefficients import coefficients
+from tensorir.arith.mixed_radix import Digits, radix_span
+from tensorir.expr import GE, GT, LE, LT, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, conjuncts, is_const_int, logical_and
 from tensorir.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
 from tensorir.visit import children, collect_vars, substitute, uses_var
@@ -141,6 +142,8 @@ class Steps:
                     inner.append(lp)
         if self._late is not None or self._plain is not None:
             return self._late
+        if _plainly_apart(self._instances.values, inner):
+            return None
         used = [lp for lp in loops if lp.loop_var in spatial or lp.loop_var in reduce]
         pieces = _pieces(self._instances, used, inner)
         if pieces is None:
@@ -173,6 +176,30 @@ def left_out_first(
         if not analyzer.can_prove(substitute(excess, start) <= excess):
             return conjunct
     return None
+
+
+def _plainly_apart(values: Sequence[PrimExpr], loops: Sequence[For]) -> bool:
+    """Say whether loops count through the axes, each through one, whatever else moves these.
+
+    Then they run no instance twice. False means that it is not plain to see.
+    """
+    extents = {lp.loop_var: lp.extent for lp in loops}
+    seen: set[Var] = set()
+    for value in values:
+        total = coefficients(value)
+        if any(uses_var(part, extents.__contains__) for part, _ in total.parts):
+            return False
+        terms: list[tuple[int, int]] = []
+        for var, scale in total.of.items():
+            extent = extents.get(var)
+            if extent is not None:
+                if var in seen or not isinstance(extent, IntImm):
+                    return False
+                seen.add(var)
+                terms.append((scale, extent.value))
+        if radix_span(terms) is None:
+            return False
+    return len(seen) == len(extents)
 
 
 def _pieces(

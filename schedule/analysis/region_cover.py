@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.predicates import divided_by_use, without_variables
-from schedule.analysis.regions import bound_region, path_domain, relax
+from schedule.analysis.regions import Box, bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
@@ -39,7 +39,9 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
         inner = path_domain(consumer, meeting)
         with analyzer.constraint_scope(without_variables(consumer.block_realize.predicate, inner)):
             for buffer, producers in by_buffer.items():
-                sure = [p for p in producers if _runs_where(consumer, p, meeting)]
+                # A producer counts if no condition may leave it out where the consumer runs.
+                given = guards(consumer, meeting)
+                sure = [p for p in producers if all(g in given for g in guards(p, meeting))]
                 written = written_below(meeting, buffer, sure, analyzer)
                 for region in consumer.block.reads:
                     if region.buffer is buffer and not holds(
@@ -49,18 +51,9 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
     return True
 
 
-def _runs_where(consumer: StmtSRef, producer: StmtSRef, meeting: StmtSRef) -> bool:
-    """Say whether no condition around a producer may be false where the consumer runs."""
-    around = guards(producer, meeting)
-    if not around:
-        return True
-    shared = {id(inner) for _, inner in guards(consumer, meeting)}
-    return all(id(inner) in shared for _, inner in around)
-
-
 def written_below(
     meeting: StmtSRef, buffer: Buffer, producers: list[StmtSRef], analyzer: Analyzer
-) -> tuple[IntervalSet, ...] | None:
+) -> Box | None:
     """Return a box of `buffer` that the producers fill below `meeting`, None if none is known."""
     boxes = []
     for producer in producers:
@@ -85,7 +78,7 @@ def written_below(
 
 def _written(
     region: Sequence[Range], domain: Mapping[Var, Range], predicate: PrimExpr, analyzer: Analyzer
-) -> tuple[IntervalSet, ...] | None:
+) -> Box | None:
     """Return what is written where a predicate holds, None unless it may be known to hold."""
     fixed, varying = divided_by_use(predicate, domain)
     if not analyzer.can_prove(fixed):
@@ -113,7 +106,7 @@ def _but_keeping_in_bounds(
 
 def _possibly_read(
     region: BufferRegion, consumer: StmtSRef, meeting: StmtSRef, analyzer: Analyzer
-) -> tuple[IntervalSet, ...] | None:
+) -> Box | None:
     """Return a box that holds everything the consumer reads through `region` below `meeting`."""
     realize = consumer.block_realize
     domain = path_domain(consumer, meeting, region.buffer.scope())
@@ -122,9 +115,7 @@ def _possibly_read(
     return None if box is None else clip(box, region.buffer, analyzer)
 
 
-def clip(
-    box: tuple[IntervalSet, ...], buffer: Buffer, analyzer: Analyzer
-) -> tuple[IntervalSet, ...]:
+def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
     """Return the part of a box that lies inside the buffer.
 
     Ends that are surely inside stay the nodes that they are, which `holds` compares first.
@@ -146,7 +137,7 @@ def clip(
     return tuple(clipped)
 
 
-def _join(boxes: list[tuple[IntervalSet, ...]], analyzer: Analyzer) -> tuple[IntervalSet, ...]:
+def _join(boxes: list[Box], analyzer: Analyzer) -> Box:
     """Return a box that several boxes fill together without a gap.
 
     Boxes join where they differ in one dimension at most and touch or overlap there; one that

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from schedule.analysis.bindings import loop_range
+from schedule.analysis.accesses import accessing
+from schedule.analysis.bindings import axis_values, loop_range
 from schedule.sref import StmtSRef
 from tensorir.arith import (
     Analyzer,
@@ -13,19 +14,22 @@ from tensorir.arith import (
     estimate_region_upper_bound,
     eval_set,
 )
-from tensorir.buffer import BufferRegion, Range
-from tensorir.expr import PrimExpr, Var
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.stmt import BlockRealize, ForKind
 from tensorir.visit import substitute
 
+Box = tuple[IntervalSet, ...]
+Region = tuple[Range, ...]
+
+_PLAIN = frozenset({Var, IntImm})
 _SCOPE_RANK = {"global": 0, "shared": 1, "warp": 2, "local": 2}
 _THREAD_RANK = {"blockIdx": 0, "vthread": 1, "threadIdx": 1}
 
 
 def bound_region(region: BufferRegion, realize: BlockRealize) -> tuple[Range, ...]:
     """Return a block's region with the axes replaced by what the realize binds them to."""
-    block = realize.block
-    values = {a.var: v for a, v in zip(block.iter_vars, realize.iter_values, strict=True)}
+    values = axis_values(realize)
     return tuple(substitute(r, values) for r in region.region)
 
 
@@ -60,6 +64,12 @@ def _shares(scope: str, tag: str) -> bool:
     return rank is not None and _SCOPE_RANK.get(kind, 2) <= rank
 
 
+def reads_memory(dim: Range) -> bool:
+    """Say whether a range depends on what is in memory."""
+    ends = [end for end in (dim.min, dim.extent) if type(end) not in _PLAIN]
+    return bool(ends) and any(isinstance(node, BufferLoad) for node in accessing(*ends))
+
+
 def relax(
     region: Sequence[Range],
     domain: Mapping[Var, Range],
@@ -67,33 +77,61 @@ def relax(
     analyzer: Analyzer,
     *,
     upper: bool,
-) -> tuple[IntervalSet, ...] | None:
+) -> Box | None:
     """Return what a region covers while the loops of `domain` run.
 
     An upper bound holds everything touched; a lower bound only what is surely touched, None where
-    nothing is known.
+    nothing is known. Bounds do not depend on memory, which may change.
     """
-    if upper:
-        return estimate_region_upper_bound(region, domain, predicate, analyzer)
-    return estimate_region_lower_bound(region, domain, predicate, analyzer)
+    if not upper:
+        if any(reads_memory(dim) for dim in region):
+            return None
+        return estimate_region_lower_bound(region, domain, predicate, analyzer)
+    box = estimate_region_upper_bound(region, domain, predicate, analyzer)
+    return tuple(
+        IntervalSet.everything() if reads_memory(dim) else covered
+        for dim, covered in zip(region, box, strict=True)
+    )
 
 
 def relax_by_intervals(
     region: Sequence[Range], domain: Mapping[Var, Range], analyzer: Analyzer
-) -> tuple[IntervalSet, ...]:
+) -> Box:
     """Return the box a region covers while the loops run, by interval arithmetic alone."""
     sets = {var: IntervalSet.from_range(r) for var, r in domain.items()}
     return tuple(eval_set(r, sets, analyzer) for r in region)
 
 
-def union(
-    boxes: Iterable[tuple[IntervalSet, ...]], analyzer: Analyzer
-) -> tuple[IntervalSet, ...] | None:
+def union(boxes: Iterable[Box], analyzer: Analyzer) -> Box | None:
     """Return the smallest box around several, None for none."""
-    result: tuple[IntervalSet, ...] | None = None
+    result: Box | None = None
     for box in boxes:
         if result is None:
             result = box
         else:
             result = tuple(a.union(b, analyzer) for a, b in zip(result, box, strict=True))
     return result
+
+
+def box_of(region: Sequence[Range]) -> Box:
+    """Return the box that a region is."""
+    return tuple(IntervalSet.from_range(dim) for dim in region)
+
+
+def region_of(box: Box, buffer: Buffer, analyzer: Analyzer) -> Region:
+    """Return the part of a buffer that a box is."""
+    return tuple(
+        dim.cover_range(Range(extent), analyzer)
+        for dim, extent in zip(box, buffer.shape, strict=True)
+    )
+
+
+def united(regions: Sequence[Sequence[Range] | None], buffer: Buffer) -> Region:
+    """Return the smallest box around several parts of a buffer; None is no part."""
+    known = [region for region in regions if region is not None]
+    if len(known) == 1:
+        return tuple(known[0])
+    analyzer = Analyzer()
+    joined = union(map(box_of, known), analyzer)
+    assert joined is not None
+    return region_of(joined, buffer, analyzer)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from schedule.analysis.bindings import loop_range
-from schedule.analysis.outside_blocks import check_visible
 from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.dtype import INT64
 from tensorir.expr import BufferLoad, IterVar, PointerType, PrimExpr, PrimType, Var
@@ -204,19 +203,16 @@ Element = tuple[Buffer, Sequence[PrimExpr]]
 def add_stages(
     state: ScheduleState,
     scope: StmtSRef,
-    block: StmtSRef,
     cursor: StmtCursor,
     before: Sequence[Staged],
     after: Sequence[Staged],
     buffers: Sequence[Buffer],
     redirect: BlockRewriter,
 ) -> None:
-    """Put nests before and after a place in a scope, for `block`, and rewrite what uses them.
+    """Put nests before and after a place in a scope, and rewrite what uses them.
 
-    The scope allocates `buffers`. Raises ScheduleError: InsertionPointNotFoundError.
+    The scope allocates `buffers`.
     """
-    for staged in (*before, *after):
-        check_visible(scope, block, cursor, staged.nest)
     nests = [[staged.nest for staged in side] for side in (before, after)]
     body = redirect(cursor.replace(*nests[0], *cursor.stmts, *nests[1]))
     old = scope.block

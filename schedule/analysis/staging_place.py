@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.dependency import BlockScope
-from schedule.analysis.outside_blocks import check_touched_in_blocks
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.surroundings import check_touched_in_blocks, guards, guards_of_place
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, lowest_common_ancestor
+from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer
-from tensorir.stmt import For, IfThenElse, Stmt, While
+from tensorir.stmt import For, Stmt, While
 
 SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
@@ -56,6 +57,7 @@ class StagingPlace:
 
 
 def place_to_read(
+    state: ScheduleState,
     scope: StmtSRef,
     graph: BlockScope,
     block: StmtSRef,
@@ -69,7 +71,7 @@ def place_to_read(
     """
     writers = graph.buffer_writers.get(buffer, [])
     check(len(writers) <= 1, SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
-    check_touched_in_blocks(scope, block, buffer, stores_only=True)
+    check_touched_in_blocks(state, scope, block, read=[buffer])
     chosen = [
         child
         for child in graph.children
@@ -113,6 +115,7 @@ def place_to_read(
 
 
 def place_to_write(
+    state: ScheduleState,
     scope: StmtSRef,
     graph: BlockScope,
     block: StmtSRef,
@@ -126,7 +129,7 @@ def place_to_write(
     """
     writers = graph.buffer_writers.get(buffer, [])
     check(writers == [block], SEVERAL_WRITERS, scope, buffer=buffer.name, count=len(writers))
-    check_touched_in_blocks(scope, block, buffer)
+    check_touched_in_blocks(state, scope, block, written=[buffer])
     order = {child: k for k, child in enumerate(graph.children)}
     readers = [reader for reader in graph.buffer_readers.get(buffer, ()) if reader is not block]
     for reader in wanted:
@@ -178,24 +181,15 @@ def _repeated(cursor: StmtCursor) -> Stmt | None:
 
 def may_be_left_out(scope: StmtSRef, block: StmtSRef, cursor: StmtCursor) -> bool:
     """Say whether conditions may leave a block out where the statements around it run."""
-    assert block.parent is not None
-    around = {wrapper for wrapper, _ in cursor.wrappers()}
-    own = StmtCursor.below(block.parent, scope).around(block)
-    return any(_is_condition(w) and w not in around for w, _ in own.wrappers())
-
-
-def _is_condition(stmt: Stmt) -> bool:
-    return type(stmt) is IfThenElse or type(stmt) is While
+    around = guards_of_place(cursor)
+    return not all(guard in around for guard in guards(block, scope))
 
 
 def _check_reached(scope: StmtSRef, place: StagingPlace, block: StmtSRef, buffer: Buffer) -> None:
     """Raise unless the copy is made wherever its users run."""
-    needed = [pair for pair in place.cursor.wrappers() if _is_condition(pair[0])]
-    if not needed:
-        return
-    for user in place.users:
-        assert user.parent is not None
-        own = set(StmtCursor.below(user.parent, scope).around(user).wrappers())
+    needed = guards_of_place(place.cursor)
+    for user in place.users if needed else ():
+        own = guards(user, scope)
         reason = "the second also runs where a condition around the first does not hold"
-        reached = all(pair in own for pair in needed)
+        reached = all(guard in own for guard in needed)
         check(reached, NO_PLACE, block, user, buffer=buffer.name, reason=reason)

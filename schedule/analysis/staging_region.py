@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from schedule.analysis.bindings import loop_domain
+from schedule.analysis.bindings import axis_domain, loop_domain
 from schedule.analysis.region_cover import clip, written_below
-from schedule.analysis.regions import bound_region, path_domain, relax, union
-from schedule.analysis.staging_safety import axis_ranges
+from schedule.analysis.regions import (
+    Region,
+    bound_region,
+    box_of,
+    path_domain,
+    region_of,
+    relax,
+    union,
+)
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.sref import StmtSRef, loops_above, loops_seen_through
-from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Buffer, BufferRegion, Range
-
-Region = tuple[Range, ...]
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer, BufferRegion
 
 
 def known_around(scope: StmtSRef, location: StmtSRef) -> Analyzer:
@@ -22,7 +27,7 @@ def known_around(scope: StmtSRef, location: StmtSRef) -> Analyzer:
     around = loops_above(location) if location.is_block else [*loops_above(location), location]
     for var, values in loop_domain([*loops_seen_through(scope), *around]).items():
         analyzer.bind(var, values, allow_override=True)
-    for axis, values in axis_ranges(scope.block).items():
+    for axis, values in axis_domain(scope.block.iter_vars).items():
         analyzer.bind(axis, values, allow_override=True)
     return analyzer
 
@@ -70,25 +75,7 @@ def _around(
     joined = union(boxes, analyzer)
     if joined is None:
         return None
-    return tuple(
-        dim.cover_range(Range(extent), analyzer)
-        for dim, extent in zip(joined, buffer.shape, strict=True)
-    )
-
-
-def united(regions: Sequence[Region | None], buffer: Buffer) -> Region:
-    """Return the smallest box around several."""
-    known = [region for region in regions if region is not None]
-    if len(known) == 1:
-        return known[0]
-    analyzer = Analyzer()
-    boxes = [tuple(IntervalSet.from_range(dim) for dim in region) for region in known]
-    joined = union(boxes, analyzer)
-    assert joined is not None
-    return tuple(
-        dim.cover_range(Range(extent), analyzer)
-        for dim, extent in zip(joined, buffer.shape, strict=True)
-    )
+    return region_of(joined, buffer, analyzer)
 
 
 def is_filled(
@@ -96,5 +83,5 @@ def is_filled(
 ) -> bool:
     """Say whether a block surely writes all of a region below a location, conditions aside."""
     written = written_below(location, buffer, [writer], analyzer)
-    box = clip(tuple(IntervalSet.from_range(dim) for dim in region), buffer, analyzer)
+    box = clip(box_of(region), buffer, analyzer)
     return holds(written, box, analyzer)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.regions import path_domain, relax, union
+from schedule.analysis.bindings import axis_domain, axis_values
+from schedule.analysis.regions import box_of, path_domain, reads_memory, relax, union
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer, IntervalSet
-from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int
@@ -47,11 +48,6 @@ OUTSIDE = Problem(
 )
 
 
-def axis_ranges(block: Block) -> dict[Var, Range]:
-    """Return the domains of a block's axes."""
-    return {axis.var: axis.dom for axis in block.iter_vars if axis.dom is not None}
-
-
 def check_inside(
     state: ScheduleState,
     block: StmtSRef,
@@ -70,6 +66,16 @@ def check_inside(
         check(inside, OUTSIDE, block, buffer=buffer.name, **place)
 
 
+def check_place_is_fixed(
+    state: ScheduleState, block: StmtSRef, buffer: Buffer, region: Sequence[Range]
+) -> None:
+    """Raise if where a region is depends on memory, which the copy may find changed."""
+    if state.enable_check:
+        fixed = not any(reads_memory(dim) for dim in region)
+        reason = "which elements it touches depends on memory"
+        check(fixed, UNSAFE, block, buffer=buffer.name, reason=reason)
+
+
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
     """Say whether a block may read what a buffer that it writes held before."""
     declared = [r for r in block.reads if r.buffer is buffer]
@@ -83,20 +89,16 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
     starting = block.with_(body=block.init, init=None)
     reads, _ = get_block_read_write_region(block.with_(init=None), {buffer.data: buffer})
     analyzer = Analyzer()
-    for axis, values in axis_ranges(block).items():
+    for axis, values in axis_domain(block.iter_vars).items():
         analyzer.bind(axis, values)
-    boxes = [_box(read) for read in (*declared, *reads) if read.buffer is buffer]
+    boxes = [box_of(read.region) for read in (*declared, *reads) if read.buffer is buffer]
     read = union(boxes, analyzer)
     for region in block.writes:
         if region.buffer is buffer:
             surely = surely_written(starting, region)
-            if surely is not None and holds(_box(BufferRegion(buffer, surely)), read, analyzer):
+            if surely is not None and holds(box_of(surely), read, analyzer):
                 return False
     return True
-
-
-def _box(region: BufferRegion) -> tuple[IntervalSet, ...]:
-    return tuple(IntervalSet.from_range(dim) for dim in region.region)
 
 
 def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
@@ -161,7 +163,7 @@ def check_sequential(block: StmtSRef, buffer: Buffer, location: StmtSRef) -> Non
 
 def runs_everywhere(block: StmtSRef, axes: Sequence[Var]) -> bool:
     """Say whether the loops around a block surely give its axes every value of their domains."""
-    domains = axis_ranges(block.block)
+    domains = axis_domain(block.block.iter_vars)
     taken = values_taken(block, axes)
     return taken is not None and all(
         run is domains[axis] for axis, run in zip(axes, taken, strict=True)
@@ -174,8 +176,8 @@ def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     None if they are not known to be a box. A domain that is run through is returned as it is.
     """
     realize = block.block_realize
-    domains = axis_ranges(realize.block)
-    values = dict(zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True))
+    domains = axis_domain(realize.block.iter_vars)
+    values = axis_values(realize)
     analyzer = Analyzer()
     points = [Range.point(values[axis]) for axis in axes]
     loops, predicate = path_domain(block, None), realize.predicate

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from schedule.analysis.bindings import loop_range
+from schedule.analysis.bindings import axis_domain, loop_range
 from schedule.analysis.opaque_access import is_opaque
-from schedule.analysis.regions import bound_region, relax
-from tensorir.arith import Analyzer, IntervalSet
+from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE
@@ -30,8 +30,6 @@ from tensorir.stmt import (
 )
 from tensorir.visit import substitute, walk
 
-Box = tuple[IntervalSet, ...]
-
 
 def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:
     """Return what one instance of a block writes of the buffer of one of its declared regions.
@@ -46,17 +44,15 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
     if any(is_opaque(node, buffer) for node in walk(block)):
         return region.region
     analyzer = Analyzer()
-    for axis in block.iter_vars:
-        if axis.dom is not None:
-            analyzer.bind(axis.var, axis.dom)
+    for axis, values in axis_domain(block.iter_vars).items():
+        analyzer.bind(axis, values)
     boxes = list(_boxes(body, buffer, {}, analyzer))
-    declared = tuple(IntervalSet.from_range(dim) for dim in region.region)
+    declared = box_of(region.region)
     if any(holds(box, declared, analyzer) for box in boxes):
         return region.region
     if len(boxes) != 1:
         return None
-    whole = [Range(extent) for extent in buffer.shape]
-    return [dim.cover_range(r, analyzer) for dim, r in zip(boxes[0], whole, strict=True)]
+    return region_of(boxes[0], buffer, analyzer)
 
 
 def _is_point(dim: Range) -> bool:
@@ -112,11 +108,11 @@ def holds(outer: Box | None, inner: Box | None, analyzer: Analyzer) -> bool:
     if outer is None or inner is None:
         return False
     return all(
-        _at_most(o.min_value, i.min_value, analyzer)
-        and _at_most(i.max_value, o.max_value, analyzer)
+        (o.min_value is None or _at_most(o.min_value, i.min_value, analyzer))
+        and (o.max_value is None or _at_most(i.max_value, o.max_value, analyzer))
         for o, i in zip(outer, inner, strict=True)
     )
 
 
-def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
-    return a is b or analyzer.can_prove(a <= b)
+def _at_most(a: PrimExpr | None, b: PrimExpr | None, analyzer: Analyzer) -> bool:
+    return a is b or (a is not None and b is not None and analyzer.can_prove(a <= b))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.redirect import RedirectElements
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.expr import PrimExpr, Var
 from tensorir.ops import add, const
-from tensorir.stmt import Block, BufferStore, Stmt
+from tensorir.stmt import Block, Stmt
 from tensorir.visit import walk
 
 
-class InlineViews(BlockRewriter):
+class InlineViews(RedirectElements):
     """Lets what goes through views of a buffer, and views of these, go to the buffer itself.
 
     Before: V = T.match_buffer(A[vi, 0:8], (8,)); V[j] = x
@@ -22,7 +22,7 @@ class InlineViews(BlockRewriter):
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        super().__init__()
+        super().__init__({}, None)
         self._buffer = buffer
         self._sources: dict[Buffer, BufferRegion] = {}
         self._extents: dict[Var, PrimExpr] = {}
@@ -52,6 +52,7 @@ class InlineViews(BlockRewriter):
 
     def _define(self, view: Buffer, source: BufferRegion) -> None:
         self._sources[view] = source
+        self._buffers[view] = source.buffer
         surplus = len(source.region) - len(view.shape)
         for extent, dim in zip(view.shape, source.region[surplus:], strict=True):
             if type(extent) is Var:
@@ -63,36 +64,18 @@ class InlineViews(BlockRewriter):
         """Replace the extents of views."""
         return self._extents.get(node, node)
 
-    def _indices(self, source: BufferRegion, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        surplus = len(source.region) - len(indices)
-        starts = [dim.min for dim in source.region]
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Return where an element of a view is in the buffer."""
+        source = self._sources[buffer].region
+        surplus = len(source) - len(indices)
+        starts = [dim.min for dim in source]
         inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
         return [*starts[:surplus], *inner]
 
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        """Load from the buffer."""
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        indices = self._indices(source, self.each(node.indices))
-        return BufferLoad(source.buffer, indices, self.maybe(node.predicate))
-
-    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        """Store to the buffer."""
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        indices = self._indices(source, self.each(node.indices))
-        return BufferStore(source.buffer, self(node.value), indices, self.maybe(node.predicate))
-
-    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        """Declare an access of the buffer."""
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        starts = self._indices(source, [self(dim.min) for dim in node.region])
-        surplus = len(source.region) - len(node.region)
+    def region(self, buffer: Buffer, region: Sequence[Range]) -> list[Range]:
+        """Return where a part of a view is in the buffer."""
+        starts = self.indices(buffer, [dim.min for dim in region])
+        surplus = len(starts) - len(region)
         extents = [const(1, start.dtype) for start in starts[:surplus]]
-        extents += [self(dim.extent) for dim in node.region]
-        pairs = zip(starts, extents, strict=True)
-        return BufferRegion(source.buffer, [Range.from_min_extent(a, n) for a, n in pairs])
+        extents += [dim.extent for dim in region]
+        return [Range.from_min_extent(a, n) for a, n in zip(starts, extents, strict=True)]

@@ -11,13 +11,12 @@ from schedule.analysis.block_division import (
     init_nest,
     same_outer_axes,
 )
-from schedule.analysis.regions import union
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.regions import united
 from schedule.errors import Problem, check
 from schedule.instruction import BlocksOrLoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor, scope_root
 from schedule.state import ScheduleState
-from tensorir.arith import Analyzer, IntervalSet
+from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import PrimExpr, Var
 from tensorir.stmt import Block, BlockRealize, Stmt, sequence
@@ -226,22 +225,7 @@ def _outer_texts(first: BlockDivision, second: BlockDivision) -> dict[str, str]:
 
 def _united(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
     """Return one region a buffer: the smallest box around all of its regions."""
-    analyzer = Analyzer()
-    by_buffer: dict[Buffer, list[BufferRegion]] = {}
+    by_buffer: dict[Buffer, list[Sequence[Range] | None]] = {}
     for region in regions:
-        by_buffer.setdefault(region.buffer, []).append(region)
-    result = []
-    for buffer, parts in by_buffer.items():
-        box = union(
-            [tuple(IntervalSet.from_range(dim) for dim in part.region) for part in parts], analyzer
-        )
-        assert box is not None
-        if len(parts) == 1:
-            result.append(parts[0])
-            continue
-        ranges = [
-            dim.cover_range(Range(extent), analyzer)
-            for dim, extent in zip(box, buffer.shape, strict=True)
-        ]
-        result.append(BufferRegion(buffer, ranges))
-    return result
+        by_buffer.setdefault(region.buffer, []).append(region.region)
+    return [BufferRegion(buffer, united(parts, buffer)) for buffer, parts in by_buffer.items()]

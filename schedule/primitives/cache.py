@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from schedule.analysis.block_kind import require_scope
-from schedule.analysis.dependency import dependencies
 from schedule.analysis.redirect import RedirectBuffers, RedirectToPart
 from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.regions import Region, united
 from schedule.analysis.staging_copy import (
     Staged,
     Sweep,
@@ -20,14 +20,7 @@ from schedule.analysis.staging_place import (
     place_to_read,
     place_to_write,
 )
-from schedule.analysis.staging_region import (
-    Region,
-    is_filled,
-    known_around,
-    region_read,
-    region_written,
-    united,
-)
+from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_sequential, relies_on_old_values
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, ConsumersArg, NewBlock, ReadIndex, WriteIndex, primitive
@@ -64,13 +57,12 @@ def cache_read(
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
     NotRegionCoverError, NotSingleWriteBlock, NotConsumerError, InsertionPointNotFoundError,
-    UnsafeStageError.
+    AliasedBufferError, BareAccessError.
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope = require_scope(state, block)
-    graph = dependencies(state, scope)
-    place = place_to_read(scope, graph, block, buffer, consumer_blocks or ())
+    scope, graph = require_scope(state, block)
+    place = place_to_read(state, scope, graph, block, buffer, consumer_blocks or ())
     for user in place.users:
         covered = covers_reads(state, user, graph)
         check(covered, NOT_COVERED, scope, user, buffer=buffer.name)
@@ -90,7 +82,7 @@ def cache_read(
     fill = cache.filled(region)
     users = {user.block for user in place.users}
     redirect = cache.redirect(users)
-    add_stages(state, scope, block, place.cursor, [fill], [], [cache.buffer], redirect)
+    add_stages(state, scope, place.cursor, [fill], [], [cache.buffer], redirect)
 
     # Result.
     return state.get_sref(fill.block)
@@ -116,14 +108,13 @@ def cache_write(
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError,
     NotSingleWriteBlock, NotRegionCoverError, NotConsumerError, InsertionPointNotFoundError,
-    UnsafeStageError.
+    AliasedBufferError, BareAccessError, UnsafeStageError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    scope = require_scope(state, block)
-    graph = dependencies(state, scope)
+    scope, graph = require_scope(state, block)
     wanted = list(consumer_blocks or ())
-    place = place_to_write(scope, graph, block, buffer, wanted)
+    place = place_to_write(state, scope, graph, block, buffer, wanted)
     for consumer in wanted:
         covered = not state.enable_check or covers_reads(state, consumer, graph)
         check(covered, NOT_COVERED, scope, consumer, buffer=buffer.name)
@@ -147,7 +138,7 @@ def cache_write(
     fills = [cache.filled(held)] if before else []
     back = cache.copied_back(written)
     redirect = cache.redirect({user.block for user in place.users})
-    add_stages(state, scope, block, place.cursor, fills, [back], [cache.buffer], redirect)
+    add_stages(state, scope, place.cursor, fills, [back], [cache.buffer], redirect)
 
     # Result.
     return state.get_sref(back.block)

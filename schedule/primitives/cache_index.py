@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.block_kind import require_scope
-from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.bindings import axis_domain
+from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, check_storage_scope
-from schedule.analysis.staging_safety import axis_ranges
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer, Range, decl_buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import (
@@ -56,12 +55,12 @@ def cache_index(
     same that it depends on the blocks that fill them.
 
     Raises ScheduleError: RootBlockError, InvalidStorageScopeError, NegativeThresholdError,
-    InsertionPointNotFoundError.
+    OutOfScopeError.
     """
     # Preconditions.
     check_storage_scope(block, storage_scope)
     check(cse_thresh >= 0, NEGATIVE, block, threshold=cse_thresh)
-    scope = require_scope(state, block)
+    scope = state.scope_root(block)
     node = block.block
     found = _Expressions(node).chosen(cse_thresh)
     if not found:
@@ -70,7 +69,7 @@ def cache_index(
     # Rewrite.
     nests: list[Staged] = []
     tables: list[tuple[PrimExpr, BufferLoad]] = []
-    domains = axis_ranges(node)
+    domains = axis_domain(node.iter_vars)
     for k, expr in enumerate(found):
         axes = [axis for axis in collect_vars(expr) if axis in domains]
         table, nest = _table(k, expr, {axis: domains[axis] for axis in axes}, storage_scope)
@@ -78,7 +77,7 @@ def cache_index(
         tables.append((expr, BufferLoad(table, axes)))
     cursor = StmtCursor.below(scope).around(block)
     buffers = [load.buffer for _, load in tables]
-    add_stages(state, scope, block, cursor, nests, [], buffers, _LookUp(node, tables))
+    add_stages(state, scope, cursor, nests, [], buffers, _LookUp(node, tables))
 
     # Result.
     return [state.get_sref(nest.block) for nest in nests]
@@ -190,23 +189,13 @@ def _size(expr: PrimExpr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-class _LookUp(BlockRewriter):
+class _LookUp(RedirectBuffers):
     """Replaces expressions in the stores of a block by loads from tables."""
 
     def __init__(self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]]) -> None:
-        super().__init__()
-        self._block = block
+        super().__init__({}, {block})
         self._tables = tables
-        self._inside = False
         self._in_store = False
-
-    def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
-        if node is not self._block:
-            return super().rewrite_Block(node)
-        self._inside = True
-        new = super().rewrite_Block(node)
-        self._inside = False
-        return new
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
         self._in_store = self._inside

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from schedule.analysis.block_kind import require_scope
-from schedule.analysis.dependency import dependencies
 from schedule.analysis.region_cover import covers_reads
+from schedule.analysis.regions import united
 from schedule.analysis.staging_copy import add_stages, checked_buffer
-from schedule.analysis.staging_region import known_around, region_read, region_written, united
+from schedule.analysis.staging_region import known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_inside
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, ReadIndex, primitive
 from schedule.primitives.cache import NOT_COVERED, Cache
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 
 NOT_READ_WRITE = Problem(
     "NotReadWriteError",
@@ -39,10 +39,10 @@ def cache_inplace(
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope = require_scope(state, block)
+    scope, graph = require_scope(state, block)
     updates = any(region.buffer is buffer for region in block.block.writes)
     check(updates, NOT_READ_WRITE, block, buffer=buffer.name)
-    covered = covers_reads(state, block, dependencies(state, scope))
+    covered = covers_reads(state, block, graph)
     check(covered, NOT_COVERED, scope, block, buffer=buffer.name)
     location = block.parent
     assert location is not None
@@ -57,7 +57,7 @@ def cache_inplace(
     fill, back = cache.filled(held), cache.copied_back(written)
     cursor = StmtCursor.below(location, scope).around(block)
     redirect = cache.redirect({block.block})
-    add_stages(state, scope, block, cursor, [fill], [back], [cache.buffer], redirect)
+    add_stages(state, scope, cursor, [fill], [back], [cache.buffer], redirect)
 
     # Result.
     return [state.get_sref(fill.block), state.get_sref(back.block)]

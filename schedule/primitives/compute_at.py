@@ -14,7 +14,6 @@ from schedule.analysis.block_kind import (
 from schedule.analysis.dependency import BlockScope, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
-    Box,
     is_always_solvable,
     solve_axis_domains,
 )
@@ -22,8 +21,7 @@ from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
-from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals, union
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals, union
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
@@ -36,6 +34,7 @@ from schedule.sref import (
     loops_above,
 )
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
@@ -266,23 +265,13 @@ def _axis_domains(
                 storage = region.buffer.scope() if to_consumers else "global"
                 domain = path_domain(dependent, loop, storage)
                 box = relax_by_intervals(bound_region(region, realize), domain, analyzer)
-                boxes.setdefault(region.buffer, []).append(_simplified(box, analyzer))
+                boxes.setdefault(region.buffer, []).append(box)
     needed: Mapping[Buffer, Box] = {
         buffer: joined
         for buffer, parts in boxes.items()
         if (joined := union(parts, analyzer)) is not None
     }
     return solve_axis_domains(node.iter_vars, provided, needed, analyzer, must_cover=to_consumers)
-
-
-def _simplified(box: Box, analyzer: Analyzer) -> Box:
-    return tuple(
-        type(d)(
-            None if d.min_value is None else analyzer.simplify(d.min_value),
-            None if d.max_value is None else analyzer.simplify(d.max_value),
-        )
-        for d in box
-    )
 
 
 def _nest(

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
-from schedule.analysis.dependency import BlockScope, dependencies
-from schedule.analysis.outside_blocks import check_visible
+from schedule.analysis.dependency import BlockScope
 from schedule.analysis.region_cover import covers_reads
 from schedule.analysis.staging_copy import Staged, Sweep
-from schedule.analysis.staging_place import may_be_left_out
-from schedule.analysis.stmt_cursor import StmtCursor
-from schedule.analysis.surroundings import check_dependencies_show
+from schedule.analysis.surroundings import check_dependencies_show, guards
 from schedule.errors import Problem, check, describe, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above
@@ -71,39 +68,27 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, IncompleteBlockError, LoopPositionError,
-    PaddingPatternMatchError, PaddingReadEarlyError, InsertionPointNotFoundError.
+    PaddingPatternMatchError, PaddingReadEarlyError, OutOfScopeError.
     """
     # Preconditions.
-    plan = plan_decomposition(state, block, loop)
-    filling, inside = plan.filling(), plan.inside()
-
-    # Rewrite.
-    state.replace(loop, sequence([filling.nest, inside.nest]), {block.block: inside.block})
-
-    # Result.
-    return state.get_sref(filling.block)
-
-
-def plan_decomposition(state: ScheduleState, block: StmtSRef, loop: StmtSRef) -> Decomposition:
-    """Check that a padding block may be decomposed at a loop; nothing is changed."""
-    scope = require_scope(state, block)
-    check_dependencies_show(state, block, scope)
-    graph = dependencies(state, scope)
+    _, graph = require_scope(state, block)
+    check_dependencies_show(state, graph, block)
     check_complete(state, block, graph)
     loops = loops_above(block)
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     store, value, padding = _match_body(block)
-    inside = _inner_box(block, value.args[0])
-    assert loop.parent is not None
-    place = StmtCursor.below(loop.parent, scope).around(loop)
-    left_out = may_be_left_out(scope, block, place)
+    box = _inner_box(block, value.args[0])
     reason = f"a condition below {describe(loop.loop)} may leave it out"
-    check(not left_out, PATTERN, block, reason=reason)
+    check(not guards(block, loop), PATTERN, block, reason=reason)
     _check_nothing_reads_early(state, block, loop, graph, store.buffer)
-    position = loops.index(loop)
-    found = Decomposition(block, loops, position, store, value.args[1], padding, inside)
-    check_visible(scope, block, place, found.filling().nest)
-    return found
+
+    # Rewrite.
+    parts = _Parts(block, loops, loops.index(loop), store, value.args[1], padding, box)
+    filling, inside = parts.filling(), parts.inside()
+    state.replace(loop, sequence([filling.nest, inside.nest]), {block.block: inside.block})
+
+    # Result.
+    return state.get_sref(filling.block)
 
 
 def _check_nothing_reads_early(
@@ -119,7 +104,7 @@ def _check_nothing_reads_early(
             check(late, READ_EARLY, reader, block, buffer=buffer.name)
 
 
-class Decomposition:
+class _Parts:
     """A padding block, the box of its axes in which it stores values, and the nests it becomes."""
 
     def __init__(

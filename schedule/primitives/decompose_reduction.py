@@ -7,7 +7,7 @@ from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
-from schedule.analysis.surroundings import check_follows_blocks
+from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LoopArg, NewBlock, primitive
 from schedule.sref import StmtSRef, loops_above
@@ -55,8 +55,10 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     position = loops.index(loop)
     if state.enable_check:
         scope = state.scope_root(block)
-        check_follows_blocks(state, block, scope)
-        check_reduction(state, block, dependencies(state, scope))
+        check_unguarded(block, scope)
+        graph = dependencies(state, scope)
+        check_dependencies_show(state, graph, block)
+        check_reduction(state, block, graph)
         _check_height(block, loops, position)
         around = loops_around(block)
         reason = Steps(instances_of(block), around).problem(around, once=loop.loop)

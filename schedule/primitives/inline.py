@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
-    require_scope,
+    require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
-from schedule.analysis.dependency import dependencies
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -74,9 +74,8 @@ def check_compute_inline(
     written = [r.buffer for r in node.writes]
     check(len(written) == 1, NOT_ONE_BUFFER, block, verb="writes", count=len(written))
     buffer = written[0]
-    scope = require_scope(state, block, pipeline=True)
+    scope, graph = require_pipeline(state, block)
     check_not_output(state, block)
-    graph = dependencies(state, scope)
     check_complete(state, block, graph)
     store = written_out(node.body)
     if not isinstance(store, BufferStore):
@@ -91,7 +90,7 @@ def _inverse_of_store(block: StmtSRef, store: BufferStore) -> tuple[list[Var], d
     """Return variables for the indices of a store, and each axis in terms of them."""
     node = block.block
     analyzer = Analyzer()
-    ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
+    ranges = axis_domain(node.iter_vars)
     places = [Var(f"_{k}", i.dtype) for k, i in enumerate(store.indices)]
     missing = [v for v in ranges if not is_const_int(ranges[v].extent, 1)]
     direct: dict[Var, PrimExpr] = {}

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from schedule.analysis.layout_map import LayoutMap
 from schedule.analysis.staging_copy import Sweep
 from schedule.analysis.staging_safety import loads
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range

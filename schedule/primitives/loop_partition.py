@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.loop_problems import check_plain
@@ -148,7 +149,7 @@ class _Piece(FreshCopy):
         self._depth -= 1
         if self._depth or not self._widen:
             return new
-        domains = {axis.var: axis.dom for axis in new.iter_vars if axis.dom is not None}
+        domains = axis_domain(new.iter_vars)
         return new.with_(reads=_widened(new.reads, domains), writes=_widened(new.writes, domains))
 
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.execution_order import may_overtake
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.analysis.surroundings import check_dependencies_show, check_order_is_free
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
@@ -16,6 +15,7 @@ from schedule.primitives.fuse import NOT_ONLY_CHILD
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import StmtSRef, lowest_common_ancestor, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.ops import const
@@ -162,7 +162,7 @@ def _check_order(
     for nest, blocks in zip(nests, groups, strict=True):
         check_order_is_free(state, nest[0])
         for block in blocks:
-            check_dependencies_show(state, block, scope)
+            check_dependencies_show(state, graph, block)
     group_of = {block: k for k, group in enumerate(groups) for block in group}
     merged = [block for group in groups for block in group]
     order: list[StmtSRef] = []

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedule.analysis.block_kind import require_scope
-from schedule.analysis.outside_blocks import check_touched_in_blocks
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
-from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import lone_nest
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import (
@@ -84,10 +83,10 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     loops that run other blocks as well; these are refused.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
-    NonEinsumError, NotOnlyChildError, UnsafeStageError, InsertionPointNotFoundError.
+    NonEinsumError, NotOnlyChildError, UnsafeStageError.
     """
     # Preconditions.
-    scope = require_scope(state, block, pipeline=True)
+    scope, _ = require_pipeline(state, block, stays=True)
     axes = block.block.iter_vars
     fits = len(padding) == len(axes) and all(p > 0 for p in padding)
     check(fits, BAD_PADDING, block, padding=list(padding), count=len(axes))
@@ -115,7 +114,6 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     outputs = [buffer for buffer in stages if buffer in written]
     needed = list(inputs)
     for buffer in outputs:
-        check_touched_in_blocks(scope, block, buffer)
         stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
         relies = state.enable_check and relies_on_old_values(block, buffer)
         complete = not relies and runs_everywhere(block, stored_at)
@@ -127,7 +125,6 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     add_stages(
         state,
         scope,
-        block,
         nest,
         [stages[buffer].filled() for buffer in needed],
         [stages[buffer].written_back() for buffer in outputs],

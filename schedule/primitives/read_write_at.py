@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.bindings import loop_range
-from schedule.analysis.block_kind import require_scope
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.loop_nest import nest_of_loops
-from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectBuffers
+from schedule.analysis.regions import Region, united
 from schedule.analysis.staging_copy import (
     Staged,
     Sweep,
@@ -17,20 +17,13 @@ from schedule.analysis.staging_copy import (
     checked_buffer,
 )
 from schedule.analysis.staging_place import may_be_left_out
-from schedule.analysis.staging_region import (
-    Region,
-    is_filled,
-    known_around,
-    region_read,
-    region_written,
-    united,
-)
+from schedule.analysis.staging_region import is_filled, known_around, region_read, region_written
 from schedule.analysis.staging_safety import check_inside, check_sequential, relies_on_old_values
-from schedule.analysis.stmt_cursor import StmtCursor
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, LoopArg, NewBlock, ReadIndex, WriteIndex, primitive
 from schedule.sref import StmtSRef, is_ancestor, loops_above, loops_seen_through, scope_root
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import BufferLoad, IterVar, Var
@@ -115,8 +108,7 @@ def write_at(
     schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
-    InsertionPointNotFoundError.
+    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
@@ -124,7 +116,6 @@ def write_at(
     end = max(body.position(writer) for writer in body.writers) + 1
     for reader in body.readers:
         check(body.position(reader) < end, READ_LATER, loop, reader, buffer=buffer.name)
-    check_touched_in_blocks(body.scope, block, buffer)
     written = body.region_written()
     held = None
     if state.enable_check:
@@ -164,7 +155,7 @@ class _Body:
         self._buffer = buffer
         self._storage_scope = storage_scope or "global"
         self._cache = cache_buffer(buffer, storage_scope)
-        self.scope = require_scope(state, block, pipeline=True)
+        self.scope, _ = require_pipeline(state, block, stays=True)
         above = scope_root(loop) is self.scope and is_ancestor(loop, block)
         check(above, NOT_ABOVE, block, loop)
         self._known = known_around(self.scope, loop)
@@ -258,7 +249,6 @@ class _Body:
         add_stages(
             self._state,
             self.scope,
-            self._block,
             self._cursor.span(start, end),
             before,
             after,

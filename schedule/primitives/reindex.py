@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schedule.analysis.block_kind import require_scope
+from schedule.analysis.bindings import axis_domain
+from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.buffer_definition import accessed_buffer
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import is_opaque
-from schedule.analysis.outside_blocks import check_touched_in_blocks
 from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import (
     UNSAFE,
-    axis_ranges,
     check_inside,
+    check_place_is_fixed,
     check_sequential,
     relies_on_old_values,
     stores_surely,
     values_taken,
 )
-from schedule.analysis.stmt_cursor import lone_nest
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, NewBlock, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from schedule.stmt_cursor import lone_nest
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
@@ -69,7 +69,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     # Preconditions.
     old = accessed_buffer(block, *buffer)
     reading = buffer[0] == "read"
-    scope = require_scope(state, block, pipeline=True)
+    scope, _ = require_pipeline(state, block, stays=True)
     check(not state.child_blocks(block), NOT_LEAF, block)
     indices = _common_indices(block, old)
     nest = lone_nest(block, scope)
@@ -77,7 +77,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
         fail(NOT_A_CHAIN, block, scope)
     node = block.block
     analyzer = Analyzer()
-    for axis, values in axis_ranges(node).items():
+    for axis, values in axis_domain(node.iter_vars).items():
         # An axis of one value keeps its dimension.
         if not is_const_int(values.extent, 1):
             analyzer.bind(axis, values)
@@ -89,7 +89,6 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     if state.enable_check:
         _check_copy(state, block, old, indices, axes, reading=reading)
         if not reading:
-            check_touched_in_blocks(scope, block, old)
             taken = values_taken(block, [axis.var for axis in axes])
             whole = taken is not None and stores_surely(node.init or node.body, old)
             if not whole:
@@ -106,7 +105,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
         before.append(_copied(old, new, indices, axes, runs, back=False))
     if not reading:
         after.append(_copied(old, new, indices, axes, runs, back=True))
-    add_stages(state, scope, block, nest, before, after, [new], redirect)
+    add_stages(state, scope, nest, before, after, [new], redirect)
 
     # Result.
     (copy,) = after or before
@@ -162,11 +161,13 @@ def _check_copy(
 ) -> None:
     """Raise if copying for all values of the axes may show."""
     node = block.block
-    domains = axis_ranges(node)
+    domains = axis_domain(node.iter_vars)
     analyzer = Analyzer()
     for axis, values in domains.items():
         analyzer.bind(axis, values)
-    check_inside(state, block, buffer, [Range.point(index) for index in indices], analyzer)
+    touched = [Range.point(index) for index in indices]
+    check_place_is_fixed(state, block, buffer, touched)
+    check_inside(state, block, buffer, touched, analyzer)
     if reading:
         writes = any(region.buffer is buffer for region in node.writes)
         check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import check_no_opaque
@@ -19,8 +20,8 @@ from schedule.analysis.staging_copy import (
 from schedule.analysis.staging_place import may_be_left_out, place_to_read, place_to_write
 from schedule.analysis.staging_safety import (
     UNSAFE,
-    axis_ranges,
     check_inside,
+    check_place_is_fixed,
     check_sequential,
     loads_only,
     relies_on_old_values,
@@ -92,10 +93,10 @@ def reindex_cache_read(
     """
     # Preconditions.
     buffer = checked_buffer(block, read_buffer_index, storage_scope, "read")
-    scope, graph = require_pipeline(state, block)
+    scope, graph = require_pipeline(state, block, stays=True)
     writes = any(region.buffer is buffer for region in block.block.writes)
     check(not writes, UNSAFE, block, buffer=buffer.name, reason="it writes the buffer as well")
-    place = place_to_read(scope, graph, block, buffer, [block])
+    place = place_to_read(state, scope, graph, block, buffer, [block])
     layout = _Layout(state, block, buffer, block.block.reads[read_buffer_index], index_map)
     layout.check_inside()
 
@@ -103,7 +104,7 @@ def reindex_cache_read(
     cache = cache_buffer(buffer, storage_scope, layout.shape)
     fill = layout.copied(place.location, (buffer, layout.original), (cache, layout.mapped))
     redirect = RedirectToPoint(buffer, cache, {block.block}, layout.mapped)
-    add_stages(state, scope, block, place.cursor, [fill], [], [cache], redirect)
+    add_stages(state, scope, place.cursor, [fill], [], [cache], redirect)
 
     # Result.
     return state.get_sref(fill.block)
@@ -132,8 +133,8 @@ def reindex_cache_write(
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
-    scope, graph = require_pipeline(state, block)
-    place = place_to_write(scope, graph, block, buffer)
+    scope, graph = require_pipeline(state, block, stays=True)
+    place = place_to_write(state, scope, graph, block, buffer)
     layout = _Layout(state, block, buffer, block.block.writes[write_buffer_index], index_map)
     node = block.block
     filled_first = False
@@ -154,7 +155,7 @@ def reindex_cache_write(
     fills = [layout.copied(place.location, there, here)] if filled_first else []
     back = layout.copied(place.location, here, there)
     redirect = RedirectToPoint(buffer, cache, {node}, layout.mapped)
-    add_stages(state, scope, block, place.cursor, fills, [back], [cache], redirect)
+    add_stages(state, scope, place.cursor, fills, [back], [cache], redirect)
 
     # Result.
     return state.get_sref(back.block)
@@ -178,11 +179,12 @@ class _Layout:
         point = all(is_const_int(dim.extent, 1) for dim in region.region)
         check(point, NOT_A_POINT, block, region=region, buffer=buffer.name)
         check_no_opaque(block, buffer)
+        check_place_is_fixed(state, block, buffer, region.region)
         given, count = len(index_map.initial_indices), len(axes)
         check(given == count, WRONG_ARITY, block, given=given, count=count)
         index_map = index_map.retyped([axis.var.dtype for axis in axes])
         self.original: Sequence[PrimExpr] = [dim.min for dim in region.region]
-        domains = axis_ranges(block.block)
+        domains = axis_domain(block.block.iter_vars)
         names = dict(zip(index_map.initial_indices, (a.var for a in axes), strict=True))
         self.mapped: Sequence[PrimExpr] = [
             substitute(index, names) for index in index_map.final_indices
@@ -228,7 +230,7 @@ class _Layout:
     def check_inside(self) -> None:
         """Raise if the copy may read beyond the buffer."""
         analyzer = Analyzer()
-        for axis, values in axis_ranges(self._block.block).items():
+        for axis, values in axis_domain(self._block.block.iter_vars).items():
             analyzer.bind(axis, values)
         region = [Range.point(index) for index in self.original]
         check_inside(self._state, self._block, self._buffer, region, analyzer)
@@ -236,9 +238,7 @@ class _Layout:
     def copied(self, location: StmtSRef, source: Element, target: Element) -> Staged:
         """Return a nest that copies what the block touches below `location`, in its loops."""
         realize = self._block.block_realize
-        bound = dict(
-            zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
-        )
+        bound = axis_values(realize)
         bindings = [bound[axis.var] for axis in self._axes]
         used = {v for value in (*bindings, realize.predicate) for v in collect_vars(value)}
         loops = []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
     check_complete,
     check_not_output,
     complete_violation,
     is_dominant,
-    require_scope,
+    require_pipeline,
 )
 from schedule.analysis.bound_values import bound_values, written_out
-from schedule.analysis.dependency import DepKind, dependencies
+from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import stays_within
 from schedule.analysis.opaque_access import check_no_opaque
@@ -61,8 +62,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     # Preconditions.
     node = block.block
     check(node.init is None, HAS_INIT, block)
-    scope = require_scope(state, block, pipeline=True)
-    graph = dependencies(state, scope)
+    scope, graph = require_pipeline(state, block)
     read = list(dict.fromkeys(r.buffer for r in node.reads))
     made = [b for b in read if b in graph.buffer_writers]
     check(len(made) == 1, NOT_ONE_BUFFER, block, verb="reads", count=len(made))
@@ -118,12 +118,10 @@ class _ReversePlan:
             return
         if not _loads_in_a_branch(self._body, self._buffer):
             return
-        for axis in realize.block.iter_vars:
-            if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom, allow_override=True)
+        for var, values in axis_domain(realize.block.iter_vars).items():
+            self._analyzer.bind(var, values, allow_override=True)
         axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
-        values = zip((a.var for a in realize.block.iter_vars), realize.iter_values, strict=True)
-        in_bound = substitute(self._in_bound(axes), dict(values))
+        in_bound = substitute(self._in_bound(axes), axis_values(realize))
         always = self._condition is None and self._implies(in_bound, realize.predicate)
         name = realize.block.name_hint
         reason = f"it runs where {name!r} does not, under the predicate `{realize.predicate}`"
@@ -153,7 +151,7 @@ class _ReversePlan:
             if not all(expr_deep_equal(a, b) for a, b in pairs):
                 fail(BODY, self._block, reason="the buffer is loaded at different indices")
         self._places = indices
-        ranges = {a.var: a.dom for a in node.iter_vars if a.dom is not None}
+        ranges = axis_domain(node.iter_vars)
         level = IterMapLevel.INJECTIVE
         result = detect_iter_map(indices, ranges, TRUE, level, True, self._analyzer)
         if not result.indices:
@@ -174,9 +172,8 @@ class _ReversePlan:
     def apply(self, scope: StmtSRef) -> None:
         """Put the consumer's store into the producer, and drop the consumer and the buffer."""
         producer, realize = self._producer.block, self._producer.block_realize
-        for axis in producer.iter_vars:
-            if axis.dom is not None:
-                self._analyzer.bind(axis.var, axis.dom)
+        for var, values in axis_domain(producer.iter_vars).items():
+            self._analyzer.bind(var, values)
         axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
         inlined = _ReplaceLoads(self._buffer, self._producer_store.value)
         body: Stmt = inlined(substitute(self._body, axes))
@@ -188,10 +185,7 @@ class _ReversePlan:
         else:
             if self._condition is not None:
                 in_bound = self._analyzer.simplify(logical_and(in_bound, self._condition))
-            bindings = dict(
-                zip((a.var for a in producer.iter_vars), realize.iter_values, strict=True)
-            )
-            in_bound = substitute(in_bound, bindings)
+            in_bound = substitute(in_bound, axis_values(realize))
             if self._implies(in_bound, predicate):
                 predicate = in_bound
             else:

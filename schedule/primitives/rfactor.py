@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
-from schedule.analysis.block_kind import check_reduction, require_scope
-from schedule.analysis.dependency import dependencies
+from schedule.analysis.block_kind import check_reduction, require_pipeline
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reducer import Reduction, find_reduction, stores_through_lets
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
@@ -58,9 +57,9 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     children = state.child_blocks(loop)
     check(len(children) == 1, NOT_ONE_CHILD, loop, count=len(children))
     block = children[0]
-    scope = require_scope(state, block, pipeline=state.enable_check)
+    scope, graph = require_pipeline(state, block)
     if state.enable_check:
-        check_reduction(state, block, dependencies(state, scope))
+        check_reduction(state, block, graph)
     kind = loop.loop.kind
     check(kind is ForKind.SERIAL, NOT_SERIAL, loop, kind=kind.name.lower())
     loops = loops_above(block)

@@ -10,16 +10,15 @@ from schedule.analysis.block_kind import check_not_output, require_pipeline
 from schedule.analysis.dependency import BlockScope, DepKind
 from schedule.analysis.kept_values import check_same_each_time
 from schedule.analysis.opaque_access import check_no_opaque
-from schedule.analysis.redirect import RedirectElements
+from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
 from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.buffer import Buffer, BufferRegion
 from tensorir.expr import FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.ops import const, is_const_int, logical_and, logical_or
 from tensorir.stmt import Block, BlockRealize, ForKind, Stmt
@@ -65,7 +64,7 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     # Preconditions.
     regions = block.block.writes
     written = {region.buffer for region in regions}
-    scope, graph = require_pipeline(state, block, state.rolling - written)
+    scope, graph = require_pipeline(state, block, known=state.rolling - written)
     inside = 0 <= write_buffer_index < len(regions)
     numbers = {"index": write_buffer_index, "count": len(regions), "side": "write"}
     check(inside, INDEX_OUT_OF_RANGE, block, **numbers)
@@ -177,7 +176,7 @@ def _stride(start: PrimExpr) -> tuple[Var, int] | None:
     return start, -(-factor // divisor)
 
 
-class _Roll(RedirectElements):
+class _Roll(RedirectEverywhere):
     """Sends accesses to the window, and leaves out what it holds already."""
 
     def __init__(
@@ -187,10 +186,8 @@ class _Roll(RedirectElements):
         new: Buffer,
         window: _Window,
     ) -> None:
-        super().__init__(old, new, None)
+        super().__init__(old, new)
         self._producer = producer
-        self._old = old
-        self._new = new
         self._window = window
         self._depth = 0
 
@@ -208,9 +205,8 @@ class _Roll(RedirectElements):
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._depth += 1
-        new = super().rewrite_Block(node)
+        result = super().rewrite_Block(node)
         self._depth -= 1
-        result = self._with_regions(node, new)
         position = self._window.dimension
         if self._depth == 0 and position < len(result.iter_vars):
             axis = result.iter_vars[position]
@@ -223,30 +219,7 @@ class _Roll(RedirectElements):
             self.reuse[node] = result
         return result
 
-    def _with_regions(self, old: Block, new: Block) -> Block:
-        """Return a block whose regions of the window are those of its accesses."""
-        if not any(r.buffer is self._old for r in (*old.reads, *old.writes)):
-            return new
-        reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
-        return new.with_(
-            reads=_exchanged(old.reads, self._old, reads),
-            writes=_exchanged(old.writes, self._old, writes),
-        )
-
-    def indices(self, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return where the window holds an element."""
         k, size = self._window.dimension, self._window.size
         return [index % size if d == k else index for d, index in enumerate(indices)]
-
-    def region(self, region: Sequence[Range]) -> Sequence[Range]:
-        """Return a stand-in: what the accesses touch takes the place of what is declared."""
-        return region
-
-
-def _exchanged(
-    regions: Sequence[BufferRegion], old: Buffer, found: Sequence[BufferRegion]
-) -> list[BufferRegion]:
-    """Return regions with those of one buffer replaced."""
-    return [
-        next((f for f in found), region) if region.buffer is old else region for region in regions
-    ]

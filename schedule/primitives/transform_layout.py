@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
 from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import OPAQUE, check_no_opaque
-from schedule.analysis.rebuild import BlockRewriter
-from schedule.analysis.surroundings import BARE, Accesses
+from schedule.analysis.redirect import RedirectEverywhere
+from schedule.analysis.surroundings import check_touched_in_blocks
 from schedule.analysis.view_access import InlineViews
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, BufferArg, IndexMapArg, PadValueAttr, primitive
 from schedule.primitives.layout_padding import LayoutPadding
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.buffer import Buffer, Range
 from tensorir.errors import IRValueError
 from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.intrin import Effect, Op
 from tensorir.ops import cast
-from tensorir.stmt import Block, BufferStore, For, Stmt
+from tensorir.stmt import Block, For, Stmt
 from tensorir.visit import walk
 
 WRONG_ARITY = Problem(
@@ -121,8 +121,7 @@ def transform_layout(
         values = {"index_map": index_map, "buffer": old.name, "padding": layout.padding}
         check(pad_value is not None, ADDS_PADDING, block, **values)
         # Padding is filled after the blocks that write the buffer.
-        in_blocks = old not in Accesses.of(site.block.body).written
-        check(in_blocks, BARE, block, site, buffer=old.name, how="written")
+        check_touched_in_blocks(state, site, block, read=[old])
 
     # Rewrite.
     if direct is not site.block:
@@ -164,13 +163,11 @@ def _check_padding_value(
             check(quiet, PAD_EXPRESSION, block, buffer=buffer.name, what=f"the call `{node}`")
 
 
-class _Relayout(BlockRewriter):
+class _Relayout(RedirectEverywhere):
     """Sends the accesses of a buffer to where its elements are in the new layout."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
-        super().__init__()
-        self._old = old
-        self._new = new
+        super().__init__(old, new)
         self._index_map = index_map
         self._analyzer = Analyzer()
         self._pending: dict[Var, Range] = {}
@@ -178,10 +175,7 @@ class _Relayout(BlockRewriter):
         self._known: dict[tuple[PrimExpr, ...], list[PrimExpr]] = {}
         """Where the accesses of the block go to."""
 
-    def buffer(self, buffer: Buffer) -> Buffer:
-        return self._new if buffer is self._old else buffer
-
-    def _mapped(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         known = self._known.get(tuple(indices))
         if known is None:
             for var, values in self._pending.items():
@@ -190,20 +184,6 @@ class _Relayout(BlockRewriter):
             known = self._index_map.map_indices(indices, self._analyzer)
             self._known[tuple(indices)] = known
         return known
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        if node.buffer is not self._old:
-            return self.generic(node)
-        return BufferLoad(self._new, self._mapped(self.each(node.indices)))
-
-    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        if node.buffer is not self._old:
-            return self.generic(node)
-        return BufferStore(self._new, self(node.value), self._mapped(self.each(node.indices)))
-
-    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        # The block that declares it puts the region that its body touches in its place.
-        return node if node.buffer is self._old else self.generic(node)
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         self._known.clear()
@@ -214,24 +194,8 @@ class _Relayout(BlockRewriter):
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._known.clear()
-        for axis in node.iter_vars:
-            if axis.dom is not None:
-                self._pending[axis.var] = axis.dom
-        new: Block = self.generic(node)
+        self._pending.update(axis_domain(node.iter_vars))
+        new = super().rewrite_Block(node)
         for axis in node.iter_vars:
             self._pending.pop(axis.var, None)
-        if any(r.buffer is self._old for r in (*node.reads, *node.writes)):
-            reads, writes = get_block_read_write_region(new, {self._new.data: self._new})
-            new = new.with_(
-                reads=self._declared(new.reads, reads), writes=self._declared(new.writes, writes)
-            )
-        if new is not node:
-            self.reuse[node] = new
         return new
-
-    def _declared(
-        self, regions: Sequence[BufferRegion], found: Sequence[BufferRegion]
-    ) -> list[BufferRegion]:
-        touched = next((r for r in found if r.buffer is self._new), None)
-        own = touched or BufferRegion.full_region(self._new)
-        return [own if region.buffer is self._old else region for region in regions]

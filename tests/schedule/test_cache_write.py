@@ -524,6 +524,12 @@ def test_an_init_that_may_not_run(where):
 @pytest.mark.parametrize("where", ["True", "i <= k"])
 def test_an_init_that_stores_less_than_is_read(where):
     before = INIT.format(where=where, read="C[vk]")
+    sch = apply(before, write("C", 0, "local"))
+    blocks = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert blocks == ["C_local", "C", "C_local"]
+    before = before.replace(
+        "            with T.init", "            T.reads()\n            with T.init"
+    )
     words = "it reads what the buffer held before, and does not declare that"
     refused(before, write("C", 0, "local"), "UnsafeStageError", words, ["block C"])
 
@@ -606,8 +612,26 @@ def test_a_condition_that_reads_the_buffer():
         "            C[vi] = A[vi]\n",
         "            T.where(A[i] > T.float32(0))\n            C[vi] = T.float32(1)\n",
     )
-    words = "also touches A outside of its blocks"
-    refused(before, write("A", 0, "local"), "UnsafeStageError", words, ["block A", "block root"])
+    words = "is also read outside of the blocks"
+    refused(before, write("A", 0, "local"), "BareAccessError", words, ["block A", "block root"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["x: T.int32 = {first}\nN[0] = x + 1\nB[x] = A[vi]", "N[0] = {first} + 1\nB[N[0]] = A[vi]"],
+    ids=["let", "store"],
+)
+def test_where_the_block_stores_depends_on_memory_that_it_changes(body):
+    lines = body.format(first="T.max(T.min(N[0], 6), 0)").splitlines()
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4,)), B: T.Buffer((8,)), N: T.Buffer((1,), "int32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.opaque(4, i)
+""" + "".join(f"            {line}\n" for line in lines)
+    for index in (0, 1):
+        apply(before, write("B", index, "local"))
 
 
 # ------------------------------------------------------------------------------------------ handles

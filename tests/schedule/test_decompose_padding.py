@@ -615,6 +615,23 @@ def test_what_is_no_padding(before, reason):
     assert not sch.can_decompose_padding("P", sch.get_loops(sch.get_block("P"))[0])
 
 
+def test_the_constant_is_not_stored_where_a_binding_is_unknown():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), P: T.Buffer((10,))):
+    for i in range(10):
+        x: T.int32 = 9 - i
+        with T.block("P"):
+            vi = T.axis.spatial(10, x)
+            P[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+"""
+    refused(before, at(0), "OutOfScopeError", "would leave a name without its definition")
+    sch = Schedule(parse(before), debug_mask="all")
+    program = sch.mod["main"]
+    assert not sch.can_decompose_padding("P", sch.get_loops(sch.get_block("P"))[0])
+    assert sch.mod["main"] is program
+
+
 # ---------------------------------------------------------------------------------- in other hands
 
 

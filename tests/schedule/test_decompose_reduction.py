@@ -572,6 +572,31 @@ def main(A: T.Buffer((12,)), C: T.Buffer((1,))):
     assert words in str(message)
 
 
+def test_a_predicate_about_what_another_block_writes_is_not_taken_elsewhere():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 4)), N: T.Buffer((1,), "int32"), C: T.Buffer((6,))):
+    for i, k in T.grid(6, 4):
+        with T.block("N"):
+            vk = T.axis.opaque(4, k)
+            N[0] = vk
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(N[0] < 2)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    words = 'N, which block "N" touches, is also read outside of the blocks'
+    refused(
+        before,
+        lambda sch: sch.decompose_reduction("C", sch.get_loops("C")[1]),
+        "BareAccessError",
+        words,
+        ["block N", "block root"],
+    )
+
+
 def test_inside_the_loop_that_repeats_it_a_reduction_can_be_decomposed():
     apply(RUNS_TWICE, decompose("C", 2))
 

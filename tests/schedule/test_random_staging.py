@@ -185,7 +185,7 @@ def check_all(seed: int, accepted: dict[str, int]) -> None:
                     )
 
 
-SEEDS = (1, 2, 3, 4, 13, 15)
+SEEDS = (1, 2, 3, 4, 15, 55, 114)
 """Of programs such that each primitive is accepted for some."""
 
 

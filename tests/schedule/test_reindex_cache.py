@@ -206,6 +206,20 @@ def test_refused_calls(before, call, code):
     refused(before, call, code)
 
 
+def test_elements_that_memory_decides_are_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((7,)), B: T.Buffer((7,)), N: T.Buffer((7,), "int32")):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.opaque(7, i)
+            B[T.max(T.min(N[vi], 6), 0)] = A[vi]
+            N[vi] = 3
+"""
+    words = "which elements it touches depends on memory"
+    refused(before, write("B", 0, lambda i: (i,)), "UnsafeStageError", words, ["block B"])
+
+
 def test_more_than_one_element_an_instance_is_refused():
     before = """\
 @T.prim_func

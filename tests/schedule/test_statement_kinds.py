@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
-from schedule.child_replacement import NOTHING, with_child_replaced
+from schedule.stmt_cursor import NOTHING, with_child_replaced
 from tensorir import assert_structural_equal, parse
 from tensorir.buffer import decl_buffer
 from tensorir.expr import Var
@@ -274,16 +274,48 @@ OTHERS = {
 
 @pytest.mark.parametrize(
     "call",
-    [
-        into_consumer,
-        lambda sch: sch.compute_inline("B"),
-        lambda sch: sch.reindex("B", ("write", 0)),
-    ],
-    ids=["compute_at", "compute_inline", "reindex"],
+    [into_consumer, lambda sch: sch.compute_inline("B")],
+    ids=["compute_at", "compute_inline"],
 )
 @pytest.mark.parametrize(("before", "code", "words"), OTHERS.values(), ids=OTHERS)
 def test_a_block_that_other_statements_matter_to_is_not_moved(before, code, words, call):
     refused(before, call, code, words)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_copy_beside_a_block_needs_all_that_it_touches_in_blocks(kind):
+    before, code, words = OTHERS[kind]
+    if code == "GuardedBlockError":
+        code, words = "NotStagePipelineError", "reads more than its producers write"
+    refused(before, lambda sch: sch.reindex("B", ("write", 0)), code, words)
+
+
+def test_the_copy_of_what_is_written_below_a_condition_stands_there():
+    copied = """\
+for ax0, ax1 in T.grid(5, 4):
+    with T.block("C_reindex"):
+        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+        C[v0, v1] = C_reindex[v0, v1]
+"""
+    computed = NEST.replace("C[", "C_reindex[")
+    apply(
+        program(under("if N[0] < 3:", NEST)),
+        lambda sch: sch.reindex("C", ("write", 0)),
+        program("C_reindex = T.alloc_buffer((5, 4))", under("if N[0] < 3:", computed + copied)),
+    )
+
+
+def test_a_block_is_not_moved_to_where_only_some_of_its_consumers_run():
+    halves = [CONSUMER.replace('"C"', f'"{name}"') for name in ("low", "high")]
+    branches = under("if N[0] < 3:", halves[0]) + under("else:", halves[1])
+    words = 'block "B" cannot move under loop `i`, which runs only where `if N[0] < 3` lets it'
+    refused(
+        program(ALLOCATED, PRODUCER, branches),
+        lambda sch: sch.reverse_compute_at("B", sch.get_loops("low")[0], index=0),
+        "GuardedBlockError",
+        words,
+        ["block B", "loop i"],
+    )
 
 
 def test_a_copy_of_a_buffer_that_has_another_name_is_not_made():

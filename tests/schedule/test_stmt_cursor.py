@@ -3,7 +3,7 @@
 import pytest
 
 from schedule import Schedule
-from schedule.analysis.stmt_cursor import StmtCursor
+from schedule.stmt_cursor import StmtCursor
 from tensorir import assert_structural_equal, parse
 from tensorir.expr import IntImm
 from tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, SeqStmt

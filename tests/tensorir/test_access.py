@@ -23,10 +23,37 @@ def main(A: T.Buffer((16,), "int32"), K: T.Buffer((1,), "int32"), n: T.int32):
 
 def written(body):
     """Return the regions that a body of the loops in `PROGRAM` writes."""
-    func = parse(PROGRAM + "".join(f"            {line}\n" for line in body.splitlines()))
+    return touched(PROGRAM + "".join(f"            {line}\n" for line in body.splitlines()))[1]
+
+
+def touched(program):
+    """Return the regions that the block b reads, and those that it writes."""
+    func = parse(program)
     (block,) = (b for b in walk(func.body) if isinstance(b, Block) and b.name_hint == "b")
     buffers = {b.data: b for b in func.buffer_map.values()}
-    return [str(region) for region in get_block_read_write_region(block, buffers)[1]]
+    return [[str(r) for r in side] for side in get_block_read_write_region(block, buffers)]
+
+
+@pytest.mark.parametrize(
+    ("value", "reads"),
+    [
+        ("A[vi]", []),
+        ("A[vi] + A[vi + 1]", ["A[vi:vi + 2]"]),
+        ("A[vk]", ["A[vk]"]),
+    ],
+)
+def test_what_the_init_stores_is_not_read_but_the_rest_is(value, reads):
+    program = f"""\
+@T.prim_func
+def main(A: T.Buffer((16,), "int32")):
+    for i, k in T.grid(16, 16):
+        with T.block("b"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                A[vi] = 0
+            A[vi] = {value}
+"""
+    assert touched(program) == [reads, ["A[vi]"]]
 
 
 @pytest.mark.parametrize(

@@ -7,33 +7,31 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedule.sref import StmtSRef, loops_above
+from tensorir.ops import const
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
-    AssertStmt,
     AttrStmt,
     BlockRealize,
     DeclBuffer,
+    Evaluate,
     For,
     IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
-    While,
+    is_no_op,
     sequence,
 )
 
-_BODIES: Final[dict[type[Stmt], tuple[str, ...]]] = {
-    Allocate: ("body",),
-    AllocateConst: ("body",),
-    AssertStmt: ("body",),
-    AttrStmt: ("body",),
-    DeclBuffer: ("body",),
-    IfThenElse: ("then_case", "else_case"),
-    LetStmt: ("body",),
-    While: ("body",),
-}
-"""The statements below which there may be loops and blocks, with the parts that hold them."""
+NOTHING: Final = Evaluate(const(0))
+"""What is left where there is no statement any more."""
+
+_FOR_THE_BODY: Final = (IfThenElse, LetStmt, Allocate, AllocateConst, DeclBuffer, AttrStmt)
+"""Statements that do nothing once there is nothing in them.
+
+A `While` without a body still runs until its condition fails, and an assertion still asserts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,15 @@ class StmtCursor:
 
     def position(self, sref: StmtSRef) -> int:
         """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
+        current: StmtSRef | None = sref
+        while current is not None:
+            stmt = current.realize or current.stmt
+            if stmt in self.parts:
+                return self.parts.index(stmt)
+            current = current.parent
         path = _path(sref)
         for k, part in enumerate(self.parts):
-            if part in path or any(stmt in path for stmt in _reached(part)):
+            if any(stmt in path for stmt in _reached(part)):
                 return k
         raise IndexError(f"{sref!r} is not below this place")
 
@@ -117,12 +121,10 @@ class StmtCursor:
         first, last = min(positions), max(positions)
         found = self.span(first, last + 1)
         if first == last:
-            for field in _BODIES.get(type(found.stmt), ()):
-                body = getattr(found.stmt, field)
-                if body is not None:
-                    inner = StmtCursor.of(body, found, field)
-                    if all(inner._holds(sref) for sref in srefs):
-                        return inner.around(*srefs)
+            for field, body in _bodies(found.stmt):
+                inner = StmtCursor.of(body, found, field)
+                if all(inner._holds(sref) for sref in srefs):
+                    return inner.around(*srefs)
         return found
 
     def _holds(self, sref: StmtSRef) -> bool:
@@ -152,11 +154,64 @@ class StmtCursor:
     # ------------------------------------------------------------------------------------ changing
 
     def replace(self, *stmts: Stmt) -> Stmt:
-        """Return the body with other statements in this place."""
+        """Return the body with other statements in this place.
+
+        Where none are left, so is no wrapper that is there for its body alone; where nothing at all
+        is left, the result is `NOTHING`.
+        """
         new = sequence([*self.parts[: self.first], *stmts, *self.parts[self.last :]])
         if self.outer is None:
-            return new
-        return self.outer.replace(_with_body(self.outer.stmt, self.field, new))
+            return NOTHING if is_no_op(new) else new
+        rebuilt = _with_body(self.outer.stmt, self.field, new)
+        if isinstance(rebuilt, _FOR_THE_BODY):
+            if all(is_no_op(body) for _, body in _bodies(rebuilt)):
+                return self.outer.replace()
+            if self.field == "else_case" and is_no_op(new):
+                rebuilt = _with_body(rebuilt, "else_case", None)
+        return self.outer.replace(rebuilt)
+
+
+def with_child_replaced(body: Stmt, old: Stmt, new: Stmt | None) -> Stmt:
+    """Return the body of a loop or block with the loop or realize `old` right below replaced.
+
+    None removes it; see `StmtCursor.replace`.
+    Raises LookupError if `old` is not there: the edit would be lost.
+    """
+    if body is old:
+        return NOTHING if new is None else new
+    if type(body) is SeqStmt and old in body.seq:
+        k = body.seq.index(old)
+        return sequence([*body.seq[:k], new, *body.seq[k + 1 :]])
+    place = _place_of(old, StmtCursor.of(body))
+    if place is None:
+        raise LookupError("the statement to be replaced is not right below its parent")
+    return place.replace() if new is None else place.replace(new)
+
+
+def wrappers(sref: StmtSRef) -> Sequence[tuple[Stmt, str]]:
+    """Return the wrappers between a loop or block and the one around it; see `StmtCursor`."""
+    if sref.parent is None:
+        return ()
+    target = sref.realize or sref.stmt
+    body = sref.parent.stmt.body  # type: ignore[union-attr]
+    if body is target or (type(body) is SeqStmt and target in body.seq):
+        return ()
+    assert target is not None
+    place = _place_of(target, StmtCursor.of(body))
+    return () if place is None else list(place.wrappers())
+
+
+def _place_of(child: Stmt, among: StmtCursor) -> StmtCursor | None:
+    """Return the place of a loop or realize that is right below a loop or block."""
+    for k, part in enumerate(among.parts):
+        if part is child:
+            return among.span(k, k + 1)
+    for k, part in enumerate(among.parts):
+        for field, body in _bodies(part):
+            found = _place_of(child, StmtCursor.of(body, among.span(k, k + 1), field))
+            if found is not None:
+                return found
+    return None
 
 
 def lone_nest(block: StmtSRef, scope: StmtSRef) -> StmtCursor | None:
@@ -191,13 +246,18 @@ def _reached(stmt: Stmt) -> Iterator[Stmt]:
         elif type(node) is SeqStmt:
             pending.extend(reversed(node.seq))
         else:
-            bodies: Sequence[Stmt | None] = [
-                getattr(node, field) for field in _BODIES.get(type(node), ())
-            ]
-            pending.extend(body for body in reversed(bodies) if body is not None)
+            pending.extend(body for _, body in reversed(_bodies(node)))
 
 
-def _with_body(stmt: Stmt, field: str, body: Stmt) -> Stmt:
+def _bodies(stmt: Stmt) -> list[tuple[str, Stmt]]:
+    """Return the statements that a wrapper runs, with the names of its parts that they are."""
+    if type(stmt) is For or type(stmt) is BlockRealize:
+        return []
+    parts = [(name, getattr(stmt, name)) for name in stmt.fields]
+    return [(name, part) for name, part in parts if isinstance(part, Stmt)]
+
+
+def _with_body(stmt: Stmt, field: str, body: Stmt | None) -> Stmt:
     """Return a loop or wrapper with another body."""
     make: Any = type(stmt)
     parts = {name: getattr(stmt, name) for name in stmt.fields}
