@@ -25,6 +25,7 @@ from tensorir.arith.iter_term import (
     IterSumExpr,
     IterWriter,
     NoIterMapError,
+    PieceKey,
 )
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.mixed_radix import plainly_simplified
@@ -125,6 +126,31 @@ def normalize_iter_map_to_expr(
 _TRIVIAL: Final = frozenset({Var, IntImm})
 
 
+class _Total:
+    """A sum of pieces and a base while it is added up."""
+
+    __slots__ = ("_base", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: dict[PieceKey, IterSplitExpr] = {}
+        self._base = ZERO
+
+    def add(self, value: IterSumExpr, factor: int) -> None:
+        """Add `factor` times a sum."""
+        pieces = self._pieces
+        for split in value.args:
+            known = pieces.get(split.key)
+            scale = factor * split.scale
+            pieces[split.key] = split.scaled(scale if known is None else scale + known.scale)
+        base = value.base
+        if base.terms or base.const:
+            self._base = self._base.plus(base, factor)
+
+    def sum(self) -> IterSumExpr:
+        """Return what was added up."""
+        return IterSumExpr(tuple([s for s in self._pieces.values() if s.scale != 0]), self._base)
+
+
 class _Detector:
     def __init__(
         self,
@@ -151,7 +177,7 @@ class _Detector:
         values = self._domain.get(var)
         if values is None:
             return IterSumExpr((), self._linear(var))
-        if uses_var(values.min, self._is_iterator) or uses_var(values.extent, self._is_iterator):
+        if self._mentions_iterator(values.min) or self._mentions_iterator(values.extent):
             raise NoIterMapError(f"the range of {var.name} depends on another iterator")
         low = self._linear(values.min)
         extent = self._sizes.of(self._linear(values.extent))
@@ -162,16 +188,12 @@ class _Detector:
             made = IterSumExpr((), low)
         else:
             offset = low if low.terms or low.const else None
-            mark = IterMark(var, extent, offset)
-            made = IterSumExpr((IterSplitExpr(mark, 1, extent, 1),), low)
+            made = IterSumExpr((IterMark(var, extent, offset).whole,), low)
         self._vars[var] = made
         return made
 
-    def _is_iterator(self, var: Var) -> bool:
-        return var in self._domain
-
     def _mentions_iterator(self, expr: PrimExpr) -> bool:
-        return uses_var(expr, self._is_iterator)
+        return type(expr) is not IntImm and uses_var(expr, self._domain.__contains__)
 
     # ----------------------------------------------------------------------------------- rewriting
 
@@ -185,23 +207,37 @@ class _Detector:
             return self._var(expr)  # type: ignore[arg-type]
         if kind is IntImm:
             return IterSumExpr((), self._linear(expr))
+        if not (expr.dtype.is_int and expr.dtype.lanes == 1):
+            return self._constant(expr)
+        if kind in _SUMS:
+            total = _Total()
+            self._collect(expr, 1, total)
+            return total.sum()
         rule = _RULES.get(kind)
-        if rule is not None and expr.dtype.is_int and expr.dtype.lanes == 1:
-            return rule(self, expr)
+        return self._constant(expr) if rule is None else rule(self, expr)
+
+    def _constant(self, expr: PrimExpr) -> IterSumExpr:
         if self._mentions_iterator(expr):
             raise NoIterMapError(f"`{expr}` is not affine")
         return IterSumExpr((), self._linear(expr))
 
-    def _add(self, a: IterSumExpr, b: IterSumExpr, sign: int) -> IterSumExpr:
-        args = {s.key: s for s in a.args}
-        for split in b.args:
-            known = args.get(split.key)
-            scale = sign * split.scale + (known.scale if known is not None else 0)
-            args[split.key] = split.scaled(scale)
-        kept = tuple(s for s in args.values() if s.scale != 0)
-        return IterSumExpr(kept, a.base.plus(b.base, sign))
+    def _collect(self, expr: PrimExpr, factor: int, into: _Total) -> None:
+        """Add `factor` times an integer expression to a total; sums are read in one go."""
+        kind = type(expr)
+        while kind is e.Add:
+            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
+            expr = expr.b  # type: ignore[attr-defined]
+            kind = type(expr)
+        if kind is e.Mul and type(expr.b) is IntImm:  # type: ignore[attr-defined]
+            self._collect(expr.a, factor * expr.b.value, into)  # type: ignore[attr-defined]
+        elif kind is e.Sub:
+            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
+            self._collect(expr.b, -factor, into)  # type: ignore[attr-defined]
+        else:
+            rule = self._multiply if kind is e.Mul else self._rewrite
+            into.add(rule(expr), factor)
 
-    def _mul(self, node: e.Mul) -> IterSumExpr:
+    def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         if a.args and b.args:
             raise NoIterMapError(f"`{node}` multiplies iterators")
@@ -320,7 +356,7 @@ class _Detector:
             raise NoIterMapError("an iterator would have to be padded on the left")
         mark = self._fuser.mark([split], left + split.extent, left)
         mark.missing = left
-        return IterSplitExpr(mark, 1, mark.extent, 1)
+        return mark.whole
 
     def _pad(self, mark: IterMark) -> None:
         if self._level is IterMapLevel.BIJECTIVE:
@@ -341,8 +377,7 @@ class _Detector:
     def _remainder_piece(self, split: IterSplitExpr, divisor: Size, scale: Size) -> IterSplitExpr:
         if split.extent % divisor != 0:
             if not split.is_whole:
-                mark = self._fuser.mark([split], split.extent, 0)
-                split = IterSplitExpr(mark, 1, split.extent, 1)
+                split = self._fuser.mark([split], split.extent, 0).whole
             self._pad(split.source)
         return IterSplitExpr(split.source, split.lower_factor, divisor, scale)
 
@@ -422,11 +457,9 @@ def _divisions(expr: Node) -> int:
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 
 
+_SUMS: Final = frozenset({e.Add, e.Sub, e.Mul})
 _RULES: Final[dict[type, Callable[[_Detector, Any], IterSumExpr]]] = {
-    e.Add: lambda d, n: d._add(d._rewrite(n.a), d._rewrite(n.b), 1),
-    e.Sub: lambda d, n: d._add(d._rewrite(n.a), d._rewrite(n.b), -1),
-    e.Mul: lambda d, n: d._mul(n),
-    e.FloorDiv: lambda d, n: d._divide(n),
-    e.FloorMod: lambda d, n: d._divide(n),
-    e.Cast: lambda d, n: d._cast(n),
+    e.FloorDiv: _Detector._divide,
+    e.FloorMod: _Detector._divide,
+    e.Cast: _Detector._cast,
 }
