@@ -130,18 +130,11 @@ class BindingSimplifier(Rewriter):
     """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
 
     Blocks with axes are not entered, blocks without are; a binding that is no affine map stays.
-    `limit` is conjoined to the predicates of blocks with axes, after their bindings are simplified.
     """
 
-    def __init__(
-        self,
-        outer: Sequence[StmtSRef],
-        preserve_unit_iters: bool,
-        limit: PrimExpr | None = None,
-    ) -> None:
+    def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
         self._loops = {sref.loop.loop_var: sref.loop for sref in outer}
         self._preserve_unit_iters = preserve_unit_iters
-        self._limit = limit
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite the body with the loop in scope."""
@@ -176,8 +169,6 @@ class BindingSimplifier(Rewriter):
                 IterMapLevel.SURJECTIVE,
                 simplify_trivial_iterators=not self._preserve_unit_iters,
             )
-        if self._limit is not None:
-            return BlockRealize(values, logical_and(node.predicate, self._limit), node.block)
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
             return node
         return BlockRealize(values, node.predicate, node.block)
