@@ -8,10 +8,10 @@ from functools import lru_cache
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import Digits, mixed_radix, plainly_simplified
+from tensorir.arith.mixed_radix import Digits, mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import is_const_int, logical_and
+from tensorir.ops import logical_and
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -57,15 +57,15 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     loops = loops_above(block)
     if block.parent is None:
         return not realize.iter_values
-    if not loops:
-        return True
-    if is_const_int(realize.predicate, 1):
-        nodes = tuple(sref.loop for sref in loops)
-        if plain_digits(realize.iter_values, nodes) is not None:
-            return True
+    return not loops or _is_affine(realize, tuple([sref.loop for sref in loops]))
+
+
+@lru_cache(maxsize=64)
+def _is_affine(realize: BlockRealize, loops: tuple[For, ...]) -> bool:
+    """Say whether bindings are an affine map; checks that do not know of one another ask for it."""
     result = detect_iter_map(
         realize.iter_values,
-        loop_domain(loops),
+        {loop.loop_var: loop for loop in loops},
         realize.predicate,
         IterMapLevel.SURJECTIVE,
         simplify_trivial_iterators=False,
@@ -158,17 +158,13 @@ class BindingSimplifier(Rewriter):
         if not node.block.iter_vars:
             block = self(node.block)
             return node if block is node.block else BlockRealize((), node.predicate, block)
-        values: tuple[PrimExpr, ...] | None = None
-        if is_const_int(node.predicate, 1):
-            values = plainly_simplified(node.iter_values, self._loops, self._preserve_unit_iters)
-        if values is None:
-            values = iter_map_simplify(
-                node.iter_values,
-                {var: loop_range(loop) for var, loop in self._loops.items()},
-                node.predicate,
-                IterMapLevel.SURJECTIVE,
-                simplify_trivial_iterators=not self._preserve_unit_iters,
-            )
+        values = iter_map_simplify(
+            node.iter_values,
+            self._loops,
+            node.predicate,
+            IterMapLevel.SURJECTIVE,
+            simplify_trivial_iterators=not self._preserve_unit_iters,
+        )
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
             return node
         return BlockRealize(values, node.predicate, node.block)

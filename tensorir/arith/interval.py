@@ -113,9 +113,9 @@ class IntervalSet:
         if self.min_value is self.max_value:
             return Range.point(low)
         last = self.max_value
-        if type(last) is e.Add and last.a is self.min_value and type(last.b) is e.IntImm:
-            # What a range of constant extent covers; no analysis is needed.
-            return Range.from_min_extent(low, last.b + 1)
+        gap = analyzer.linear(last).plus(analyzer.linear(self.min_value), -1)
+        if not gap.terms:
+            return Range.from_min_extent(low, const(gap.const + 1, last.dtype))
         return Range.from_min_extent(
             low, analyzer.simplify(last + const(1, last.dtype) - self.min_value)
         )

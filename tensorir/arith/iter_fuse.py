@@ -45,10 +45,11 @@ class Fuser:
         order = self._order(terms)
         if len(terms) == 1 and not order.groups:
             return IterSumExpr(tuple(terms), value.base)
-        relative = [s.scaled(s.scale // order.scale) for s in order.terms]
+        scale = order.scale
+        relative = [s.scaled(s.scale // scale) for s in order.terms] if scale != 1 else order.terms
         mark = self.mark(relative, order.extent, 0 - order.low, tuple(order.groups))
-        piece = IterSplitExpr(mark, 1, order.extent, order.scale)
-        return IterSumExpr((piece,), plus_size(value.base, order.low * order.scale))
+        piece = IterSplitExpr(mark, 1, order.extent, scale)
+        return IterSumExpr((piece,), plus_size(value.base, order.low * scale))
 
     def mark(
         self, terms: list[IterSplitExpr], extent: Size, base: Size, groups: tuple[Group, ...] = ()

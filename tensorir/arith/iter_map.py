@@ -28,7 +28,7 @@ from tensorir.arith.iter_term import (
     PieceKey,
 )
 from tensorir.arith.linear import ZERO, Linear
-from tensorir.arith.mixed_radix import plainly_simplified
+from tensorir.arith.mixed_radix import Bounds, plainly_simplified
 from tensorir.arith.size import (
     Size,
     Sizes,
@@ -41,7 +41,6 @@ from tensorir.arith.size import (
     smaller,
     times_size,
 )
-from tensorir.buffer import Range
 from tensorir.dtype import INT32, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.node import Node
@@ -59,7 +58,7 @@ class IterMapResult:
 
 def detect_iter_map(
     indices: Sequence[PrimExpr],
-    input_iters: Mapping[Var, Range],
+    input_iters: Mapping[Var, Bounds],
     predicate: PrimExpr = TRUE,
     check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
@@ -82,7 +81,7 @@ def detect_iter_map(
 
 def iter_map_simplify(
     indices: Sequence[PrimExpr],
-    input_iters: Mapping[Var, Range],
+    input_iters: Mapping[Var, Bounds],
     predicate: PrimExpr = TRUE,
     check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
     analyzer: Analyzer | None = None,
@@ -139,9 +138,11 @@ class _Total:
         """Add `factor` times a sum."""
         pieces = self._pieces
         for split in value.args:
-            known = pieces.get(split.key)
+            key = split.key
             scale = factor * split.scale
-            pieces[split.key] = split.scaled(scale if known is None else scale + known.scale)
+            if key in pieces:
+                scale = scale + pieces[key].scale
+            pieces[key] = split.scaled(scale)
         base = value.base
         if base.terms or base.const:
             self._base = self._base.plus(base, factor)
@@ -154,7 +155,7 @@ class _Total:
 class _Detector:
     def __init__(
         self,
-        domain: Mapping[Var, Range],
+        domain: Mapping[Var, Bounds],
         level: IterMapLevel,
         simplify_trivial: bool,
         analyzer: Analyzer | None,
@@ -177,13 +178,15 @@ class _Detector:
         values = self._domain.get(var)
         if values is None:
             return IterSumExpr((), self._linear(var))
-        if self._mentions_iterator(values.min) or self._mentions_iterator(values.extent):
-            raise NoIterMapError(f"the range of {var.name} depends on another iterator")
-        low = self._linear(values.min)
-        extent = self._sizes.of(self._linear(values.extent))
+        first, count = values.min, values.extent
+        for end in (first, count):
+            if type(end) is not IntImm and self._mentions_iterator(end):
+                raise NoIterMapError(f"the range of {var.name} depends on another iterator")
+        low = self._linear(first)
+        extent = count.value if type(count) is IntImm else self._sizes.of(self._linear(count))
         if var in self._tightened:
-            first, last = self._tightened[var]
-            low, extent = linear_of(first), last - first + 1
+            least, most = self._tightened[var]
+            low, extent = linear_of(least), most - least + 1
         if extent == 1 and self._simplify_trivial:
             made = IterSumExpr((), low)
         else:
@@ -234,8 +237,10 @@ class _Detector:
             self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
             self._collect(expr.b, -factor, into)  # type: ignore[attr-defined]
         else:
-            rule = self._multiply if kind is e.Mul else self._rewrite
-            into.add(rule(expr), factor)
+            value = self._vars.get(expr) if kind is Var else None  # type: ignore[call-overload]
+            if value is None:
+                value = self._multiply(expr) if kind is e.Mul else self._rewrite(expr)
+            into.add(value, factor)
 
     def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
