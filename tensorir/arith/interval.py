@@ -154,7 +154,7 @@ def eval_set(
     a loop may depend on the loops around it, are replaced as well. A range gives all the values
     from its least to its largest.
     """
-    if not uses_var(value, lambda var: var in sets):
+    if not uses_var(value, sets.__contains__):
         return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
     first = last = value.min if isinstance(value, Range) else value
     beyond = 0
