@@ -11,7 +11,7 @@ from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
 from tensorir.arith.mixed_radix import Digits, mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import logical_and
+from tensorir.ops import is_const_int, logical_and
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -54,15 +54,14 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     found under the block's predicate.
     """
     realize = block.block_realize
-    loops = loops_above(block)
+    loops = tuple([sref.loop for sref in loops_above(block)])
     if block.parent is None:
         return not realize.iter_values
-    return not loops or _is_affine(realize, tuple([sref.loop for sref in loops]))
-
-
-@lru_cache(maxsize=64)
-def _is_affine(realize: BlockRealize, loops: tuple[For, ...]) -> bool:
-    """Say whether bindings are an affine map; checks that do not know of one another ask for it."""
+    if not loops:
+        return True
+    runs_always = is_const_int(realize.predicate, 1)
+    if runs_always and plain_digits(realize.iter_values, loops) is not None:
+        return True
     result = detect_iter_map(
         realize.iter_values,
         {loop.loop_var: loop for loop in loops},

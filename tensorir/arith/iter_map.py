@@ -128,28 +128,34 @@ _TRIVIAL: Final = frozenset({Var, IntImm})
 class _Total:
     """A sum of pieces and a base while it is added up."""
 
-    __slots__ = ("_base", "_pieces")
+    __slots__ = ("base", "parts")
 
     def __init__(self) -> None:
-        self._pieces: dict[PieceKey, IterSplitExpr] = {}
-        self._base = ZERO
+        self.parts: list[IterSplitExpr] = []
+        self.base = ZERO
 
     def add(self, value: IterSumExpr, factor: int) -> None:
         """Add `factor` times a sum."""
-        pieces = self._pieces
         for split in value.args:
-            key = split.key
-            scale = factor * split.scale
-            if key in pieces:
-                scale = scale + pieces[key].scale
-            pieces[key] = split.scaled(scale)
-        base = value.base
+            self.parts.append(split.scaled(factor * split.scale))
+        self.add_base(value.base, factor)
+
+    def add_base(self, base: Linear, factor: int) -> None:
+        """Add `factor` times what contains no iterator."""
         if base.terms or base.const:
-            self._base = self._base.plus(base, factor)
+            self.base = self.base.plus(base, factor)
 
     def sum(self) -> IterSumExpr:
-        """Return what was added up."""
-        return IterSumExpr(tuple([s for s in self._pieces.values() if s.scale != 0]), self._base)
+        """Return what was added up, with each piece once."""
+        parts = self.parts
+        if len(parts) > 1 and len({s.source for s in parts}) < len(parts):
+            by_key: dict[PieceKey, IterSplitExpr] = {}
+            for split in parts:
+                known = by_key.get(split.key)
+                scale = split.scale if known is None else known.scale + split.scale
+                by_key[split.key] = split.scaled(scale)
+            parts = [s for s in by_key.values() if s.scale != 0]
+        return IterSumExpr(tuple(parts), self.base)
 
 
 class _Detector:
@@ -165,35 +171,37 @@ class _Detector:
         self._linear = (analyzer or Analyzer()).linearizer
         self._domain = domain
         self._sizes = Sizes(self._linear, (values.extent for values in domain.values()))
-        self._vars: dict[Var, IterSumExpr] = {}
+        self._vars: dict[Var, tuple[IterMark | None, Linear]] = {}
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
 
     # ---------------------------------------------------------------------------------- iterators
 
-    def _var(self, var: Var) -> IterSumExpr:
-        known = self._vars.get(var)
-        if known is not None:
-            return known
+    def _iterator(self, var: Var) -> tuple[IterMark | None, Linear]:
+        """Return the iterator that a variable is, None if it is none, and what it starts from."""
         values = self._domain.get(var)
         if values is None:
-            return IterSumExpr((), self._linear(var))
+            return None, self._linear(var)
         first, count = values.min, values.extent
-        for end in (first, count):
-            if type(end) is not IntImm and self._mentions_iterator(end):
-                raise NoIterMapError(f"the range of {var.name} depends on another iterator")
+        if self._mentions_iterator(first) or self._mentions_iterator(count):
+            raise NoIterMapError(f"the range of {var.name} depends on another iterator")
         low = self._linear(first)
         extent = count.value if type(count) is IntImm else self._sizes.of(self._linear(count))
         if var in self._tightened:
             least, most = self._tightened[var]
             low, extent = linear_of(least), most - least + 1
         if extent == 1 and self._simplify_trivial:
-            made = IterSumExpr((), low)
-        else:
-            offset = low if low.terms or low.const else None
-            made = IterSumExpr((IterMark(var, extent, offset).whole,), low)
-        self._vars[var] = made
-        return made
+            return None, low
+        return IterMark(var, extent, low if low.terms or low.const else None), low
+
+    def _add_var(self, var: Var, factor: int, into: _Total) -> None:
+        known = self._vars.get(var)
+        if known is None:
+            known = self._vars[var] = self._iterator(var)
+        mark, low = known
+        if mark is not None:
+            into.parts.append(IterSplitExpr(mark, 1, mark.extent, factor))
+        into.add_base(low, factor)
 
     def _mentions_iterator(self, expr: PrimExpr) -> bool:
         return type(expr) is not IntImm and uses_var(expr, self._domain.__contains__)
@@ -206,20 +214,13 @@ class _Detector:
 
     def _rewrite(self, expr: PrimExpr) -> IterSumExpr:
         kind = type(expr)
-        if kind is Var or kind is e.SizeVar:
-            return self._var(expr)  # type: ignore[arg-type]
-        if kind is IntImm:
-            return IterSumExpr((), self._linear(expr))
-        if not (expr.dtype.is_int and expr.dtype.lanes == 1):
-            return self._constant(expr)
-        if kind in _SUMS:
+        if kind in _SUMS and (isinstance(expr, Var) or _is_scalar_int(expr.dtype)):
             total = _Total()
             self._collect(expr, 1, total)
             return total.sum()
         rule = _RULES.get(kind)
-        return self._constant(expr) if rule is None else rule(self, expr)
-
-    def _constant(self, expr: PrimExpr) -> IterSumExpr:
+        if rule is not None and _is_scalar_int(expr.dtype):
+            return rule(self, expr)
         if self._mentions_iterator(expr):
             raise NoIterMapError(f"`{expr}` is not affine")
         return IterSumExpr((), self._linear(expr))
@@ -231,16 +232,15 @@ class _Detector:
             self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
             expr = expr.b  # type: ignore[attr-defined]
             kind = type(expr)
-        if kind is e.Mul and type(expr.b) is IntImm:  # type: ignore[attr-defined]
+        if kind is Var or kind is e.SizeVar:
+            self._add_var(expr, factor, into)  # type: ignore[arg-type]
+        elif kind is e.Mul and type(expr.b) is IntImm and expr.b.value:  # type: ignore[attr-defined]
             self._collect(expr.a, factor * expr.b.value, into)  # type: ignore[attr-defined]
         elif kind is e.Sub:
             self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
             self._collect(expr.b, -factor, into)  # type: ignore[attr-defined]
         else:
-            value = self._vars.get(expr) if kind is Var else None  # type: ignore[call-overload]
-            if value is None:
-                value = self._multiply(expr) if kind is e.Mul else self._rewrite(expr)
-            into.add(value, factor)
+            into.add(self._multiply(expr) if kind is e.Mul else self._rewrite(expr), factor)
 
     def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
@@ -452,7 +452,7 @@ class _Detector:
             if is_const_int(values.extent, 1):
                 continue
             known = self._vars.get(var)
-            if known is None or (known.args and known.args[0].source not in used):
+            if known is None or (known[0] is not None and known[0] not in used):
                 raise NoIterMapError(f"iterator {var.name} is not used")
 
 
@@ -462,7 +462,11 @@ def _divisions(expr: Node) -> int:
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 
 
-_SUMS: Final = frozenset({e.Add, e.Sub, e.Mul})
+def _is_scalar_int(dtype: DataType) -> bool:
+    return dtype.is_int and dtype.lanes == 1
+
+
+_SUMS: Final = frozenset({Var, e.SizeVar, e.Add, e.Sub, e.Mul})
 _RULES: Final[dict[type, Callable[[_Detector, Any], IterSumExpr]]] = {
     e.FloorDiv: _Detector._divide,
     e.FloorMod: _Detector._divide,
