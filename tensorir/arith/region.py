@@ -11,7 +11,7 @@ from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterSumExpr
 from tensorir.arith.size import Size, Sizes, at_most, is_positive, plus_size
 from tensorir.buffer import Range
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE
 from tensorir.visit import uses_var
 
@@ -33,7 +33,7 @@ def estimate_region_strict_bound(
     extents = []
     sizes = Sizes(analyzer.linearizer, (values.extent for values in var_dom.values()))
     for dim in region:
-        if uses_var(dim.extent, lambda var: var in var_dom):
+        if type(dim.extent) is not IntImm and uses_var(dim.extent, var_dom.__contains__):
             return None
         extents.append(sizes.of(analyzer.linear(dim.extent)))
     result = detect_iter_map(
@@ -49,7 +49,8 @@ def estimate_region_strict_bound(
         low, high = (plus_size(value.base, end) for end in span)
         dtype = dim.min.dtype
         first = analyzer.linearizer.write(low, dtype)
-        box.append(IntervalSet(first, analyzer.linearizer.write(high, dtype)))
+        last = first if high is low else analyzer.linearizer.write(high, dtype)
+        box.append(IntervalSet(first, last))
     return tuple(box)
 
 
