@@ -111,12 +111,13 @@ def walk(node: Node) -> Iterator[Node]:
 
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
     """Say whether a variable (or one that satisfies the predicate) occurs in `node`."""
+    single = isinstance(wanted, Var)
     stack = [node]
     while stack:
         current = stack.pop()
         kind = type(current)
         if kind is e.Var or kind is e.SizeVar:
-            if current is wanted if isinstance(wanted, Var) else wanted(current):  # type: ignore[arg-type]
+            if current is wanted if single else wanted(current):  # type: ignore[arg-type,operator]
                 return True
         elif kind is not e.IntImm:
             stack.extend(_CHILDREN[kind](current))

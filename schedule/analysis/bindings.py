@@ -8,7 +8,7 @@ from functools import lru_cache
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
-from tensorir.arith.mixed_radix import Digits, mixed_radix, plainly_simplified
+from tensorir.arith.mixed_radix import Digits, mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
@@ -64,18 +64,17 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     found under the block's predicate.
     """
     realize = block.block_realize
-    loops = loops_above(block)
+    loops = tuple([sref.loop for sref in loops_above(block)])
     if block.parent is None:
         return not realize.iter_values
     if not loops:
         return True
-    if is_const_int(realize.predicate, 1):
-        nodes = tuple(sref.loop for sref in loops)
-        if plain_digits(realize.iter_values, nodes) is not None:
-            return True
+    runs_always = is_const_int(realize.predicate, 1)
+    if runs_always and plain_digits(realize.iter_values, loops) is not None:
+        return True
     result = detect_iter_map(
         realize.iter_values,
-        loop_domain(loops),
+        {loop.loop_var: loop for loop in loops},
         realize.predicate,
         IterMapLevel.SURJECTIVE,
         simplify_trivial_iterators=False,
@@ -140,18 +139,11 @@ class BindingSimplifier(Rewriter):
     """Brings the bindings of the blocks in a rebuilt loop nest to their simplest affine form.
 
     Blocks with axes are not entered, blocks without are; a binding that is no affine map stays.
-    `limit` is conjoined to the predicates of blocks with axes, after their bindings are simplified.
     """
 
-    def __init__(
-        self,
-        outer: Sequence[StmtSRef],
-        preserve_unit_iters: bool,
-        limit: PrimExpr | None = None,
-    ) -> None:
+    def __init__(self, outer: Sequence[StmtSRef], preserve_unit_iters: bool) -> None:
         self._loops = {sref.loop.loop_var: sref.loop for sref in outer}
         self._preserve_unit_iters = preserve_unit_iters
-        self._limit = limit
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
         """Rewrite the body with the loop in scope."""
@@ -175,19 +167,13 @@ class BindingSimplifier(Rewriter):
         if not node.block.iter_vars:
             block = self(node.block)
             return node if block is node.block else BlockRealize((), node.predicate, block)
-        values: tuple[PrimExpr, ...] | None = None
-        if is_const_int(node.predicate, 1):
-            values = plainly_simplified(node.iter_values, self._loops, self._preserve_unit_iters)
-        if values is None:
-            values = iter_map_simplify(
-                node.iter_values,
-                {var: loop_range(loop) for var, loop in self._loops.items()},
-                node.predicate,
-                IterMapLevel.SURJECTIVE,
-                simplify_trivial_iterators=not self._preserve_unit_iters,
-            )
-        if self._limit is not None:
-            return BlockRealize(values, logical_and(node.predicate, self._limit), node.block)
+        values = iter_map_simplify(
+            node.iter_values,
+            self._loops,
+            node.predicate,
+            IterMapLevel.SURJECTIVE,
+            simplify_trivial_iterators=not self._preserve_unit_iters,
+        )
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
             return node
         return BlockRealize(values, node.predicate, node.block)

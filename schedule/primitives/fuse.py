@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
-from schedule.analysis.plain_fusion import PlainFusion
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
@@ -74,17 +73,9 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         product = product * loop.extent
     constant = isinstance(product, IntImm)
     extent = (product if constant else Analyzer().simplify(product)).astype(widest)
-    body: Stmt | None = None
-    above = loops_above(loops[0])
-    if all(isinstance(loop.extent, IntImm) for loop in old):
-        around = {sref.loop.loop_var: sref.loop for sref in (*above, *loops)}
-        body = PlainFusion(old, fused, preserve_unit_iters).body(old[-1].body, around)
-    if body is not None:
-        nest: Stmt = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
-    else:
-        body = substitute_loops(old[-1].body, _values(old, fused))
-        nest = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
-        nest = BindingSimplifier(above, preserve_unit_iters)(nest)
+    body = substitute_loops(old[-1].body, _values(old, fused))
+    nest: Stmt = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
+    nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
 
     # Result.
     state.replace(loops[0], nest)

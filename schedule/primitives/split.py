@@ -9,11 +9,10 @@ from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
-from tensorir.arith.mixed_radix import mixed_radix
 from tensorir.buffer import Range
 from tensorir.expr import LT, IntImm, PrimExpr, Var
-from tensorir.ops import cast, const, floordiv, is_const_int
-from tensorir.stmt import BlockRealize, For, ForKind, SeqStmt, Stmt
+from tensorir.ops import cast, const, floordiv
+from tensorir.stmt import For, ForKind, Stmt
 
 SEVERAL_INFERRED = Problem(
     "NotSingleInferFactorError",
@@ -86,49 +85,14 @@ def split(
             analyzer.bind(var, Range(extent))
         exact = analyzer.can_prove(index < old.extent)
     predicate = None if exact or disable_predication else LT(index, old.extent)
-    # A limit does not change bindings that plainly count through the loops, so it can wait.
-    late = predicate is not None and _is_plain(state, loop, extents)
-    body = substitute_loops(old.body, {old.loop_var: index}, None if late else predicate)
+    body = substitute_loops(old.body, {old.loop_var: index}, predicate)
     nest: Stmt = body
     for var, extent in zip(reversed(loop_vars), reversed(extents), strict=True):
         nest = For(var, const(0, dtype), extent, ForKind.SERIAL, nest)
-    limit = predicate if late else None
-    nest = BindingSimplifier(loops_above(loop), preserve_unit_iters, limit)(nest)
+    nest = BindingSimplifier(loops_above(loop), preserve_unit_iters)(nest)
 
     # Result.
     return _replace_by_nest(state, loop, nest, len(factors))
-
-
-def _is_plain(state: ScheduleState, loop: StmtSRef, extents: list[PrimExpr]) -> bool:
-    """Say whether blocks are all there is below a loop, run always and count through their loops.
-
-    Loops of one value beside the one that is split are not plain: a limit changes their places.
-    """
-    var = loop.loop.loop_var
-    if any(is_const_int(extent, 1) for extent in extents) or not _has_blocks_only(loop.loop.body):
-        return False
-    for block in state.child_blocks(loop):
-        realize = block.block_realize
-        loops = {sref.loop.loop_var: sref.loop for sref in loops_above(block)}
-        if not (realize.iter_values and is_const_int(realize.predicate, 1)):
-            return False
-        bindings = mixed_radix(realize.iter_values, loops, keep_unit=True)
-        if bindings is None:
-            return False
-        for digits in bindings:
-            driven = any(v is var for v, _ in digits)
-            if driven and any(is_const_int(loops[v].extent, 1) for v, _ in digits):
-                return False
-    return True
-
-
-def _has_blocks_only(stmt: Stmt) -> bool:
-    """Say whether there is nothing but loops and blocks in a statement."""
-    if type(stmt) is For:
-        return _has_blocks_only(stmt.body)
-    if type(stmt) is SeqStmt:
-        return all(_has_blocks_only(part) for part in stmt.seq)
-    return type(stmt) is BlockRealize
 
 
 def _extents(old: For, factors: FactorsArg, analyzer: Analyzer) -> list[PrimExpr]:

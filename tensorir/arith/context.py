@@ -218,9 +218,9 @@ class Context:
         if linear.stamp == self.stamp:
             return linear.bound
         if linear.parts is None:
-            low, high = self._sum((c, self.term_bound(t)) for t, c in linear.terms.items())
+            low, high = self._sum([(c, self.term_bound(t)) for t, c in linear.terms.items()])
         else:
-            low, high = self._sum((c, self.piece_bound(p)) for c, p in linear.parts)
+            low, high = self._sum([(c, self.piece_bound(p)) for c, p in linear.parts])
         low, high = low + linear.rest, high + linear.rest
         if self.facts:
             low, high = self._tighten(linear, low, high)
@@ -228,9 +228,9 @@ class Context:
         linear.stamp = self.stamp
         return linear.bound
 
-    def _sum(self, parts: object) -> Interval:
+    def _sum(self, parts: list[tuple[int, Interval]]) -> Interval:
         low = high = 0
-        for coefficient, (least, most) in parts:  # type: ignore[attr-defined]
+        for coefficient, (least, most) in parts:
             if coefficient > 0:
                 low += coefficient * least
                 high += coefficient * most

@@ -113,9 +113,9 @@ class IntervalSet:
         if self.min_value is self.max_value:
             return Range.point(low)
         last = self.max_value
-        if type(last) is e.Add and last.a is self.min_value and type(last.b) is e.IntImm:
-            # What a range of constant extent covers; no analysis is needed.
-            return Range.from_min_extent(low, last.b + 1)
+        gap = analyzer.linear(last).plus(analyzer.linear(self.min_value), -1)
+        if not gap.terms:
+            return Range.from_min_extent(low, const(gap.const + 1, last.dtype))
         return Range.from_min_extent(
             low, analyzer.simplify(last + const(1, last.dtype) - self.min_value)
         )
@@ -154,7 +154,7 @@ def eval_set(
     a loop may depend on the loops around it, are replaced as well. A range gives all the values
     from its least to its largest.
     """
-    if not uses_var(value, lambda var: var in sets):
+    if not uses_var(value, sets.__contains__):
         return IntervalSet.from_range(value if isinstance(value, Range) else Range.point(value))
     first = last = value.min if isinstance(value, Range) else value
     beyond = 0

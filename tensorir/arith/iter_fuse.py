@@ -37,7 +37,7 @@ class Fuser:
 
     def single(self, value: IterSumExpr) -> IterSumExpr:
         """Return a sum as one piece and a base; NoIterMapError if it is none."""
-        if not value.args or (len(value.args) == 1 and not self.groups):
+        if len(value.args) < 2 and not (value.args and self.groups):
             return value
         terms = _merge_pieces(list(value.args))
         if len(terms) == 1 and not self.groups:
@@ -45,16 +45,17 @@ class Fuser:
         order = self._order(terms)
         if len(terms) == 1 and not order.groups:
             return IterSumExpr(tuple(terms), value.base)
-        relative = [s.scaled(s.scale // order.scale) for s in order.terms]
+        scale = order.scale
+        relative = [s.scaled(s.scale // scale) for s in order.terms] if scale != 1 else order.terms
         mark = self.mark(relative, order.extent, 0 - order.low, tuple(order.groups))
-        piece = IterSplitExpr(mark, 1, order.extent, order.scale)
-        return IterSumExpr((piece,), plus_size(value.base, order.low * order.scale))
+        piece = IterSplitExpr(mark, 1, order.extent, scale)
+        return IterSumExpr((piece,), plus_size(value.base, order.low * scale))
 
     def mark(
         self, terms: list[IterSplitExpr], extent: Size, base: Size, groups: tuple[Group, ...] = ()
     ) -> IterMark:
         """Return the iterator that stands for a sum of terms and a base."""
-        key = (extent, base, *groups, *((*s.key, s.scale) for s in terms))
+        key = (extent, base, *groups, *[(s.key, s.scale) for s in terms])
         mark = self._marks.get(key)
         if mark is None:
             total = IterSumExpr(tuple(terms), linear_of(base) if base else ZERO)
@@ -196,7 +197,7 @@ def _next(left: list[IterSplitExpr], expected: Size) -> int | None:
 
 def _merge_pieces(terms: list[IterSplitExpr]) -> list[IterSplitExpr]:
     """Join neighbouring pieces of one iterator: `x // 4 * 4 + x % 4` is `x`."""
-    merged = True
+    merged = len(terms) > len({s.source for s in terms})
     while merged and len(terms) > 1:
         merged = False
         for high in terms:

@@ -31,17 +31,28 @@ def check_pieces_fit(
     that one iterator takes depend on another, which only the injective level allows.
     """
     uses: dict[IterMark, list[IterSplitExpr]] = {}
+    by_depth: dict[int, list[IterMark]] = {}
+
+    def note(splits: Iterable[IterSplitExpr]) -> None:
+        for split in splits:
+            mark = split.source
+            if mark in uses:
+                uses[mark].append(split)
+            else:
+                uses[mark] = [split]
+                by_depth.setdefault(mark.depth, []).append(mark)
+
     for value in found:
-        for split in value.args:
-            uses.setdefault(split.source, []).append(split)
-    depths = max((m.depth for m in uses), default=0)
-    for depth in range(depths, -1, -1):
-        for mark in [m for m in uses if m.depth == depth]:
+        note(value.args)
+    # What an iterator is made of is less deep, so all its pieces are known when it is its turn.
+    for depth in range(max(by_depth, default=0), -1, -1):
+        for mark in by_depth.get(depth, ()):
             _check_mark(mark, uses[mark], level)
             if isinstance(mark.source, IterSumExpr):
-                for split in mark.source.args:
-                    uses.setdefault(split.source, []).append(split)
+                note(mark.source.args)
     if level is IterMapLevel.INJECTIVE:
+        return set(uses)
+    if not groups:
         return set(uses)
     met = {group for mark in uses for group in _with_inner(mark.groups)}
     for group in groups:
@@ -66,6 +77,8 @@ def _variables(mark: IterMark) -> Iterator[IterMark]:
 
 
 def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel) -> None:
+    if len(splits) == 1 and splits[0].is_whole and not mark.missing:
+        return
     reached: Size = 1
     for split in sorted(splits, key=_position) if len(splits) > 1 else splits:
         skips = level is IterMapLevel.SURJECTIVE and split.lower_factor % reached == 0

@@ -25,9 +25,10 @@ from tensorir.arith.iter_term import (
     IterSumExpr,
     IterWriter,
     NoIterMapError,
+    PieceKey,
 )
 from tensorir.arith.linear import ZERO, Linear
-from tensorir.arith.mixed_radix import plainly_simplified
+from tensorir.arith.mixed_radix import Bounds, plainly_simplified
 from tensorir.arith.size import (
     Size,
     Sizes,
@@ -40,7 +41,6 @@ from tensorir.arith.size import (
     smaller,
     times_size,
 )
-from tensorir.buffer import Range
 from tensorir.dtype import INT32, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.node import Node
@@ -58,7 +58,7 @@ class IterMapResult:
 
 def detect_iter_map(
     indices: Sequence[PrimExpr],
-    input_iters: Mapping[Var, Range],
+    input_iters: Mapping[Var, Bounds],
     predicate: PrimExpr = TRUE,
     check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
     simplify_trivial_iterators: bool = True,
@@ -81,7 +81,7 @@ def detect_iter_map(
 
 def iter_map_simplify(
     indices: Sequence[PrimExpr],
-    input_iters: Mapping[Var, Range],
+    input_iters: Mapping[Var, Bounds],
     predicate: PrimExpr = TRUE,
     check_level: IterMapLevel = IterMapLevel.SURJECTIVE,
     analyzer: Analyzer | None = None,
@@ -125,10 +125,43 @@ def normalize_iter_map_to_expr(
 _TRIVIAL: Final = frozenset({Var, IntImm})
 
 
+class _Total:
+    """A sum of pieces and a base while it is added up."""
+
+    __slots__ = ("base", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[IterSplitExpr] = []
+        self.base = ZERO
+
+    def add(self, value: IterSumExpr, factor: int) -> None:
+        """Add `factor` times a sum."""
+        for split in value.args:
+            self.parts.append(split.scaled(factor * split.scale))
+        self.add_base(value.base, factor)
+
+    def add_base(self, base: Linear, factor: int) -> None:
+        """Add `factor` times what contains no iterator."""
+        if base.terms or base.const:
+            self.base = self.base.plus(base, factor)
+
+    def sum(self) -> IterSumExpr:
+        """Return what was added up, with each piece once."""
+        parts = self.parts
+        if len(parts) > 1 and len({s.source for s in parts}) < len(parts):
+            by_key: dict[PieceKey, IterSplitExpr] = {}
+            for split in parts:
+                known = by_key.get(split.key)
+                scale = split.scale if known is None else known.scale + split.scale
+                by_key[split.key] = split.scaled(scale)
+            parts = [s for s in by_key.values() if s.scale != 0]
+        return IterSumExpr(tuple(parts), self.base)
+
+
 class _Detector:
     def __init__(
         self,
-        domain: Mapping[Var, Range],
+        domain: Mapping[Var, Bounds],
         level: IterMapLevel,
         simplify_trivial: bool,
         analyzer: Analyzer | None,
@@ -138,40 +171,40 @@ class _Detector:
         self._linear = (analyzer or Analyzer()).linearizer
         self._domain = domain
         self._sizes = Sizes(self._linear, (values.extent for values in domain.values()))
-        self._vars: dict[Var, IterSumExpr] = {}
+        self._vars: dict[Var, tuple[IterMark | None, Linear]] = {}
         self._fuser = Fuser(level in (IterMapLevel.BIJECTIVE, IterMapLevel.INJECTIVE))
         self._tightened: dict[Var, tuple[Size, Size]] = {}
 
     # ---------------------------------------------------------------------------------- iterators
 
-    def _var(self, var: Var) -> IterSumExpr:
-        known = self._vars.get(var)
-        if known is not None:
-            return known
+    def _iterator(self, var: Var) -> tuple[IterMark | None, Linear]:
+        """Return the iterator that a variable is, None if it is none, and what it starts from."""
         values = self._domain.get(var)
         if values is None:
-            return IterSumExpr((), self._linear(var))
-        if uses_var(values.min, self._is_iterator) or uses_var(values.extent, self._is_iterator):
+            return None, self._linear(var)
+        first, count = values.min, values.extent
+        if self._mentions_iterator(first) or self._mentions_iterator(count):
             raise NoIterMapError(f"the range of {var.name} depends on another iterator")
-        low = self._linear(values.min)
-        extent = self._sizes.of(self._linear(values.extent))
+        low = self._linear(first)
+        extent = count.value if type(count) is IntImm else self._sizes.of(self._linear(count))
         if var in self._tightened:
-            first, last = self._tightened[var]
-            low, extent = linear_of(first), last - first + 1
+            least, most = self._tightened[var]
+            low, extent = linear_of(least), most - least + 1
         if extent == 1 and self._simplify_trivial:
-            made = IterSumExpr((), low)
-        else:
-            offset = low if low.terms or low.const else None
-            mark = IterMark(var, extent, offset)
-            made = IterSumExpr((IterSplitExpr(mark, 1, extent, 1),), low)
-        self._vars[var] = made
-        return made
+            return None, low
+        return IterMark(var, extent, low if low.terms or low.const else None), low
 
-    def _is_iterator(self, var: Var) -> bool:
-        return var in self._domain
+    def _add_var(self, var: Var, factor: int, into: _Total) -> None:
+        known = self._vars.get(var)
+        if known is None:
+            known = self._vars[var] = self._iterator(var)
+        mark, low = known
+        if mark is not None:
+            into.parts.append(IterSplitExpr(mark, 1, mark.extent, factor))
+        into.add_base(low, factor)
 
     def _mentions_iterator(self, expr: PrimExpr) -> bool:
-        return uses_var(expr, self._is_iterator)
+        return type(expr) is not IntImm and uses_var(expr, self._domain.__contains__)
 
     # ----------------------------------------------------------------------------------- rewriting
 
@@ -181,27 +214,35 @@ class _Detector:
 
     def _rewrite(self, expr: PrimExpr) -> IterSumExpr:
         kind = type(expr)
-        if kind is Var or kind is e.SizeVar:
-            return self._var(expr)  # type: ignore[arg-type]
-        if kind is IntImm:
-            return IterSumExpr((), self._linear(expr))
+        if kind in _SUMS and (isinstance(expr, Var) or _is_scalar_int(expr.dtype)):
+            total = _Total()
+            self._collect(expr, 1, total)
+            return total.sum()
         rule = _RULES.get(kind)
-        if rule is not None and expr.dtype.is_int and expr.dtype.lanes == 1:
+        if rule is not None and _is_scalar_int(expr.dtype):
             return rule(self, expr)
         if self._mentions_iterator(expr):
             raise NoIterMapError(f"`{expr}` is not affine")
         return IterSumExpr((), self._linear(expr))
 
-    def _add(self, a: IterSumExpr, b: IterSumExpr, sign: int) -> IterSumExpr:
-        args = {s.key: s for s in a.args}
-        for split in b.args:
-            known = args.get(split.key)
-            scale = sign * split.scale + (known.scale if known is not None else 0)
-            args[split.key] = split.scaled(scale)
-        kept = tuple(s for s in args.values() if s.scale != 0)
-        return IterSumExpr(kept, a.base.plus(b.base, sign))
+    def _collect(self, expr: PrimExpr, factor: int, into: _Total) -> None:
+        """Add `factor` times an integer expression to a total; sums are read in one go."""
+        kind = type(expr)
+        while kind is e.Add:
+            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
+            expr = expr.b  # type: ignore[attr-defined]
+            kind = type(expr)
+        if kind is Var or kind is e.SizeVar:
+            self._add_var(expr, factor, into)  # type: ignore[arg-type]
+        elif kind is e.Mul and type(expr.b) is IntImm and expr.b.value:  # type: ignore[attr-defined]
+            self._collect(expr.a, factor * expr.b.value, into)  # type: ignore[attr-defined]
+        elif kind is e.Sub:
+            self._collect(expr.a, factor, into)  # type: ignore[attr-defined]
+            self._collect(expr.b, -factor, into)  # type: ignore[attr-defined]
+        else:
+            into.add(self._multiply(expr) if kind is e.Mul else self._rewrite(expr), factor)
 
-    def _mul(self, node: e.Mul) -> IterSumExpr:
+    def _multiply(self, node: Any) -> IterSumExpr:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         if a.args and b.args:
             raise NoIterMapError(f"`{node}` multiplies iterators")
@@ -320,7 +361,7 @@ class _Detector:
             raise NoIterMapError("an iterator would have to be padded on the left")
         mark = self._fuser.mark([split], left + split.extent, left)
         mark.missing = left
-        return IterSplitExpr(mark, 1, mark.extent, 1)
+        return mark.whole
 
     def _pad(self, mark: IterMark) -> None:
         if self._level is IterMapLevel.BIJECTIVE:
@@ -341,8 +382,7 @@ class _Detector:
     def _remainder_piece(self, split: IterSplitExpr, divisor: Size, scale: Size) -> IterSplitExpr:
         if split.extent % divisor != 0:
             if not split.is_whole:
-                mark = self._fuser.mark([split], split.extent, 0)
-                split = IterSplitExpr(mark, 1, split.extent, 1)
+                split = self._fuser.mark([split], split.extent, 0).whole
             self._pad(split.source)
         return IterSplitExpr(split.source, split.lower_factor, divisor, scale)
 
@@ -412,7 +452,7 @@ class _Detector:
             if is_const_int(values.extent, 1):
                 continue
             known = self._vars.get(var)
-            if known is None or (known.args and known.args[0].source not in used):
+            if known is None or (known[0] is not None and known[0] not in used):
                 raise NoIterMapError(f"iterator {var.name} is not used")
 
 
@@ -422,11 +462,13 @@ def _divisions(expr: Node) -> int:
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 
 
+def _is_scalar_int(dtype: DataType) -> bool:
+    return dtype.is_int and dtype.lanes == 1
+
+
+_SUMS: Final = frozenset({Var, e.SizeVar, e.Add, e.Sub, e.Mul})
 _RULES: Final[dict[type, Callable[[_Detector, Any], IterSumExpr]]] = {
-    e.Add: lambda d, n: d._add(d._rewrite(n.a), d._rewrite(n.b), 1),
-    e.Sub: lambda d, n: d._add(d._rewrite(n.a), d._rewrite(n.b), -1),
-    e.Mul: lambda d, n: d._mul(n),
-    e.FloorDiv: lambda d, n: d._divide(n),
-    e.FloorMod: lambda d, n: d._divide(n),
-    e.Cast: lambda d, n: d._cast(n),
+    e.FloorDiv: _Detector._divide,
+    e.FloorMod: _Detector._divide,
+    e.Cast: _Detector._cast,
 }

@@ -3,17 +3,18 @@
 A *mark* is an iterator that takes every value of `[0, extent)`: a loop variable (less its minimum)
 or a fused sum of pieces. A *split* is the piece `(mark // lower_factor) % extent * scale` of one. A
 *sum* adds splits and a base that contains no iterator; a *group* is a sum that a predicate bounds.
-Extents, factors and scales are sizes: ints,
-or expressions that contain no iterator.
+Extents, factors and scales are sizes: ints, or expressions that contain no iterator.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from tensorir.arith.linear import Linear
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.size import Size, at_most, size_expr, times_size
 from tensorir.dtype import DataType
-from tensorir.expr import Add, IntImm, PrimExpr, Sub, Var
+from tensorir.expr import Add, IntImm, Mul, PrimExpr, Sub, Var
 from tensorir.ops import add, const, floordiv, floormod, is_const_int, mul
 
 
@@ -45,32 +46,44 @@ class IterMark:
         self.groups = groups
         self.padded = False
         self.missing = 0
-        self.depth: int = (
-            1 + max((s.source.depth for s in source.args), default=0)
-            if isinstance(source, IterSumExpr)
-            else 0
-        )
+        self.depth = 0
+        if isinstance(source, IterSumExpr):
+            self.depth = 1 + max([s.source.depth for s in source.args], default=0)
+
+    @property
+    def whole(self) -> IterSplitExpr:
+        """All of the iterator as a piece."""
+        return IterSplitExpr(self, 1, self.extent, 1)
+
+
+PieceKey: TypeAlias = "tuple[IterMark, Size, Size]"
+"""Which piece of which iterator something is, whatever its scale."""
 
 
 class IterSplitExpr:
-    """The piece `(source // lower_factor) % extent * scale` of an iterator."""
+    """The piece `(source // lower_factor) % extent * scale` of an iterator; immutable."""
 
-    __slots__ = ("extent", "lower_factor", "scale", "source")
+    __slots__ = ("extent", "key", "lower_factor", "scale", "source")
 
-    def __init__(self, source: IterMark, lower_factor: Size, extent: Size, scale: Size) -> None:
+    def __init__(
+        self,
+        source: IterMark,
+        lower_factor: Size,
+        extent: Size,
+        scale: Size,
+        key: PieceKey | None = None,
+    ) -> None:
         self.source = source
         self.lower_factor = lower_factor
         self.extent = extent
         self.scale = scale
-
-    @property
-    def key(self) -> tuple[int, Size, Size]:
-        """Which piece of which iterator this is, whatever its scale."""
-        return (id(self.source), self.lower_factor, self.extent)
+        self.key = key or (source, lower_factor, extent)
 
     def scaled(self, scale: Size) -> IterSplitExpr:
         """Return the same piece with another scale."""
-        return IterSplitExpr(self.source, self.lower_factor, self.extent, scale)
+        if scale == self.scale:
+            return self
+        return IterSplitExpr(self.source, self.lower_factor, self.extent, scale, self.key)
 
     @property
     def is_whole(self) -> bool:
@@ -115,11 +128,16 @@ class IterWriter:
 
     def sum(self, value: IterSumExpr) -> PrimExpr:
         """Return a sum as an expression."""
-        result: PrimExpr = const(0, self._dtype)
+        result: PrimExpr | None = None
         for term in self._terms(value, 1):
-            result = term if is_const_int(result, 0) else Add(result, term)
-        base = self._linearizer.write(self._base(value), self._dtype)
-        if isinstance(base, IntImm) and base.value < 0 and not is_const_int(result, 0):
+            result = term if result is None else Add(result, term)
+        total = self._base(value)
+        if result is not None and not total.terms and not total.const:
+            return result
+        base = self._linearizer.write(total, self._dtype)
+        if result is None:
+            return base
+        if isinstance(base, IntImm) and base.value < 0:
             return Sub(result, const(-base.value, self._dtype))
         return add(result, base)
 
@@ -140,15 +158,22 @@ class IterWriter:
             inner = split.source.source
             if isinstance(inner, IterSumExpr) and split.is_whole:
                 terms.extend(self._terms(inner, scale * split.scale))
-            else:
-                terms.append(self._split(split, scale * split.scale))
-        return [t for t in terms if not is_const_int(t, 0)]
+                continue
+            term = self._split(split, scale * split.scale)
+            if not is_const_int(term, 0):
+                terms.append(term)
+        return terms
 
     def _split(self, split: IterSplitExpr, scale: Size) -> PrimExpr:
         mark, dtype = split.source, self._dtype
         if split.is_whole:
             assert isinstance(mark.source, Var)
-            return mul(mark.source.astype(dtype), size_expr(scale, dtype))
+            value = mark.source if mark.source.dtype is dtype else mark.source.astype(dtype)
+            if scale == 1:
+                return value
+            if type(scale) is int:
+                return Mul(value, const(scale, dtype))
+            return mul(value, size_expr(scale, dtype))
         if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
             return const(0, dtype)
         value = _part(split, self._linearizer, _widest(mark, dtype))

@@ -63,9 +63,12 @@ class Linear:
 
     def plus(self, other: Linear, scale: int = 1) -> Linear:
         """Return `self + scale * other`."""
+        const = self.const + scale * other.const
+        if not other.terms:
+            return Linear(self.terms, const)
         terms = dict(self.terms)
         add_terms(terms, other.terms, scale)
-        return Linear(without_zeros(terms), self.const + scale * other.const)
+        return Linear(without_zeros(terms), const)
 
     def plus_const(self, value: int) -> Linear:
         """Return `self + value`."""

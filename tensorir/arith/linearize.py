@@ -92,8 +92,10 @@ class Linearizer:
             return value
         if not holds_indices(expr.dtype):
             self._value_terms.add(expr)
-        low, high = self.context.term_bound(expr)
-        return Linear({}, low) if low == high else Linear({expr: 1}, 0)
+        known = self.context.ranges.get(expr)
+        if known is not None and known[0] == known[1]:
+            return Linear({}, known[0])
+        return Linear({expr: 1}, 0)
 
     def product(self, a: Linear, b: Linear) -> Linear:
         """Multiply."""
@@ -333,6 +335,11 @@ class Linearizer:
 
     # ----------------------------------------------------------------------------------- wrapping
 
+    @property
+    def knows_values(self) -> bool:
+        """Whether there are terms that hold values; without any, nothing wraps."""
+        return bool(self._value_terms)
+
     def may_wrap(self, linear: Linear) -> bool:
         """Say whether `linear` is made of values, whose arithmetic may wrap around."""
         return bool(self._value_terms) and not self._value_terms.isdisjoint(linear.terms)
@@ -343,8 +350,7 @@ class Linearizer:
         Values that turned out to be constants do not make index arithmetic of what wraps.
         """
         return (
-            not self._value_terms
-            or _is_variable(exact, expr.dtype)
+            _is_variable(exact, expr.dtype)
             or self.fits(exact, expr.dtype)
             or is_index_arithmetic(expr, self._values)
         )
@@ -433,15 +439,20 @@ def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
 
 def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
+    if not b.terms and not b.const:
+        return reader.as_written(expr)
     quotient = reader.truncated(a, b)
     if type(expr) is e.Mod and any(_is_symbolic(term) for term in quotient.terms):
         return reader.opaque(expr)
     return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
 
 
-def _read_floor_mod(reader: Linearizer, expr: e.FloorMod) -> Linear:
+def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
-    return a.plus(reader.product(reader.floor_divide(a, b), b), -1)
+    if not b.terms and not b.const:
+        return reader.as_written(expr)
+    quotient = reader.floor_divide(a, b)
+    return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
 
 
 def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
@@ -473,6 +484,8 @@ def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer
         dtype = expr.dtype
         if dtype.lanes == 1 and holds_indices(dtype):
             exact = read(reader, expr)
+            if exact.terms and not reader.knows_values:
+                return exact
             if exact.terms and not reader.may_wrap(exact):
                 return exact if reader.may_be_read(exact, expr) else reader.as_written(expr)
             return reader.wrapped(exact, expr)
@@ -489,8 +502,8 @@ _READERS: Final[dict[type, Callable[[Linearizer, Any], Linear]]] = {
     e.Add: _read_int(lambda r, x: r(x.a).plus(r(x.b))),
     e.Sub: _read_int(lambda r, x: r(x.a).plus(r(x.b), -1)),
     e.Mul: _read_int(lambda r, x: r.product(r(x.a), r(x.b))),
-    e.FloorDiv: _read_int(lambda r, x: r.floor_divide(r(x.a), r(x.b))),
-    e.FloorMod: _read_int(_read_floor_mod),
+    e.FloorDiv: _read_int(_read_floor),
+    e.FloorMod: _read_int(_read_floor),
     e.Div: _read_int(_read_truncated),
     e.Mod: _read_int(_read_truncated),
     e.Min: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], False)),

@@ -93,26 +93,6 @@ def _ordered(terms: list[tuple[Var, int, int]]) -> Digits | None:
     return picked
 
 
-def radix_span(terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the step and the count of the values that a sum of `scale * variable` takes.
-
-    `terms` are scales and extents. None unless the values are evenly spaced because each scale is
-    what the ones below it count up to.
-    """
-    moving = sorted(term for term in terms if term[1] != 1)
-    if not moving:
-        return 1, 1
-    step = moving[0][0]
-    if step <= 0:
-        return None
-    expected = step
-    for scale, extent in moving:
-        if scale != expected:
-            return None
-        expected *= extent
-    return step, expected // step
-
-
 def plainly_simplified(
     indices: Sequence[PrimExpr], domain: Mapping[Var, Bounds], keep_unit: bool
 ) -> tuple[PrimExpr, ...] | None:

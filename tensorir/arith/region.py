@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorir.arith.analyzer import Analyzer
-from tensorir.arith.coefficients import coefficients
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.iter_independence import IterMapLevel
 from tensorir.arith.iter_map import detect_iter_map
 from tensorir.arith.iter_term import IterSumExpr
-from tensorir.arith.linear import Linear, Term
-from tensorir.arith.mixed_radix import radix_span
 from tensorir.arith.size import Size, Sizes, at_most, is_positive, plus_size
 from tensorir.buffer import Range
 from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE, add, const, is_const_int
+from tensorir.ops import TRUE
 from tensorir.visit import uses_var
 
 Box = tuple[IntervalSet, ...]
@@ -33,27 +30,10 @@ def estimate_region_strict_bound(
     each dimension's pieces follow one another without a gap.
     """
     analyzer = analyzer or Analyzer()
-    extents = [dim.extent.value for dim in region if isinstance(dim.extent, IntImm)]
-    if len(extents) != len(region):
-        return _box(region, var_dom, predicate, analyzer)
-    if is_const_int(predicate, 1):
-        plain = _plain_box(region, var_dom, extents, analyzer)
-        if plain is not None:
-            return plain
-    return _box(region, var_dom, predicate, analyzer)
-
-
-def _box(
-    region: Sequence[Range],
-    var_dom: Mapping[Var, Range],
-    predicate: PrimExpr,
-    analyzer: Analyzer,
-) -> Box | None:
-    """Return the box that is covered where the minima are independent pieces, else None."""
     extents = []
     sizes = Sizes(analyzer.linearizer, (values.extent for values in var_dom.values()))
     for dim in region:
-        if uses_var(dim.extent, lambda var: var in var_dom):
+        if type(dim.extent) is not IntImm and uses_var(dim.extent, var_dom.__contains__):
             return None
         extents.append(sizes.of(analyzer.linear(dim.extent)))
     result = detect_iter_map(
@@ -69,7 +49,8 @@ def _box(
         low, high = (plus_size(value.base, end) for end in span)
         dtype = dim.min.dtype
         first = analyzer.linearizer.write(low, dtype)
-        box.append(IntervalSet(first, analyzer.linearizer.write(high, dtype)))
+        last = first if high is low else analyzer.linearizer.write(high, dtype)
+        box.append(IntervalSet(first, last))
     return tuple(box)
 
 
@@ -87,42 +68,6 @@ def _span(value: IterSumExpr, extent: Size) -> tuple[Size, Size] | None:
         return None
     reach = (split.extent - 1) * step
     return (0 - reach if falls else 0), (0 if falls else reach) + extent - 1
-
-
-def _plain_box(
-    region: Sequence[Range],
-    var_dom: Mapping[Var, Range],
-    extents: Sequence[int],
-    analyzer: Analyzer,
-) -> Box | None:
-    """Return the box where every index is plainly a base and a count through loops, else None."""
-    seen: set[Var] = set()
-    box = []
-    for dim, extent in zip(region, extents, strict=True):
-        total = coefficients(dim.min)
-        if total.parts:
-            return None
-        base: dict[Term, int] = {}
-        inner: list[tuple[int, int]] = []
-        for var, scale in total.of.items():
-            values = var_dom.get(var)
-            if values is None:
-                if scale != 0:
-                    base[var] = scale
-                continue
-            low, count = values.min, values.extent
-            if var in seen or type(count) is not IntImm or not is_const_int(low, 0):
-                return None
-            seen.add(var)
-            inner.append((scale, count.value))
-        span = radix_span(inner)
-        if span is None or (span[1] > 1 and extent < span[0]):
-            return None
-        dtype = dim.min.dtype
-        width = (span[1] - 1) * span[0] + extent
-        first = analyzer.linearizer.write(Linear(base, total.constant), dtype)
-        box.append(IntervalSet(first, add(first, const(width - 1, dtype))))
-    return tuple(box)
 
 
 estimate_region_lower_bound = estimate_region_strict_bound

@@ -69,7 +69,11 @@ class Writer:
 
     def write(self, linear: Linear) -> PrimExpr:
         """Return `linear` as an expression; NotRepresentableError if its dtype is too narrow."""
-        if any(type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms):
+        if not linear.terms:
+            return self._const(linear.const)
+        if Wrapped in map(type, linear.terms) and any(
+            type(t) is Wrapped and t.dtype.bits >= self._dtype.bits for t in linear.terms
+        ):
             # What wraps at the end need not wrap before.
             linear = reduced(linear, self._dtype)
         terms = pieces(linear, not self._wraps)
@@ -101,7 +105,9 @@ class Writer:
             if coefficient < 0:
                 negative.append((-coefficient, piece))
                 continue
-            part = mul(self._piece(piece), self._const(coefficient))
+            part = self._piece(piece)
+            if coefficient != 1:
+                part = mul(part, self._const(coefficient))
             result = part if result is None else e.Add(result, part)
         if result is None and rest > 0:
             result, rest = self._const(rest), 0
@@ -126,6 +132,8 @@ class Writer:
 
     def _piece(self, piece: Any) -> PrimExpr:
         kind, dtype = type(piece), self._dtype
+        if kind is Var:
+            return cast(dtype, piece)
         if kind is Remainder:
             remainder = floormod(self.write(piece.index), self._const(piece.modulus))
             return floordiv(remainder, self._const(piece.divisor))

@@ -213,6 +213,15 @@ def test_what_was_split_is_fused_again():
     apply(MATRIX, call, MATRIX)
 
 
+def test_neighbours_of_a_split_join_again():
+    sch = Schedule(parse(MATRIX))
+    block = sch.get_block("B")
+    _, j = sch.get_loops(block)
+    sch.fuse(*sch.split(j, [2, 3, 2])[1:])
+    bindings = sch.get_sref(block).realize.iter_values
+    assert [str(value) for value in bindings] == ["i", "j_0 * 6 + j_1_j_2_fused"]
+
+
 def test_a_predicate_is_substituted():
     after = """\
 @T.prim_func

@@ -108,3 +108,12 @@ def test_binding_twice_is_an_error():
     analyzer.bind(i, Range(4))
     with pytest.raises(ValueError, match="i is bound already"):
         analyzer.bind(i, Range(5))
+
+
+@pytest.mark.parametrize("kind", [e.FloorDiv, e.FloorMod, e.Div, e.Mod])
+def test_what_is_divided_by_zero_stays_as_written(kind):
+    analyzer = Analyzer()
+    analyzer.bind(j, Range(1))
+    for quotient in (kind(i, j), kind(i, j * 4), kind(i, const(0))):
+        assert analyzer.simplify(quotient) is quotient
+        assert str(analyzer.simplify(quotient + j + 1)) == f"{quotient} + 1"
