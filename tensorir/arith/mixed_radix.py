@@ -106,6 +106,26 @@ def plainly_simplified(
     )
 
 
+def radix_span(terms: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return the step and the count of the values that a sum of `scale * variable` takes.
+
+    `terms` are scales and extents. None unless the values are evenly spaced because each scale is
+    what the ones below it count up to.
+    """
+    moving = sorted(term for term in terms if term[1] != 1)
+    if not moving:
+        return 1, 1
+    step = moving[0][0]
+    if step <= 0:
+        return None
+    expected = step
+    for scale, extent in moving:
+        if scale != expected:
+            return None
+        expected *= extent
+    return step, expected // step
+
+
 def written(digits: Digits, dtype: DataType) -> PrimExpr:
     """Return the index that has these digits."""
     result: PrimExpr | None = None
