@@ -17,7 +17,7 @@ from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.ops import as_expr
 from tensorir.script.completion import complete_block, with_root_block
-from tensorir.script.declarations import fresh_var
+from tensorir.script.declarations import fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.frames import assert_, make_loop
@@ -115,10 +115,11 @@ class FunctionBuilder(Definitions):
     def declared_result(self, tree: Tree) -> Type:
         """Return the type of the result that a `def` declares, void if it declares none."""
         annotation = tree[4]
-        value = None if annotation is None else self._evaluate(annotation)
-        if value is None:
+        if annotation is None:
             return e.TupleType()
-        return e.PrimType(self._evaluate.guarded(annotation[1], fresh_var, value, "ret").dtype)
+        value = self._evaluate(annotation)
+        found: Type = self._evaluate.guarded(annotation[1], type_of, value)
+        return found
 
     # --------------------------------------------------------------------------------------- suites
 

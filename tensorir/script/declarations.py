@@ -12,7 +12,7 @@ from tensorir import ops
 from tensorir.buffer import Buffer, BufferRegion
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.expr import NE, PointerType, PrimType, Var
+from tensorir.expr import NE, PointerType, PrimType, TupleType, Type, Var
 from tensorir.ops import as_expr, const, is_const_int
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
@@ -248,3 +248,18 @@ def fresh_var(annotation: Any, name: str) -> Var:
             f"Annotation should be Var: a type such as T.int32 or T.handle, not {annotation!r}"
         )
     return annotation.build(name)  # type: ignore[no-any-return]
+
+
+def type_of(annotation: Any) -> Type:
+    """Return the type that an annotation of a result names; IRTypeError if it names none."""
+    if annotation is None:
+        return TupleType()
+    if isinstance(annotation, TupleType):
+        return annotation
+    var = fresh_var(annotation, "result")
+    return var.type_annotation or PrimType(var.dtype)
+
+
+def tuple_type(*types: Any) -> TupleType:
+    """Return the type of several results."""
+    return TupleType([type_of(part) for part in types])

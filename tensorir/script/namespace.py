@@ -55,7 +55,7 @@ def _table() -> dict[str, Any]:
         decl_buffer=declarations.decl_buffer, alloc_local=declarations.alloc_local,
         allocate=declarations.allocate, allocate_const=declarations.allocate_const,
         sblock_alloc_buffer=declarations.alloc_buffer, boolean=entries["bool"],
-        handle=handle, Ptr=handle, ptr=handle, buffer_var=handle,
+        handle=handle, Ptr=handle, ptr=handle, buffer_var=handle, Tuple=declarations.tuple_type,
         var=lambda dtype="int32": FreshVar(dtype_text(dtype)),
         target=lambda description, host=None: description,
         IntImm=IntImm, FloatImm=FloatImm, StringImm=StringImm, llvm_lookup_intrinsic_id=str,

@@ -91,6 +91,15 @@ def test_a_symbol_that_is_no_name_is_an_attribute(symbol):
     assert_structural_equal(parse(func.script()), func)
 
 
+@pytest.mark.parametrize(
+    "result", ["T.int32", 'T.handle("float32", "global")', "T.Tuple(T.int32, T.Tuple(T.handle))"]
+)
+def test_types_of_results(result):
+    func = parse(f"@T.prim_func\ndef f() -> {result}:\n    T.evaluate(0)")
+    assert f"def f() -> {result}:" in func.script()
+    assert_structural_equal(parse(func.script()), func)
+
+
 def test_dialects_differ_in_their_headers():
     module = parse(SUM)
     assert module.script() == SUM
