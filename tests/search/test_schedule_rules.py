@@ -168,6 +168,15 @@ def test_read_caches() -> None:
     assert nest(sch, "A_global")[:-1] == nest(sch, "C")[:7]
 
 
+def test_the_read_cache_of_a_scalar_has_no_loops_of_its_own() -> None:
+    text = MATMUL.replace("(A:", '(S: T.Buffer((), "float32"), A:').replace(
+        "+ A[vi, vk]", "+ S[()] * A[vi, vk]"
+    )
+    (sch,) = designs(tiling(reuse_read=ReuseType("must", (4,), "global")), text, "C")
+    assert kinds(sch).count("CacheRead") == 3
+    assert nest(sch, "S_global") == nest(sch, "C")[:7]
+
+
 def test_what_is_not_tiled() -> None:
     assert unchanged(designs(tiling(), ROW_SUM, "C"), ROW_SUM), "nothing is read twice"
     assert unchanged(designs(tiling(), ROW_SUM, "D"), ROW_SUM), "no reduction"
