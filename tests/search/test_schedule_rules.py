@@ -360,6 +360,8 @@ def test_a_reduction_with_enough_parallelism_is_not_factored() -> None:
         "B: T.Buffer((4, 4)", "B: T.Buffer((64, 4)"
     )
     assert len(designs(AddRFactor(16, 64), small, "C")) == 3
+    assert unchanged(designs(AddRFactor(2, 64), small, "C"), small), "16 iterations for 4 cores"
+    assert len(designs(AddRFactor(-1, 64), small, "C")) == 3, "never enough for the cores"
     assert unchanged(designs(AddRFactor(16, 64), ROW_SUM, "D"), ROW_SUM), "no reduction"
 
 
