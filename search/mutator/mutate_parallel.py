@@ -24,8 +24,8 @@ class MutateParallel(Mutator):
     """Picks another number of parallel iterations, one that makes a difference.
 
     How many outer loops of each block are fused depends on the number; of all numbers up to
-    `max_jobs_per_core` times the cores that lead to the same fusions, one is considered. A number that was sampled gets another of the sampled
-    choices.
+    `max_jobs_per_core` times the cores that lead to the same fusions, one is considered. A number
+    that was sampled gets another of its choices.
     """
 
     def __init__(self, max_jobs_per_core: int) -> None:
