@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,7 +154,7 @@ class XGBModel(CostModel):
         """Add measurements and train again if there is enough new data."""
         features = self.extractor.extract_from(context, candidates)
         batch = [
-            (rows, statistics.median(result.run_secs) if result.run_secs else _FAILED_COST)
+            (rows, _FAILED_COST if result.median_secs is None else result.median_secs)
             for rows, result in zip(features, results, strict=True)
             if len(rows)
         ]

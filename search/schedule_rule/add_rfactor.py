@@ -21,8 +21,8 @@ class AddRFactor(ScheduleRule):
 
     The reduction loops are fused and split in two by a sampled tile; one design has the outer part
     factored out, one the inner part, one nothing. There is enough spatial parallelism above
-    `max_jobs_per_core` iterations a core (-1: never), and where there is no less of it than there is
-    to reduce.
+    `max_jobs_per_core` iterations a core (-1: never), and where there is no less of it than of the
+    reduction.
     """
 
     def __init__(
