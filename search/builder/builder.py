@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.kinds import Kinds
@@ -44,6 +45,13 @@ class Builder(ABC):
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build programs; one that cannot be built costs nothing but its own result."""
+
+    def remove_artifact(self, path: str) -> None:
+        """Delete an artifact of this builder that nobody needs any more: the file, nothing else."""
+        Path(path).unlink(missing_ok=True)
+
+    def clean_up(self) -> None:
+        """Delete what this builder put into the temporary directory and is still there."""
 
     def warm_up(self) -> None:
         """Start what takes time to start, without waiting for it."""

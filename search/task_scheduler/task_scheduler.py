@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +33,7 @@ class TaskScheduler(ABC):
         self.logger = logger or logging.getLogger("tvm.meta_schedule")
         self.tasks: list[TaskRecord] = []
         self.measure_callbacks: list[MeasureCallback] = []
+        self.builder: Builder | None = None
         self.database: Database | None = None
         self.cost_model: CostModel | None = None
         self.remaining_tasks = 0
@@ -78,6 +78,7 @@ class TaskScheduler(ABC):
         done = list(trials_done or [0] * len(tasks))
         self.tasks = []
         self.measure_callbacks = list(measure_callbacks)
+        self.builder = builder
         self.database = database
         self.cost_model = cost_model
         self.remaining_tasks = len(tasks)
@@ -95,6 +96,7 @@ class TaskScheduler(ABC):
             for task in self.tasks:
                 if task.ctx.search_strategy is not None:
                     task.ctx.search_strategy.post_tuning()
+            builder.clean_up()
             self.progress.close()
 
     def _start(self, ctx: TuneContext, weight: float, max_trials: int, per_iter: int) -> None:
@@ -197,7 +199,7 @@ class TaskScheduler(ABC):
             with Profiler.timeit("JoinRunnerFutures"):
                 for k, future in enumerate(task.runner_futures):
                     self.progress.phase("measuring", k, len(candidates))
-                    result = future.result()
+                    result = future.result().checked()
                     results.append(result)
                     for callback in self.measure_callbacks:
                         callback.apply_to_trial(
@@ -240,8 +242,9 @@ class TaskScheduler(ABC):
         name = task.ctx.task_name
         number = len(task.latency_ms) + 1
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
-        if result.run_secs:
-            latency = statistics.median(result.run_secs) * 1e3
+        seconds = result.median_secs
+        if seconds is not None:
+            latency = seconds * 1e3
             task.latency_ms.append(latency)
             task.ctx.logger.info(
                 "%sGFLOPs: %.4f. Time: %.4f us. Best GFLOPs: %.4f",
