@@ -151,6 +151,7 @@ class TaskScheduler(ABC):
         builder: Builder,
         runner: Runner,
     ) -> None:
+        task.batches += 1
         task.measure_candidates = candidates
         task.builder_results, task.runner_futures = [], []
         target = task.ctx.target

@@ -103,3 +103,34 @@ def test_nothing_is_removed_beside_the_artifacts(tmp_path: Path) -> None:
     left = {path.name for path in tmp_path.iterdir()}
     assert "something else" in left
     assert len(left) == 2, "and the unscheduled program, which is no candidate"
+
+
+@pytest.mark.parametrize("kind", ["gradient", "round-robin"])
+def test_a_scheduler_can_be_used_again(tmp_path: Path, kind: str) -> None:
+    scheduler = TaskScheduler.create(kind)
+    for names in ("ab", "abc", "ab"):
+        trials = tune(tmp_path, scheduler, [task(n) for n in names], one_ms, 2 * len(names))
+        assert trials == [2] * len(names), "each task gets its first batch first"
+
+
+@pytest.mark.parametrize("kind", ["gradient", "round-robin"])
+def test_a_task_whose_first_batch_fails_goes_on(tmp_path: Path, kind: str) -> None:
+    def first_two_fail(k: int) -> RunnerResult:
+        return RunnerResult(error_msg="bad luck") if k < 2 else one_ms(k)
+
+    scheduler = TaskScheduler.create(kind)
+    trials = tune(tmp_path, scheduler, [task("unlucky"), task("lucky")], first_two_fail, 12)
+    assert min(trials) >= 4
+    assert [record.best_ms for record in scheduler.tasks] == [1.0, 1.0]
+
+
+def test_a_task_that_always_fails_gets_its_share_and_no_more(tmp_path: Path) -> None:
+    scheduler = TaskScheduler.create("gradient")
+
+    def first_task_fails(_: int) -> RunnerResult:
+        fails = scheduler.tasks[0].measure_candidates is not None
+        return RunnerResult(error_msg="bad luck") if fails else one_ms(0)
+
+    trials = tune(tmp_path, scheduler, [task("bad"), task("good")], first_task_fails, 16)
+    assert trials == [8, 8]
+    assert [record.best_ms for record in scheduler.tasks] == [None, 1.0]
