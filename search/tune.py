@@ -16,7 +16,7 @@ from schedule import Schedule
 from search.builder import Builder
 from search.context import TuneContext, normalize_mod
 from search.cost_model.cost_model import CostModel
-from search.database import Database, JSONDatabase
+from search.database import Database, JSONDatabase, Workload
 from search.errors import TuningError
 from search.logs import Logs
 from search.measure_callback import MeasureCallback
@@ -397,12 +397,23 @@ def _plan(tasks: Sequence[TuneContext], max_trials: int, max_per_task: int) -> d
 
 
 def _record_counts(tasks: Sequence[TuneContext], database: Database) -> dict[str, int]:
-    counts = {}
-    records = database.get_all_tuning_records()
+    """Return how many records each task has; those with one program and target share theirs."""
+    sharing: list[tuple[Workload, Target | None, list[str]]] = []
     for k, task in enumerate(tasks):
         assert task.mod is not None
         workload = database.commit_workload(task.mod)
-        counts[_task_key(k, task)] = sum(record.workload is workload for record in records)
+        for other, target, names in sharing:
+            if target == task.target and database.module_equality.equal(other.mod, workload.mod):
+                names.append(_task_key(k, task))
+                break
+        else:
+            sharing.append((workload, task.target, [_task_key(k, task)]))
+    counts = {}
+    for workload, target, names in sharing:
+        records = database.tuning_records_of(workload)
+        count = sum(record.target == target for record in records)
+        for place, name in enumerate(names):
+            counts[name] = (count + len(names) - 1 - place) // len(names)
     return counts
 
 

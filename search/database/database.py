@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from codegen import Target
-from search.database.module_equality import ModuleEquality
+from search.database.module_equality import ModuleEquality, ModuleSet
 from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
@@ -69,6 +69,18 @@ class Database(ABC):
     def get_all_tuning_records(self) -> list[TuningRecord]:
         """Return all records, valid or not, in the order in which they were committed."""
 
+    def tuning_records_of(self, workload: Workload) -> list[TuningRecord]:
+        """Return all records of a workload or one equal to it, in the order of their commit."""
+        same: dict[Workload, bool] = {workload: True}
+        found = []
+        for record in self.get_all_tuning_records():
+            other = record.workload
+            if other not in same:
+                same[other] = self.module_equality.equal(other.mod, workload.mod)
+            if same[other]:
+                found.append(record)
+        return found
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of records."""
@@ -119,12 +131,11 @@ class Database(ABC):
 
     def dump_pruned(self, destination: Database) -> None:
         """Add the best valid record of each workload to another database."""
-        seen: set[Workload] = set()
+        seen = ModuleSet(self.module_equality)
         for record in self.get_all_tuning_records():
             workload = record.workload
-            if workload in seen:
+            if not seen.add(workload.mod):
                 continue
-            seen.add(workload)
             for best in self.get_top_k(workload, 1):
                 destination.commit_workload(workload.mod)
                 destination.commit_tuning_record(best)

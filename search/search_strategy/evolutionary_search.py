@@ -123,8 +123,7 @@ class EvolutionarySearch(SearchStrategy):
         )
         self._search.known.update(
             decisions_key(record.trace)
-            for record in database.get_all_tuning_records()
-            if record.workload is self._search.workload
+            for record in database.tuning_records_of(self._search.workload)
         )
 
     def post_tuning(self) -> None:
