@@ -148,7 +148,7 @@ class EvolutionarySearch(SearchStrategy):
         else:
             picked = self._new(search, self._sample(search, min(wanted, self.first_batch)))
         if not picked:
-            logger.info("No candidate is left that was not measured")
+            logger.info(self.why_nothing() or "no candidate is left that was not measured")
             return None
         logger.info("Sending %d candidates(s) for measurement", len(picked))
         return [search.application.candidate(individual.sch) for individual in picked]
@@ -161,6 +161,10 @@ class EvolutionarySearch(SearchStrategy):
             raise not_started(self)
         self._search.sent += len(results)
 
+    def why_nothing(self) -> str | None:
+        """Return what rejected all samples, None if one was accepted."""
+        return None if self._search is None else self._search.application.why_nothing()
+
     def clone(self) -> EvolutionarySearch:
         """Return a strategy with the same parameters and no search in progress."""
         twin = super().clone()
@@ -170,19 +174,21 @@ class EvolutionarySearch(SearchStrategy):
     # ------------------------------------------------------------------------------ the population
 
     def _sample(self, search: _Search, count: int) -> list[_Individual]:
-        """Return up to `count` random candidates, all different and none measured before."""
+        """Return up to `count` random candidates, all different and none measured before.
+
+        There are fewer if draws give nothing new, or `max_fail_count` of them for each that is
+        wanted (and for at least 64) are rejected.
+        """
         found: list[_Individual] = []
         keys: set[str] = set()
-        in_vain = 0
-        failed_rounds = 0
+        in_vain = rejected = 0
+        most_rejected = self.max_fail_count * max(count, _EXHAUSTED_AFTER)
         with Profiler.timeit("EvoSearch/SampleInitPopulation"):
-            while len(found) < count and in_vain < _EXHAUSTED_AFTER:
+            while len(found) < count and in_vain < _EXHAUSTED_AFTER and rejected < most_rejected:
                 trace = search.spaces[self._rng.uniform_int(0, len(search.spaces))]
                 sch = search.application.apply(trace, resample=True)
                 if sch is None:
-                    failed_rounds += 1
-                    if failed_rounds >= self.max_fail_count * _EXHAUSTED_AFTER and not found:
-                        break
+                    rejected += 1
                     continue
                 individual = _Individual(sch, decisions_key(sch.trace))
                 if individual.key in keys or individual.key in search.known:

@@ -133,6 +133,7 @@ class TaskScheduler(ABC):
             self.logger.info('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
             candidates = task.ctx.generate_measure_candidates()
             if candidates is None:
+                self._say_why_nothing(index)
                 self.terminate_task(index)
                 continue
             candidates = candidates[: max_trials - sent]
@@ -143,6 +144,15 @@ class TaskScheduler(ABC):
                 self.join_running_task(index)
             if not task.is_terminated:
                 self.terminate_task(index)
+
+    def _say_why_nothing(self, index: int) -> None:
+        task = self.tasks[index]
+        strategy = task.ctx.search_strategy
+        reason = None if strategy is None or task.batches else strategy.why_nothing()
+        if reason is not None:
+            self.logger.warning(
+                'Task #%d "%s" cannot be tuned: %s', index, task.ctx.task_name, reason
+            )
 
     def _send(
         self,
