@@ -218,16 +218,19 @@ class EvolutionarySearch(SearchStrategy):
     def _guided(self, search: _Search, wanted: int) -> list[_Individual]:
         """Return the most promising candidates of an evolution."""
         measured = self._best_measured(search, int(self.population_size * self.init_measured_ratio))
+        known = [*measured, *(i for i in search.promising if i.key not in search.known)]
         fresh = self._sample(
-            search, max(self.init_min_unmeasured, self.population_size - len(measured))
+            search, max(self.init_min_unmeasured, self.population_size - len(known))
         )
-        if not measured and not fresh:
+        if not known and not fresh:
             return []
-        best = self._evolve(search, [*measured, *fresh], wanted)
+        best = self._evolve(search, [*known, *fresh], wanted)
         self._log("Got %d candidate(s) with evolutionary search", len(best))
         with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
-            at_random = int(wanted * self.eps_greedy) if len(best) >= wanted else 0
-            lucky = self._shuffled(fresh)[:at_random]
+            if len(best) >= wanted:
+                search.random_due += wanted * self.eps_greedy
+            lucky = self._shuffled(fresh)[: int(search.random_due)]
+            search.random_due -= len(lucky)
             keys = {individual.key for individual in lucky}
             chosen = [i for i in best if i.key not in keys][: wanted - len(lucky)]
             return self._new(search, [*chosen, *lucky])
@@ -363,6 +366,8 @@ class _Search:
     """Keys of the traces that were measured, or whose program was."""
     promising: list[_Individual] = field(default_factory=list)
     """The best of the last evolution that were not measured; the next one starts from them too."""
+    random_due: float = 0.0
+    """How many candidates are still to be chosen at random; a batch takes the whole ones of it."""
     replayed: dict[str, Schedule | None] = field(default_factory=dict)
 
 

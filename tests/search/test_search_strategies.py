@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import search as ms
 from schedule import Schedule
+from search.cost_model import CostModel
+from search.measure_candidate import MeasureCandidate
+from search.mutator import MutateTileSize
 from search.postproc import Postproc
-from search.search_strategy import SearchStrategy
+from search.runner import RunnerResult
+from search.search_strategy import EvolutionarySearch, SearchStrategy
 from search.space_generator import ScheduleFn
 from tensorir import parse
 from tensorir.function import PrimFunc
@@ -92,3 +98,64 @@ def test_loops_of_an_extent_that_is_not_constant_are_named(
     (said,) = [x for x in capsys.readouterr().out.splitlines() if "cannot be tuned" in x]
     assert 'Task #0 "main" cannot be tuned: all ' in said
     assert "by DisallowDynamicLoop() (the extent of loop r is not constant: " in said
+
+
+class CountFactors(CostModel):
+    """Scores a candidate by how many iterations its innermost loops have."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[MeasureCandidate]] = []
+
+    def load(self, path: object) -> None: ...
+
+    def save(self, path: object) -> None: ...
+
+    def update(self, context: object, candidates: object, results: object) -> None: ...
+
+    def predict(self, context, candidates):
+        self.asked.append(list(candidates))
+        return np.array([float(innermost(c)) for c in candidates])
+
+
+def innermost(candidate: MeasureCandidate) -> int:
+    return prod(decision[-1] for decision in candidate.sch.trace.decisions.values())
+
+
+def batches(
+    model: CostModel, trials: int, per_batch: int, **options: object
+) -> list[list[MeasureCandidate]]:
+    """Return the batches of a search that a cost model guides from the start."""
+    context = ms.TuneContext(
+        Matmul,
+        target="llvm -num-cores=1",
+        space_generator=ScheduleFn(split_all, postprocs=[], mutator_probs={MutateTileSize(): 1.0}),
+        search_strategy=EvolutionarySearch(**options),
+        rand_state=1,
+    )
+    context.pre_tuning(trials, per_batch, cost_model=model)
+    found = []
+    while candidates := context.generate_measure_candidates():
+        found.append(candidates)
+        context.notify_runner_results(candidates, [RunnerResult(run_secs=(1.0,))] * len(candidates))
+    return found
+
+
+def test_a_share_of_small_batches_is_random_as_well() -> None:
+    """A fifth of ten batches of two are four random candidates, few of which are among the best."""
+    small = {"population_size": 16, "init_min_unmeasured": 8, "genetic_num_iters": 1}
+    guided = batches(CountFactors(), 20, 2, eps_greedy=0.0, **small)
+    mixed = batches(CountFactors(), 20, 2, eps_greedy=0.2, **small)
+    assert [len(batch) for batch in mixed] == [2] * 10
+    low = [sum(innermost(c) <= 512 for batch in run for c in batch) for run in (guided, mixed)]
+    assert low[0] < low[1]
+
+
+def test_an_evolution_starts_from_the_most_promising_of_the_one_before() -> None:
+    model = CountFactors()
+    first, _ = batches(model, 10, 5, population_size=40, genetic_num_iters=0, eps_greedy=0.0)[:2]
+    before, after = model.asked[:2]
+    assert [len(population) for population in (before, after)] == [40, 40]
+    best = sorted(before, key=innermost, reverse=True)
+    left = [c.sch for c in best[:20] if c.sch not in [chosen.sch for chosen in first]]
+    assert len(left) >= 18
+    assert all(sch in [c.sch for c in after] for sch in left)
