@@ -100,7 +100,7 @@ def tune_tir(*args: Any, **kwargs: Any) -> Any:
     Everything is kept in `work_dir`: the database, logs, and the cost model. A run that was
     interrupted (Ctrl-C keeps what was measured; so does a kill) goes on where it was when it is
     started again with the same arguments; another run on the same directory starts from what is
-    known and does not measure it again.
+    known: its cost model learns from it, and it is not measured again.
 
     Raises TuningError for a program that cannot be built or measured and for arguments that make
     no sense, DatabaseError if `work_dir` holds files that are no database.

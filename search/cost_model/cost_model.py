@@ -35,6 +35,13 @@ class CostModel(ABC):
         """Whether predictions mean something."""
         return True
 
+    def knows(self, context: TuneContext) -> bool:
+        """Whether the model has nothing to learn from what was measured of a program before.
+
+        A search shows the records of its database to a model that says False.
+        """
+        return True
+
     @abstractmethod
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over the state that `save` wrote to a file."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model.cost_model import CostModel
+from search.cost_model.learn_from_records import learn_from_records
 from search.database.database import Database
 from search.errors import TuningError
 from search.kinds import Kinds
@@ -117,6 +118,9 @@ class TaskScheduler(ABC):
                 )
             if max_trials == 0:
                 self.terminate_task(index)
+            elif self.cost_model is not None and self.database is not None:
+                learned = learn_from_records(self.cost_model, self.database, ctx)
+                ctx.logger.info("The cost model learned from %d record(s)", learned)
             ctx.pre_tuning(max_trials, per_iter, spaces, self.database, self.cost_model)
 
     def _search(self, max_trials: int, max_per_task: int, builder: Builder, runner: Runner) -> None:

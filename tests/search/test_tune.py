@@ -9,6 +9,7 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule, Trace
+from search.cost_model import XGBModel
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord, Workload
 from search.measure_callback import MeasureCallback
 from search.run_journal import JOURNAL_FILE, RunJournal
@@ -239,3 +240,20 @@ def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> N
 
     assert run(StopAfterSix()) == 6
     assert run() == 12
+
+
+def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> None:
+    tune(tmp_path, 12, split_all, cost_model="random")
+    model = XGBModel(num_tuning_cores=1)
+    tune(tmp_path, 2, split_all, cost_model=model)
+    assert model.data_size == 14
+    assert model.trained
+    tune(tmp_path, 2, split_all, cost_model=model)
+    assert model.data_size == 16, "and not the fourteen again"
+    log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_main.log"
+    learned = [x for x in log.read_text().splitlines() if "The cost model learned" in x]
+    assert [x.split("learned from ")[1] for x in learned] == [
+        "0 record(s)",
+        "12 record(s)",
+        "0 record(s)",
+    ]
