@@ -177,8 +177,8 @@ def _tune_with_config(
             )
             if model is not None:
                 model.save(Path(work_dir) / "cost_model.xgb")
-        elif isinstance(db, str):
-            db = Database.create(db, **_where(db, work_dir))
+        else:
+            db = Database.create(db, **(_where(db, work_dir) if isinstance(db, str) else {}))
         return compile_tir(db, mod, target)
 
 
@@ -245,7 +245,7 @@ def tune_tasks(
     max_trials_global: int,
     max_trials_per_task: int | None = None,
     num_trials_per_iter: int = 64,
-    builder: str | Builder = "local",
+    builder: str | type[Builder] | Builder = "local",
     runner: str | Runner = "local",
     database: str | Database = "json",
     cost_model: str | CostModel | None = "xgb",
@@ -274,13 +274,14 @@ def tune_tasks(
         scheduler = TaskScheduler.create(task_scheduler)
         scheduler.logger, scheduler.progress = logs.scheduler, progress
         own: list[Builder | Runner] = []
-        if isinstance(builder, str):
-            builder = Builder.create(builder, max_workers=threads)
+        if not isinstance(builder, Builder):
+            workers = {"max_workers": threads} if isinstance(builder, str) else {}
+            builder = Builder.create(builder, **workers)
             own.append(builder)
-        if isinstance(runner, str):
+        if not isinstance(runner, Runner):
             runner = Runner.create(runner)
             own.append(runner)
-        if isinstance(cost_model, str):
+        if cost_model is not None:
             named = {"num_tuning_cores": threads} if cost_model == "xgb" else {}
             cost_model = CostModel.create(cost_model, **named)
         plan = _plan(tasks, max_trials_global, max_per_task)
@@ -361,6 +362,7 @@ def _database(
     if isinstance(database, str):
         where = _where(database, work_dir)
         database = Database.create(database, module_equality=module_equality, **where)
+    database = Database.create(database)
     if isinstance(database, JSONDatabase):
         logs.scheduler.info(
             "Creating JSONDatabase. Workload at: %s. Tuning records at: %s",

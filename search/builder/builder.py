@@ -38,9 +38,10 @@ class Builder(ABC):
     kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
 
     @staticmethod
-    def create(kind: str | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
+    def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
         """Return a builder: `"local"`."""
-        return kind if isinstance(kind, Builder) else Builder.kinds.make(kind, *args, **kwargs)
+        made: Builder = Builder.kinds.part(Builder, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:

@@ -26,9 +26,10 @@ class CostModel(ABC):
     @staticmethod
     def create(kind: str | CostModel = "xgb", *args: Any, **kwargs: Any) -> CostModel | None:
         """Return a model: `"xgb"`, `"random"`; None for `"none"`."""
-        if isinstance(kind, CostModel):
-            return kind
-        return None if kind == "none" else CostModel.kinds.make(kind, *args, **kwargs)
+        if kind == "none":
+            return None
+        made: CostModel = CostModel.kinds.part(CostModel, kind, *args, **kwargs)
+        return made
 
     @property
     def trained(self) -> bool:

@@ -41,11 +41,10 @@ class Database(ABC):
 
         A function `f(sch) -> bool` schedules a program itself, or says by False that it cannot.
         """
-        if isinstance(kind, Database):
-            return kind
-        if callable(kind):
+        if callable(kind) and not isinstance(kind, type):
             return Database.kinds.make("schedule-fn", kind, *args, **kwargs)
-        return Database.kinds.make(kind, *args, **kwargs)
+        made: Database = Database.kinds.part(Database, kind, *args, **kwargs)
+        return made
 
     # ------------------------------------------------------------------------------------ storage
 

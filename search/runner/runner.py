@@ -83,7 +83,8 @@ class Runner(ABC):
     @staticmethod
     def create(kind: str | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
         """Return a runner: `"local"`."""
-        return kind if isinstance(kind, Runner) else Runner.kinds.make(kind, *args, **kwargs)
+        made: Runner = Runner.kinds.part(Runner, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:

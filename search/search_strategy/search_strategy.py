@@ -34,9 +34,8 @@ class SearchStrategy(ABC):
     @staticmethod
     def create(kind: str | SearchStrategy = "evolutionary", **kwargs: Any) -> SearchStrategy:
         """Return a strategy: `"evolutionary"`, `"replay-trace"` or `"replay-func"`."""
-        if isinstance(kind, SearchStrategy):
-            return kind
-        return SearchStrategy.kinds.make(kind, **kwargs)
+        made: SearchStrategy = SearchStrategy.kinds.part(SearchStrategy, kind, **kwargs)
+        return made
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Remember the task; subclasses call this and fork their seed from the context."""

@@ -45,9 +45,8 @@ class TaskScheduler(ABC):
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Return a scheduler: `"gradient"` or `"round-robin"`."""
-        if isinstance(kind, TaskScheduler):
-            return kind
-        return TaskScheduler.kinds.make(kind, *args, **kwargs)
+        made: TaskScheduler = TaskScheduler.kinds.part(TaskScheduler, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def next_task_id(self) -> int:
