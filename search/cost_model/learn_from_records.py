@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from search.errors import blamed_on
+from search.measure_candidate import described
 from search.runner import RunnerResult
 from tensorir.errors import TensorIRError
 
@@ -38,5 +40,6 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
         candidates.append(candidate)
         results.append(RunnerResult(run_secs=tuple(record.run_secs or ())))
     if candidates:
-        model.update(context, candidates, results)
+        with blamed_on(model, lambda: described(candidates)):
+            model.update(context, candidates, results)
     return len(candidates)

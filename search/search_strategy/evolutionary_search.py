@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.database.module_equality import ModuleSet
-from search.errors import TuningError
-from search.measure_candidate import MeasureCandidate
+from search.errors import TuningError, blamed_on
+from search.measure_candidate import MeasureCandidate, described
 from search.profiler import Profiler
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
@@ -280,7 +280,8 @@ class EvolutionarySearch(SearchStrategy):
             return
         with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
             candidates = [search.application.candidate(i.sch) for i in unscored]
-            scores = search.cost_model.predict(self.context, candidates)
+            with blamed_on(search.cost_model, lambda: described(candidates)):
+                scores = search.cost_model.predict(self.context, candidates)
         for individual, score in zip(unscored, scores, strict=True):
             individual.score = max(0.0, float(score))
 
@@ -317,7 +318,8 @@ class EvolutionarySearch(SearchStrategy):
         mutator: Mutator,
         known: dict[str, _Individual],
     ) -> _Individual | None:
-        trace = mutator.apply(parent.sch.trace, self._rng)
+        with blamed_on(mutator, lambda: f"the trace\n{parent.sch.trace}"):
+            trace = mutator.apply(parent.sch.trace, self._rng)
         if trace is None:
             return None
         key = decisions_key(trace)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from schedule import Schedule, ScheduleError, Trace
 from search.arg_info import ArgInfo
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from search.measure_candidate import MeasureCandidate
 from tensorir.function import IRModule
 
@@ -52,7 +52,9 @@ class TraceApplication:
         """Complete a schedule in place; False if a postprocessor rejects it."""
         sch.enter_postproc()
         for postproc in self.postprocs:
-            if not postproc.apply(sch):
+            with blamed_on(postproc, lambda: f"the schedule\n{sch.trace}"):
+                accepted = postproc.apply(sch)
+            if not accepted:
                 name = str(postproc)
                 self._count(name, self._reasons.get(name) or postproc.reason(sch))
                 return False

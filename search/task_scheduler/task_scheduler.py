@@ -11,9 +11,10 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model.cost_model import CostModel
 from search.cost_model.learn_from_records import learn_from_records
 from search.database.database import Database
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
 from search.measure_callback import MeasureCallback
+from search.measure_candidate import described
 from search.profiler import Profiler
 from search.progress import Progress
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
@@ -215,14 +216,22 @@ class TaskScheduler(ABC):
                     self.progress.phase("measuring", k, len(candidates))
                     result = future.result().checked()
                     results.append(result)
-                    for callback in self.measure_callbacks:
-                        callback.apply_to_trial(
-                            self, task_id, candidates[k], task.builder_results[k], result
-                        )
+                    self._tell(task_id, candidates[k], task.builder_results[k], result)
                     self._note(task_id, candidates[k], task.builder_results[k], result)
         finally:
             self._finish_batch(task_id, candidates[: len(results)], results)
         return results
+
+    def _tell(
+        self,
+        task_id: int,
+        candidate: MeasureCandidate,
+        build: BuilderResult,
+        result: RunnerResult,
+    ) -> None:
+        for callback in self.measure_callbacks:
+            with blamed_on(callback, lambda: described([candidate])):
+                callback.apply_to_trial(self, task_id, candidate, build, result)
 
     def _finish_batch(
         self,
@@ -234,7 +243,10 @@ class TaskScheduler(ABC):
         task.ctx.notify_runner_results(candidates, results)
         self.progress.phase("learning")
         for callback in self.measure_callbacks:
-            with Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"):
+            with (
+                Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
+                blamed_on(callback, lambda: described(candidates)),
+            ):
                 builds = task.builder_results[: len(results)]
                 callback.apply(self, task_id, candidates, builds, results)
         task.measure_candidates = None

@@ -64,6 +64,7 @@ def tune(
     tasks: Sequence[ms.TuneContext],
     result_of: Callable[[int], RunnerResult],
     trials: int,
+    callbacks: Sequence[MeasureCallback] | None = None,
 ) -> list[int]:
     """Return how many trials each task got, in batches of 2."""
     scheduler.tune(
@@ -74,7 +75,7 @@ def tune(
         2,
         EmptyFiles(folder),
         MadeUpTimes(result_of),
-        MeasureCallback.create("default"),
+        callbacks or MeasureCallback.create("default"),
         MemoryDatabase(),
     )
     return [len(record.latency_ms) for record in scheduler.tasks]
