@@ -306,11 +306,12 @@ def tune_tasks(
                 cost_model,
                 trials_done,
             )
+            if not scheduler.interrupted:
+                journal.end()
         finally:
             for part in own:
                 part.close()
-        if not scheduler.interrupted:
-            journal.end()
+            journal.close()
         return db
 
 

@@ -257,3 +257,15 @@ def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> Non
         "12 record(s)",
         "0 record(s)",
     ]
+
+
+def test_a_run_beside_another_has_nothing_to_resume(tmp_path: Path) -> None:
+    running, beside = RunJournal(tmp_path), RunJournal(tmp_path)
+    running.begin({"trials": 8}, {"main": 0})
+    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 0}
+    beside.end()
+    assert (tmp_path / JOURNAL_FILE).exists(), "it is not the other's to remove"
+    running.close()
+    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 5}, "the first was interrupted"
+    beside.end()
+    assert not (tmp_path / JOURNAL_FILE).exists()
