@@ -55,7 +55,12 @@ def cpu_features() -> frozenset[str]:
 @cache
 def machine() -> str:
     """Return the architecture, such as `x86_64` or `aarch64`."""
-    return platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    return architecture(platform.machine())
+
+
+def architecture(name: str) -> str:
+    """Return the one name of an architecture that is known by several."""
+    return name.lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
 
 
 def logical_cores() -> int:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 
 from codegen import host
 from codegen.errors import TargetError
-from codegen.host import CacheSizes
-from codegen.target_presets import CPU_FEATURES, PRESETS
+from codegen.host import CacheSizes, architecture
+from codegen.target_presets import BASELINE_FEATURES, CPU_FEATURES, PRESETS
 
 _NOTES: Final = ("device", "libs", "model", "tag")
 """Options that TVM writes into its target texts; they are kept and change nothing here."""
@@ -87,15 +87,24 @@ class Target:
 
     @property
     def is_host(self) -> bool:
-        """Whether the CPU is the one of this machine because no model was named."""
-        return "mcpu" not in self._options
+        """Whether the CPU is the one of this machine: no other model or architecture is named."""
+        return "mcpu" not in self._options and self._architecture == host.machine()
+
+    @property
+    def _architecture(self) -> str:
+        return host.machine() if self.mtriple is None else architecture(self.mtriple.split("-")[0])
 
     @cached_property
     def mcpu(self) -> str:
-        """The CPU model by LLVM's name; asks LLVM about this machine if none was named."""
+        """The CPU model by LLVM's name.
+
+        If none was named, LLVM is asked about this machine; one of another architecture is generic.
+        """
         named: str | None = self._options.get("mcpu")
         if named is not None:
             return named
+        if not self.is_host:
+            return "generic"
         import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
 
         return str(llvm.get_host_cpu_name())
@@ -104,14 +113,14 @@ class Target:
     def features(self) -> frozenset[str]:
         """The CPU features that code generation may rely on, under LLVM's names.
 
-        A CPU model that is not in the table counts as having its `mattr` only.
+        A CPU model that is not in the table counts as having its `mattr` and what all CPUs of its
+        architecture have.
         """
+        common = BASELINE_FEATURES.get(self._architecture, frozenset())
         if self.is_host:
-            found = set(host.cpu_features())
-            if host.machine() == "aarch64":
-                found |= {"fma", "f16c"}
+            found = {*host.cpu_features(), *common}
         else:
-            found = set(CPU_FEATURES.get(self.mcpu, frozenset()))
+            found = set(CPU_FEATURES.get(self.mcpu, common))
         for change in self.mattr:
             if change[0] == "-":
                 found.discard(change[1:])

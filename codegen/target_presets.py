@@ -19,7 +19,7 @@ def _models(features: frozenset[str], names: str) -> dict[str, frozenset[str]]:
 
 
 CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
-    **_models(_SSE, "generic x86-64 core2 nocona k8"),
+    **_models(_SSE, "x86-64 core2 nocona k8"),
     **_models(_V2, "x86-64-v2 nehalem westmere silvermont goldmont tremont"),
     **_models(_AVX, "sandybridge btver2 bdver1"),
     **_models(_AVX | {"f16c"}, "ivybridge"),
@@ -41,6 +41,9 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     ),
 }
 """The features, as far as code generation asks for them, of CPU models by LLVM's name."""
+
+BASELINE_FEATURES: Final[dict[str, frozenset[str]]] = {"x86_64": _SSE, "aarch64": _NEON}
+"""The features, as far as code generation asks for them, of every CPU of an architecture."""
 
 PRESETS: Final[dict[str, dict[str, str | int]]] = {
     "x86-64": {"kind": "llvm", "mcpu": "x86-64"},

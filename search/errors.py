@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 from tensorir.errors import IRValueError, TensorIRError
 
 
@@ -15,3 +18,20 @@ class DatabaseError(IRValueError):
 
 class WorkerError(TensorIRError):
     """A worker process cannot be started or cannot do its job as it was set up."""
+
+
+@contextlib.contextmanager
+def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
+    """Make what a part of the search raises a TuningError that names it and its candidate.
+
+    `candidate` describes what the part was given; it is called only then. TuningErrors, which say
+    what is wrong already, pass.
+    """
+    try:
+        yield
+    except TuningError:
+        raise
+    except Exception as error:
+        raise TuningError(
+            f"{part} raised {type(error).__name__}: {error}\nIt was given {candidate()}"
+        ) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from tensorir.errors import IRValueError
@@ -36,6 +37,26 @@ class Kinds(Generic[T]):
 
         return add
 
+    def part(self, base: type[Any], kind: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a part of class `base` that is given itself, by its class or by its short name.
+
+        IRValueError for anything else, and for a class that needs other arguments.
+        """
+        if isinstance(kind, base):
+            return kind
+        if not isinstance(kind, type):
+            return self.make(kind, *args, **kwargs)
+        refused = f"a {self.what} cannot be made of the class {kind.__name__}: "
+        if not issubclass(kind, base):
+            raise IRValueError(f"{refused}it is no {base.__name__}")
+        if inspect.isabstract(kind):
+            raise IRValueError(f"{refused}it is abstract")
+        try:
+            inspect.signature(kind).bind(*args, **kwargs)
+        except TypeError as error:
+            raise IRValueError(f"{refused}{error}; give an instance") from error
+        return kind(*args, **kwargs)
+
     def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
         """Return what the maker called `kind` makes; IRValueError lists the known names."""
         if not isinstance(kind, str):
@@ -51,6 +72,23 @@ class Kinds(Generic[T]):
 
     def __contains__(self, kind: str) -> bool:
         return _normalized(kind) in self._makers
+
+
+def instances(base: type[Any], name: str, given: object) -> list[Any]:
+    """Return the parts in an argument called `name`; IRValueError for others than `base`."""
+    what = base.__name__
+    if isinstance(given, (str, type)) or not isinstance(given, Iterable):
+        raise IRValueError(f"{name} is a list of instances of {what}, got {_named(given)}")
+    parts = list(given)
+    for part in parts:
+        if not isinstance(part, base):
+            remedy = f"; give an instance, {part.__name__}(...)" if isinstance(part, type) else ""
+            raise IRValueError(f"{name} holds {_named(part)}, which is no {what}{remedy}")
+    return parts
+
+
+def _named(part: object) -> str:
+    return f"the class {part.__name__}" if isinstance(part, type) else repr(part)
 
 
 def derived_object(cls: C) -> C:

@@ -36,3 +36,9 @@ class MeasureCandidate:
 
     def __repr__(self) -> str:
         return f"MeasureCandidate({len(self.sch.trace.insts)} instructions)"
+
+
+def described(candidates: Sequence[MeasureCandidate]) -> str:
+    """Return in words what somebody was given, for an error: how many, and the trace of each."""
+    traces = "\n".join(f"# candidate {k}\n{c.sch.trace}" for k, c in enumerate(candidates))
+    return f"{len(candidates)} candidate(s)\n{traces}"

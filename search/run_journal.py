@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
@@ -18,11 +19,13 @@ class RunJournal:
     It holds what the run was to do and how many records each workload had when it began. A run that
     is to do the same and finds the file goes on with the trials that are left; a run that ended
     removes it, so that the next one makes all its trials again (those measured before are not
-    repeated).
+    repeated). While the run goes on it has a lock on the file: another one in the same directory
+    at the same time has nothing to resume, and leaves the file alone.
     """
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
         self.path = Path(work_dir) / JOURNAL_FILE
+        self._lock: int | None = None
 
     def begin(self, plan: Mapping[str, Any], record_counts: Mapping[str, int]) -> dict[str, int]:
         """Return how many trials of each task were made already, and note that the run goes on.
@@ -30,15 +33,29 @@ class RunJournal:
         `plan` is plain data that says what is to be done; `record_counts` how many records each
         task has in the database now.
         """
+        self.close()
+        self._lock = _locked(self.path)
+        if self._lock is None and self.path.exists():
+            return dict.fromkeys(record_counts, 0)
         before = self._counts_of(plan)
         if before is None:
+            self.close()
             self._write({"plan": plan, "records_at_start": dict(record_counts)})
+            self._lock = _locked(self.path)
             return dict.fromkeys(record_counts, 0)
         return {task: max(0, count - before.get(task, 0)) for task, count in record_counts.items()}
 
     def end(self) -> None:
         """Note that the run is over."""
-        self.path.unlink(missing_ok=True)
+        if self._lock is not None:
+            self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file, whether the run is over or not."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _counts_of(self, plan: Mapping[str, Any]) -> dict[str, int] | None:
         """Return the counts at the start of an unfinished run of `plan`, None without one."""
@@ -58,3 +75,17 @@ class RunJournal:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(content, file)
         Path(temporary).replace(self.path)
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor that locks a file; None if there is none or another run has the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

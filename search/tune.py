@@ -16,7 +16,7 @@ from schedule import Schedule
 from search.builder import Builder
 from search.context import TuneContext, normalize_mod
 from search.cost_model.cost_model import CostModel
-from search.database import Database, JSONDatabase
+from search.database import Database, JSONDatabase, Workload
 from search.errors import TuningError
 from search.logs import Logs
 from search.measure_callback import MeasureCallback
@@ -100,7 +100,7 @@ def tune_tir(*args: Any, **kwargs: Any) -> Any:
     Everything is kept in `work_dir`: the database, logs, and the cost model. A run that was
     interrupted (Ctrl-C keeps what was measured; so does a kill) goes on where it was when it is
     started again with the same arguments; another run on the same directory starts from what is
-    known and does not measure it again.
+    known: its cost model learns from it, and it is not measured again.
 
     Raises TuningError for a program that cannot be built or measured and for arguments that make
     no sense, DatabaseError if `work_dir` holds files that are no database.
@@ -177,8 +177,8 @@ def _tune_with_config(
             )
             if model is not None:
                 model.save(Path(work_dir) / "cost_model.xgb")
-        elif isinstance(db, str):
-            db = Database.create(db, **_where(db, work_dir))
+        else:
+            db = Database.create(db, **(_where(db, work_dir) if isinstance(db, str) else {}))
         return compile_tir(db, mod, target)
 
 
@@ -245,7 +245,7 @@ def tune_tasks(
     max_trials_global: int,
     max_trials_per_task: int | None = None,
     num_trials_per_iter: int = 64,
-    builder: str | Builder = "local",
+    builder: str | type[Builder] | Builder = "local",
     runner: str | Runner = "local",
     database: str | Database = "json",
     cost_model: str | CostModel | None = "xgb",
@@ -274,13 +274,14 @@ def tune_tasks(
         scheduler = TaskScheduler.create(task_scheduler)
         scheduler.logger, scheduler.progress = logs.scheduler, progress
         own: list[Builder | Runner] = []
-        if isinstance(builder, str):
-            builder = Builder.create(builder, max_workers=threads)
+        if not isinstance(builder, Builder):
+            workers = {"max_workers": threads} if isinstance(builder, str) else {}
+            builder = Builder.create(builder, **workers)
             own.append(builder)
-        if isinstance(runner, str):
+        if not isinstance(runner, Runner):
             runner = Runner.create(runner)
             own.append(runner)
-        if isinstance(cost_model, str):
+        if cost_model is not None:
             named = {"num_tuning_cores": threads} if cost_model == "xgb" else {}
             cost_model = CostModel.create(cost_model, **named)
         plan = _plan(tasks, max_trials_global, max_per_task)
@@ -305,11 +306,12 @@ def tune_tasks(
                 cost_model,
                 trials_done,
             )
+            if not scheduler.interrupted:
+                journal.end()
         finally:
             for part in own:
                 part.close()
-        if not scheduler.interrupted:
-            journal.end()
+            journal.close()
         return db
 
 
@@ -361,6 +363,7 @@ def _database(
     if isinstance(database, str):
         where = _where(database, work_dir)
         database = Database.create(database, module_equality=module_equality, **where)
+    database = Database.create(database)
     if isinstance(database, JSONDatabase):
         logs.scheduler.info(
             "Creating JSONDatabase. Workload at: %s. Tuning records at: %s",
@@ -397,12 +400,23 @@ def _plan(tasks: Sequence[TuneContext], max_trials: int, max_per_task: int) -> d
 
 
 def _record_counts(tasks: Sequence[TuneContext], database: Database) -> dict[str, int]:
-    counts = {}
-    records = database.get_all_tuning_records()
+    """Return how many records each task has; those with one program and target share theirs."""
+    sharing: list[tuple[Workload, Target | None, list[str]]] = []
     for k, task in enumerate(tasks):
         assert task.mod is not None
         workload = database.commit_workload(task.mod)
-        counts[_task_key(k, task)] = sum(record.workload is workload for record in records)
+        for other, target, names in sharing:
+            if target == task.target and database.module_equality.equal(other.mod, workload.mod):
+                names.append(_task_key(k, task))
+                break
+        else:
+            sharing.append((workload, task.target, [_task_key(k, task)]))
+    counts = {}
+    for workload, target, names in sharing:
+        records = database.tuning_records_of(workload)
+        count = sum(record.target == target for record in records)
+        for place, name in enumerate(names):
+            counts[name] = (count + len(names) - 1 - place) // len(names)
     return counts
 
 

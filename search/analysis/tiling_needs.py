@@ -33,11 +33,12 @@ def needs_multi_level_tiling(block: StmtSRef) -> bool:
     )
 
 
-def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: int) -> bool:
+def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: int | None) -> bool:
     """Say whether a reduction has too little spatial parallelism of its own.
 
     For a block that would be tiled, this is so if its spatial loops have fewer iterations than the
-    reduction and at most `max_parallel_extent`; for another, if it reduces at all.
+    reduction and, unless that is None, at most `max_parallel_extent`; for another, if it reduces at
+    all.
     """
     if not block.block.writes or has_been_tiled(block) or not is_trivial_binding(block):
         return False
@@ -53,7 +54,8 @@ def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: in
         return False
     spatial, reduce = lengths
     if needs_multi_level_tiling(block):
-        return not (spatial >= reduce or spatial > max_parallel_extent)
+        enough = max_parallel_extent is not None and spatial > max_parallel_extent
+        return spatial < reduce and not enough
     return reduce > 1
 
 

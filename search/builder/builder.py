@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.kinds import Kinds
@@ -37,13 +38,21 @@ class Builder(ABC):
     kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
 
     @staticmethod
-    def create(kind: str | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
+    def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
         """Return a builder: `"local"`."""
-        return kind if isinstance(kind, Builder) else Builder.kinds.make(kind, *args, **kwargs)
+        made: Builder = Builder.kinds.part(Builder, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build programs; one that cannot be built costs nothing but its own result."""
+
+    def remove_artifact(self, path: str) -> None:
+        """Delete an artifact of this builder that nobody needs any more: the file, nothing else."""
+        Path(path).unlink(missing_ok=True)
+
+    def clean_up(self) -> None:
+        """Delete what this builder put into the temporary directory and is still there."""
 
     def warm_up(self) -> None:
         """Start what takes time to start, without waiting for it."""

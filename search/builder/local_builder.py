@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import codegen
 from codegen import Target, host
+from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderInput, BuilderResult
 from search.errors import TuningError
 from search.remove_layout_rewrite import without_layout_rewrite
@@ -20,8 +21,6 @@ logger = logging.getLogger("tvm.meta_schedule")
 
 BuildFunction = Callable[[IRModule, Target, Mapping[str, Any] | None], codegen.Module]
 ExportFunction = Callable[[codegen.Module], str]
-
-ARTIFACT_NAME = "tune_module.o"
 
 
 @Builder.kinds.register("local")
@@ -49,15 +48,25 @@ class LocalBuilder(Builder):
         self.f_build = f_build
         self.f_export = f_export
         self._pool = WorkerPool(self.max_workers, initializer)
+        self._directory: ArtifactDirectory | None = None
         logger.info("LocalBuilder: max_workers = %d", self.max_workers)
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        """Build each program to an object file in a directory of its own."""
+        """Build each program to an object file of its own, which is there until `clean_up`."""
+        if self._directory is None:
+            self._directory = ArtifactDirectory()
+        folder = str(self._directory.path)
         jobs: list[Job] = [
-            (build_and_export, (i.mod, i.target, i.params, self.f_build, self.f_export))
+            (build_and_export, (i.mod, i.target, i.params, self.f_build, self.f_export, folder))
             for i in build_inputs
         ]
         return [_result(o) for o in self._pool.run(jobs, self.timeout_sec)]
+
+    def clean_up(self) -> None:
+        """Delete the artifacts that are left, but those that `f_export` put elsewhere."""
+        if self._directory is not None:
+            self._directory.remove()
+            self._directory = None
 
     def warm_up(self) -> None:
         """Start the workers."""
@@ -74,22 +83,27 @@ def build_and_export(
     params: Mapping[str, Any] | None,
     f_build: BuildFunction | None,
     f_export: ExportFunction | None,
+    folder: str,
 ) -> str:
-    """Build a program and return the path of the artifact; this is a worker's job."""
+    """Build a program and return the path of the artifact; this is a worker's job.
+
+    Without `f_export` it is an object file in `folder`.
+    """
     if f_build is None:
         data = codegen.compile_object(without_layout_rewrite(mod), target)
         if f_export is None:
-            return export_object(data)
+            return export_object(data, folder)
         return f_export(codegen.Module.from_object(data))
     module = f_build(mod, target, params)
-    return export_object(module.object_code) if f_export is None else f_export(module)
+    return export_object(module.object_code, folder) if f_export is None else f_export(module)
 
 
-def export_object(data: bytes) -> str:
-    """Write an object file into a fresh directory and return its path."""
-    path = Path(tempfile.mkdtemp(prefix="tune_")) / ARTIFACT_NAME
-    path.write_bytes(data)
-    return str(path)
+def export_object(data: bytes, folder: str) -> str:
+    """Write a fresh object file into a directory and return its path."""
+    handle, path = tempfile.mkstemp(suffix=".o", dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    return path
 
 
 def _result(outcome: Outcome) -> BuilderResult:

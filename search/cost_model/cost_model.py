@@ -26,13 +26,21 @@ class CostModel(ABC):
     @staticmethod
     def create(kind: str | CostModel = "xgb", *args: Any, **kwargs: Any) -> CostModel | None:
         """Return a model: `"xgb"`, `"random"`; None for `"none"`."""
-        if isinstance(kind, CostModel):
-            return kind
-        return None if kind == "none" else CostModel.kinds.make(kind, *args, **kwargs)
+        if kind == "none":
+            return None
+        made: CostModel = CostModel.kinds.part(CostModel, kind, *args, **kwargs)
+        return made
 
     @property
     def trained(self) -> bool:
         """Whether predictions mean something."""
+        return True
+
+    def knows(self, context: TuneContext) -> bool:
+        """Whether the model has nothing to learn from what was measured of a program before.
+
+        A search shows the records of its database to a model that says False.
+        """
         return True
 
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+    from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")
 
@@ -128,6 +128,10 @@ class XGBModel(CostModel):
         """Whether there is a model of enough measurements."""
         return self._booster is not None and self.data_size >= self.num_warmup_samples
 
+    def knows(self, context: TuneContext) -> bool:
+        """Whether there are measurements of the program."""
+        return context.mod is not None and _key(context.mod) in self._groups
+
     # ---------------------------------------------------------------------------------- prediction
 
     def predict(
@@ -155,13 +159,13 @@ class XGBModel(CostModel):
         """Add measurements and train again if there is enough new data."""
         features = self.extractor.extract_from(context, candidates)
         batch = [
-            (rows, statistics.median(result.run_secs) if result.run_secs else _FAILED_COST)
+            (rows, _FAILED_COST if result.median_secs is None else result.median_secs)
             for rows, result in zip(features, results, strict=True)
             if len(rows)
         ]
         if not batch or context.mod is None:
             return
-        group = self._groups.setdefault(f"{structural_hash(context.mod):016x}", _Group())
+        group = self._groups.setdefault(_key(context.mod), _Group())
         if self.trained and group.costs:
             self._log_validation(group, batch)
         for rows, cost in batch:
@@ -252,6 +256,10 @@ class XGBModel(CostModel):
 
     def __str__(self) -> str:
         return f"XGBModel({self.data_size} measurements)"
+
+
+def _key(mod: IRModule) -> str:
+    return f"{structural_hash(mod):016x}"
 
 
 def _monitor(

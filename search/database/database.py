@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from codegen import Target
-from search.database.module_equality import ModuleEquality
+from search.database.module_equality import ModuleEquality, ModuleSet
 from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
@@ -41,11 +41,10 @@ class Database(ABC):
 
         A function `f(sch) -> bool` schedules a program itself, or says by False that it cannot.
         """
-        if isinstance(kind, Database):
-            return kind
-        if callable(kind):
+        if callable(kind) and not isinstance(kind, type):
             return Database.kinds.make("schedule-fn", kind, *args, **kwargs)
-        return Database.kinds.make(kind, *args, **kwargs)
+        made: Database = Database.kinds.part(Database, kind, *args, **kwargs)
+        return made
 
     # ------------------------------------------------------------------------------------ storage
 
@@ -68,6 +67,18 @@ class Database(ABC):
     @abstractmethod
     def get_all_tuning_records(self) -> list[TuningRecord]:
         """Return all records, valid or not, in the order in which they were committed."""
+
+    def tuning_records_of(self, workload: Workload) -> list[TuningRecord]:
+        """Return all records of a workload or one equal to it, in the order of their commit."""
+        same: dict[Workload, bool] = {workload: True}
+        found = []
+        for record in self.get_all_tuning_records():
+            other = record.workload
+            if other not in same:
+                same[other] = self.module_equality.equal(other.mod, workload.mod)
+            if same[other]:
+                found.append(record)
+        return found
 
     @abstractmethod
     def __len__(self) -> int:
@@ -119,12 +130,11 @@ class Database(ABC):
 
     def dump_pruned(self, destination: Database) -> None:
         """Add the best valid record of each workload to another database."""
-        seen: set[Workload] = set()
+        seen = ModuleSet(self.module_equality)
         for record in self.get_all_tuning_records():
             workload = record.workload
-            if workload in seen:
+            if not seen.add(workload.mod):
                 continue
-            seen.add(workload)
             for best in self.get_top_k(workload, 1):
                 destination.commit_workload(workload.mod)
                 destination.commit_tuning_record(best)

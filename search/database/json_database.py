@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import logging
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from search.database.database import Database
+from search.database.growing_file import GrowingFile
 from search.database.memory_database import MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord, Workload
@@ -18,8 +18,6 @@ from search.errors import DatabaseError
 
 if TYPE_CHECKING:
     from tensorir.function import IRModule
-
-logger = logging.getLogger("tvm.meta_schedule")
 
 WORKLOAD_FILE: Final = "database_workload.json"
 RECORD_FILE: Final = "database_tuning_record.json"
@@ -34,6 +32,9 @@ class JSONDatabase(MemoryDatabase):
     loses at most the line being written. A last line without its end is such a loss: it is removed
     with a warning. Any other line that cannot be read is a DatabaseError that names file, line and
     field. `allow_missing=False` makes a missing file an error.
+
+    Several processes may write to the same files. Each takes a lock on the file of workloads for
+    it, and before it writes it reads what the others wrote; its queries see that from then on.
     """
 
     def __init__(
@@ -57,12 +58,22 @@ class JSONDatabase(MemoryDatabase):
                     raise DatabaseError(f"there is no database file {path}")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
-        for where, obj in _lines(self.path_workload):
-            with _located(where):
-                self._add_workload(Workload.from_json(obj))
-        for where, obj in _lines(self.path_tuning_record):
-            with _located(where):
-                self._records.append(self._record(obj))
+        self._workload_file = GrowingFile(self.path_workload)
+        self._record_file = GrowingFile(self.path_tuning_record)
+        with self._up_to_date():
+            pass
+
+    @contextlib.contextmanager
+    def _up_to_date(self) -> Iterator[None]:
+        """Keep other processes from writing, after all that they have written was read."""
+        with self._workload_file.lock():
+            for where, obj in self._workload_file.new_lines():
+                with _located(where):
+                    self._add_workload(Workload.from_json(obj))
+            for where, obj in self._record_file.new_lines():
+                with _located(where):
+                    self._records.append(self._record(obj))
+            yield
 
     def _record(self, obj: Any) -> TuningRecord:
         if not isinstance(obj, list) or len(obj) != 2 or type(obj[0]) is not int:
@@ -79,15 +90,20 @@ class JSONDatabase(MemoryDatabase):
         index = self._find(mod)
         if index is not None:
             return self._workloads[index]
-        workload = Workload(mod)
-        _append(self.path_workload, workload.as_json())
-        return self._add_workload(workload)
+        with self._up_to_date():
+            index = self._find(mod)
+            if index is not None:
+                return self._workloads[index]
+            workload = Workload(mod)
+            self._workload_file.append(workload.as_json())
+            return self._add_workload(workload)
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record and write it; IRValueError if its workload was not committed before."""
         index = self.workload_index(record.workload)
-        _append(self.path_tuning_record, [index, record.as_json()])
-        self._records.append(replace(record, workload=self._workloads[index]))
+        with self._up_to_date():
+            self._record_file.append([index, record.as_json()])
+            self._records.append(replace(record, workload=self._workloads[index]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path: the files are read again."""
@@ -110,35 +126,3 @@ class _located:  # noqa: N801  used like a function
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, DatabaseError):
             raise DatabaseError(f"{self._where}: {error}") from error
-
-
-def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the content of each line; remove a last one that was cut short."""
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    if end < len(data):
-        logger.warning(
-            "%s: the last line was cut short when its process ended; dropped %d byte(s), kept %d "
-            "line(s)",
-            path,
-            len(data) - end,
-            data.count(b"\n"),
-        )
-        os.truncate(path, end)
-    for number, line in enumerate(data[:end].splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield f"{path}:{number}", json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise DatabaseError(f"{path}:{number}: not a line of JSON: {error}") from error
-
-
-def _append(path: Path, obj: Any) -> None:
-    """Write one line in one call, so that a reader sees all of it or an end that it recognises."""
-    line = json.dumps(obj, separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, line.encode("ascii"))
-    finally:
-        os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from search.database.database import Database
@@ -34,8 +35,8 @@ class MemoryDatabase(Database):
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record; IRValueError if its workload was not committed before."""
-        self.workload_index(record.workload)
-        self._records.append(record)
+        own = self._workloads[self.workload_index(record.workload)]
+        self._records.append(replace(record, workload=own))
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
         """Return the `top_k` best valid records of a workload, best first; IRValueError below 0."""

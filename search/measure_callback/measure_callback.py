@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from search.kinds import Kinds
+from search.kinds import Kinds, instances
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
@@ -26,7 +26,9 @@ class MeasureCallback:
         """Return callbacks: those of `"default"`, or the ones given."""
         if isinstance(kind, MeasureCallback):
             return [kind]
-        return MeasureCallback.kinds.make(kind) if isinstance(kind, str) else list(kind)
+        if isinstance(kind, str):
+            return MeasureCallback.kinds.make(kind)
+        return instances(MeasureCallback, "measure_callbacks", kind)
 
     def apply_to_trial(
         self,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.measure_callback.measure_callback import MeasureCallback
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RemoveBuildArtifact(MeasureCallback):
-    """Deletes the directory of each artifact once its batch is measured."""
+    """Deletes each artifact once its batch is measured."""
 
     def apply(
         self,
@@ -28,6 +26,8 @@ class RemoveBuildArtifact(MeasureCallback):
         runner_results: Sequence[RunnerResult],
     ) -> None:
         """Delete the artifacts of a batch."""
+        if task_scheduler.builder is None:
+            return
         for result in task_scheduler.tasks[task_id].builder_results:
             if result.artifact_path is not None:
-                shutil.rmtree(Path(result.artifact_path).parent, ignore_errors=True)
+                task_scheduler.builder.remove_artifact(result.artifact_path)

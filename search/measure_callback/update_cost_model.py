@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from search.errors import blamed_on
 from search.measure_callback.measure_callback import MeasureCallback
+from search.measure_candidate import described
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
@@ -29,8 +31,8 @@ class UpdateCostModel(MeasureCallback):
         if task_scheduler.cost_model is None:
             return
         built = [k for k, result in enumerate(builder_results) if result.error_msg is None]
-        task_scheduler.cost_model.update(
-            task_scheduler.tasks[task_id].ctx,
-            [measure_candidates[k] for k in built],
-            [runner_results[k] for k in built],
-        )
+        candidates = [measure_candidates[k] for k in built]
+        with blamed_on(task_scheduler.cost_model, lambda: described(candidates)):
+            task_scheduler.cost_model.update(
+                task_scheduler.tasks[task_id].ctx, candidates, [runner_results[k] for k in built]
+            )

@@ -11,6 +11,7 @@ from schedule.sref import StmtSRef, loops_above
 from search.annotations import PARALLEL
 from search.errors import TuningError
 from search.mutator.mutator import Mutator
+from search.mutator.sampled_annotation import with_other_choice
 from search.target_cores import target_cores
 from tensorir.expr import IntImm, IterVar
 
@@ -23,7 +24,8 @@ class MutateParallel(Mutator):
     """Picks another number of parallel iterations, one that makes a difference.
 
     How many outer loops of each block are fused depends on the number; of all numbers up to
-    `max_jobs_per_core` times the cores that lead to the same fusions, one is considered.
+    `max_jobs_per_core` times the cores that lead to the same fusions, one is considered. A number
+    that was sampled gets another of its choices.
     """
 
     def __init__(self, max_jobs_per_core: int) -> None:
@@ -43,13 +45,16 @@ class MutateParallel(Mutator):
         if self._mod is None:
             raise TuningError("MutateParallel is used before it was initialised with a task")
         inst = marks[rand_state.uniform_int(0, len(marks))]
+        present = inst.values[_place(inst, "ann_val")]
+        if not isinstance(present, (int, IntImm)):
+            return with_other_choice(trace, (PARALLEL,), rand_state)
         sch = Schedule(self._mod, seed=1, error_render_level="none")
         trace.apply_to_schedule(sch, remove_postproc=True)
         prefixes = [_prefixes(sch, block, self._limit) for block in _children(sch, trace, inst)]
         choices: dict[tuple[int, ...], int] = {}
         for limit in sorted({p for row in prefixes for p in row if p <= self._limit}):
             choices.setdefault(_plan(prefixes, limit), limit)
-        choices.pop(_plan(prefixes, _value(inst)), None)
+        choices.pop(_plan(prefixes, int(present)), None)
         if not choices:
             return None
         limits = list(choices.values())
@@ -58,11 +63,6 @@ class MutateParallel(Mutator):
 
 def _marks_parallel(inst: Instruction) -> bool:
     return inst.kind.name == "Annotate" and inst.values[_place(inst, "ann_key")] == PARALLEL
-
-
-def _value(inst: Instruction) -> int:
-    value = inst.values[_place(inst, "ann_val")]
-    return value.value if isinstance(value, IntImm) else int(value)
 
 
 def _place(inst: Instruction, parameter: str) -> int:

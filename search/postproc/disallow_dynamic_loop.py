@@ -15,11 +15,19 @@ class DisallowDynamicLoop(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Say whether all extents are constant."""
-        return all(
-            isinstance(loop.extent, IntImm)
-            for func in sch.mod.functions.values()
-            for loop in _loops(func.body)
-        )
+        return _dynamic_loop(sch) is None
+
+    def reason(self, sch: Schedule) -> str:
+        """Name a loop whose extent is not constant."""
+        loop = _dynamic_loop(sch)
+        if loop is None:
+            return ""
+        return f"the extent of loop {loop.loop_var.name} is not constant: {loop.extent}"
+
+
+def _dynamic_loop(sch: Schedule) -> For | None:
+    loops = (loop for func in sch.mod.functions.values() for loop in _loops(func.body))
+    return next((loop for loop in loops if not isinstance(loop.extent, IntImm)), None)
 
 
 def _loops(stmt: Stmt) -> Iterator[For]:

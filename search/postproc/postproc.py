@@ -36,6 +36,10 @@ class Postproc(ABC):
     def apply(self, sch: Schedule) -> bool:
         """Change `sch` in place; False rejects it."""
 
+    def reason(self, sch: Schedule) -> str:
+        """Return why `apply` rejected `sch`, as a clause without its end; empty if not known."""
+        return ""
+
     def clone(self) -> Self:
         """Return a postprocessor for another task, to be initialised again."""
         return copy.copy(self)

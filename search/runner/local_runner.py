@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -96,8 +95,8 @@ class _BestTimes(dict[str | None, float]):
         return replace(entry, best_seconds=min(known, default=None))
 
     def note(self, entry: RunnerInput, result: RunnerResult) -> None:
-        if result.run_secs:
-            seconds = statistics.median(result.run_secs)
+        seconds = result.median_secs
+        if seconds is not None:
             before = self.get(entry.reference_path, seconds)
             self[entry.reference_path] = min(before, seconds)
 
@@ -112,7 +111,7 @@ class _Measurement:
         self._found: RunnerResult | None = None
 
     def future(self) -> RunnerFuture:
-        return RunnerFuture(lambda: True, self.result)
+        return RunnerFuture(lambda: self._found is not None, self.result)
 
     def result(self) -> RunnerResult:
         if self._found is None:

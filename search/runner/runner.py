@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,6 +38,21 @@ class RunnerResult:
     run_secs: tuple[float, ...] | None = None
     error_msg: str | None = None
 
+    @property
+    def median_secs(self) -> float | None:
+        """The median of the times; None for a failure, and for times that no program has."""
+        if not self.run_secs or not all(0 < s < math.inf for s in self.run_secs):
+            return None
+        return statistics.median(self.run_secs)
+
+    def checked(self) -> RunnerResult:
+        """Return this result, or a failure where it has times that no program has."""
+        if self.error_msg is not None or self.median_secs is not None:
+            return self
+        return RunnerResult(
+            error_msg=f"the runner reported {self.run_secs} seconds; times are finite and above 0"
+        )
+
 
 class RunnerFuture:
     """A result that may still be on its way."""
@@ -66,7 +83,8 @@ class Runner(ABC):
     @staticmethod
     def create(kind: str | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
         """Return a runner: `"local"`."""
-        return kind if isinstance(kind, Runner) else Runner.kinds.make(kind, *args, **kwargs)
+        made: Runner = Runner.kinds.part(Runner, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:

@@ -21,7 +21,8 @@ class AddRFactor(ScheduleRule):
 
     The reduction loops are fused and split in two by a sampled tile; one design has the outer part
     factored out, one the inner part, one nothing. There is enough spatial parallelism above
-    `max_jobs_per_core` iterations a core (-1: never enough).
+    `max_jobs_per_core` iterations a core (-1: never), and where there is no less of it than of the
+    reduction.
     """
 
     def __init__(
@@ -29,11 +30,11 @@ class AddRFactor(ScheduleRule):
     ) -> None:
         self.max_jobs_per_core = max_jobs_per_core
         self.max_innermost_factor = max_innermost_factor
-        self._max_parallel_extent = -1
+        self._max_parallel_extent: int | None = None
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         jobs = self.max_jobs_per_core
-        self._max_parallel_extent = -1 if jobs == -1 else target_cores(context) * jobs
+        self._max_parallel_extent = None if jobs == -1 else target_cores(context) * jobs
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the factored designs and the plain one."""

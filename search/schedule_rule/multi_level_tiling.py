@@ -176,7 +176,8 @@ class MultiLevelTiling(ScheduleRule):
                     continue
                 cache = sch.cache_read(block, k, self.reuse_read.scope, [block])
                 sch.compute_at(cache, design.at(level), preserve_unit_loops=True)
-                sch.fuse(*sch.get_loops(cache)[-len(read.buffer.shape) :])
+                if read.buffer.shape:
+                    sch.fuse(*sch.get_loops(cache)[-len(read.buffer.shape) :])
             designs.append(design)
         return designs
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
 from search.database.module_equality import ModuleSet
-from search.errors import TuningError
-from search.measure_candidate import MeasureCandidate
+from search.errors import TuningError, blamed_on
+from search.measure_candidate import MeasureCandidate, described
 from search.profiler import Profiler
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
@@ -123,8 +123,7 @@ class EvolutionarySearch(SearchStrategy):
         )
         self._search.known.update(
             decisions_key(record.trace)
-            for record in database.get_all_tuning_records()
-            if record.workload is self._search.workload
+            for record in database.tuning_records_of(self._search.workload)
         )
 
     def post_tuning(self) -> None:
@@ -149,7 +148,7 @@ class EvolutionarySearch(SearchStrategy):
         else:
             picked = self._new(search, self._sample(search, min(wanted, self.first_batch)))
         if not picked:
-            logger.info("No candidate is left that was not measured")
+            logger.info(self.why_nothing() or "no candidate is left that was not measured")
             return None
         logger.info("Sending %d candidates(s) for measurement", len(picked))
         return [search.application.candidate(individual.sch) for individual in picked]
@@ -162,6 +161,10 @@ class EvolutionarySearch(SearchStrategy):
             raise not_started(self)
         self._search.sent += len(results)
 
+    def why_nothing(self) -> str | None:
+        """Return what rejected all samples, None if one was accepted."""
+        return None if self._search is None else self._search.application.why_nothing()
+
     def clone(self) -> EvolutionarySearch:
         """Return a strategy with the same parameters and no search in progress."""
         twin = super().clone()
@@ -171,19 +174,21 @@ class EvolutionarySearch(SearchStrategy):
     # ------------------------------------------------------------------------------ the population
 
     def _sample(self, search: _Search, count: int) -> list[_Individual]:
-        """Return up to `count` random candidates, all different and none measured before."""
+        """Return up to `count` random candidates, all different and none measured before.
+
+        There are fewer if draws give nothing new, or `max_fail_count` of them for each that is
+        wanted (and for at least 64) are rejected.
+        """
         found: list[_Individual] = []
         keys: set[str] = set()
-        in_vain = 0
-        failed_rounds = 0
+        in_vain = rejected = 0
+        most_rejected = self.max_fail_count * max(count, _EXHAUSTED_AFTER)
         with Profiler.timeit("EvoSearch/SampleInitPopulation"):
-            while len(found) < count and in_vain < _EXHAUSTED_AFTER:
+            while len(found) < count and in_vain < _EXHAUSTED_AFTER and rejected < most_rejected:
                 trace = search.spaces[self._rng.uniform_int(0, len(search.spaces))]
                 sch = search.application.apply(trace, resample=True)
                 if sch is None:
-                    failed_rounds += 1
-                    if failed_rounds >= self.max_fail_count * _EXHAUSTED_AFTER and not found:
-                        break
+                    rejected += 1
                     continue
                 individual = _Individual(sch, decisions_key(sch.trace))
                 if individual.key in keys or individual.key in search.known:
@@ -213,16 +218,19 @@ class EvolutionarySearch(SearchStrategy):
     def _guided(self, search: _Search, wanted: int) -> list[_Individual]:
         """Return the most promising candidates of an evolution."""
         measured = self._best_measured(search, int(self.population_size * self.init_measured_ratio))
+        known = [*measured, *(i for i in search.promising if i.key not in search.known)]
         fresh = self._sample(
-            search, max(self.init_min_unmeasured, self.population_size - len(measured))
+            search, max(self.init_min_unmeasured, self.population_size - len(known))
         )
-        if not measured and not fresh:
+        if not known and not fresh:
             return []
-        best = self._evolve(search, [*measured, *fresh], wanted)
+        best = self._evolve(search, [*known, *fresh], wanted)
         self._log("Got %d candidate(s) with evolutionary search", len(best))
         with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
-            at_random = int(wanted * self.eps_greedy) if len(best) >= wanted else 0
-            lucky = self._shuffled(fresh)[:at_random]
+            if len(best) >= wanted:
+                search.random_due += wanted * self.eps_greedy
+            lucky = self._shuffled(fresh)[: int(search.random_due)]
+            search.random_due -= len(lucky)
             keys = {individual.key for individual in lucky}
             chosen = [i for i in best if i.key not in keys][: wanted - len(lucky)]
             return self._new(search, [*chosen, *lucky])
@@ -272,7 +280,8 @@ class EvolutionarySearch(SearchStrategy):
             return
         with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
             candidates = [search.application.candidate(i.sch) for i in unscored]
-            scores = search.cost_model.predict(self.context, candidates)
+            with blamed_on(search.cost_model, lambda: described(candidates)):
+                scores = search.cost_model.predict(self.context, candidates)
         for individual, score in zip(unscored, scores, strict=True):
             individual.score = max(0.0, float(score))
 
@@ -309,7 +318,8 @@ class EvolutionarySearch(SearchStrategy):
         mutator: Mutator,
         known: dict[str, _Individual],
     ) -> _Individual | None:
-        trace = mutator.apply(parent.sch.trace, self._rng)
+        with blamed_on(mutator, lambda: f"the trace\n{parent.sch.trace}"):
+            trace = mutator.apply(parent.sch.trace, self._rng)
         if trace is None:
             return None
         key = decisions_key(trace)
@@ -358,6 +368,8 @@ class _Search:
     """Keys of the traces that were measured, or whose program was."""
     promising: list[_Individual] = field(default_factory=list)
     """The best of the last evolution that were not measured; the next one starts from them too."""
+    random_due: float = 0.0
+    """How many candidates are still to be chosen at random; a batch takes the whole ones of it."""
     replayed: dict[str, Schedule | None] = field(default_factory=dict)
 
 

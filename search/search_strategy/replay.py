@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 
 class _Replay(SearchStrategy):
-    """Draws candidates one by one, each independent of the others."""
+    """Draws candidates one by one, each independent of the others.
 
-    def __init__(self) -> None:
+    After `max_fail_count` rejected draws in a row a batch ends with what it has; if that is
+    nothing, the search ends.
+    """
+
+    def __init__(self, max_fail_count: int = 100) -> None:
+        self.max_fail_count = max_fail_count
         self._application: TraceApplication | None = None
         self._rng = RandomState(1)
         self._spaces: list[Trace] = []
@@ -58,15 +63,23 @@ class _Replay(SearchStrategy):
         self._application = None
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """Return the next batch; None once `max_trials` candidates were measured."""
+        """Return the next batch; None after `max_trials` candidates, or if all are rejected."""
         application = self._application
         if application is None:
             raise not_started(self)
         size = min(self._per_iter, self._max_trials - self._sent)
         if size <= 0:
             return None
-        drawn = [self._draw(application) for _ in range(size)]
-        return [application.candidate(sch) for sch in drawn if sch is not None]
+        drawn: list[Schedule] = []
+        in_vain = 0
+        while len(drawn) < size and in_vain < self.max_fail_count:
+            sch = self._draw(application)
+            if sch is None:
+                in_vain += 1
+            else:
+                in_vain = 0
+                drawn.append(sch)
+        return [application.candidate(sch) for sch in drawn] or None
 
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
@@ -76,7 +89,11 @@ class _Replay(SearchStrategy):
 
     @abstractmethod
     def _draw(self, application: TraceApplication) -> Schedule | None:
-        """Return a random candidate, None if none could be made."""
+        """Return a random candidate, None if it is rejected."""
+
+    def why_nothing(self) -> str | None:
+        """Return what rejected all draws, None if one was accepted."""
+        return None if self._application is None else self._application.why_nothing()
 
 
 @SearchStrategy.kinds.register("replay-func")
@@ -85,28 +102,15 @@ class ReplayFunc(_Replay):
 
     def _draw(self, application: TraceApplication) -> Schedule | None:
         assert self.context is not None
-        while True:
-            spaces = self.context.generate_design_space()
-            sch = spaces[self._rng.uniform_int(0, len(spaces))]
-            if application.postprocess(sch):
-                return sch
+        spaces = self.context.generate_design_space()
+        sch = spaces[self._rng.uniform_int(0, len(spaces))]
+        return sch if application.postprocess(sch) else None
 
 
 @SearchStrategy.kinds.register("replay-trace")
 class ReplayTrace(_Replay):
-    """Replays the trace of a design space with new decisions.
-
-    After `max_fail_count` rejected attempts a batch goes without that candidate.
-    """
-
-    def __init__(self, max_fail_count: int = 100) -> None:
-        super().__init__()
-        self.max_fail_count = max_fail_count
+    """Replays the trace of a design space with new decisions."""
 
     def _draw(self, application: TraceApplication) -> Schedule | None:
-        for _ in range(self.max_fail_count):
-            trace = self._spaces[self._rng.uniform_int(0, len(self._spaces))]
-            sch = application.apply(trace, resample=True)
-            if sch is not None:
-                return sch
-        return None
+        trace = self._spaces[self._rng.uniform_int(0, len(self._spaces))]
+        return application.apply(trace, resample=True)

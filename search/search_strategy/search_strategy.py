@@ -34,9 +34,8 @@ class SearchStrategy(ABC):
     @staticmethod
     def create(kind: str | SearchStrategy = "evolutionary", **kwargs: Any) -> SearchStrategy:
         """Return a strategy: `"evolutionary"`, `"replay-trace"` or `"replay-func"`."""
-        if isinstance(kind, SearchStrategy):
-            return kind
-        return SearchStrategy.kinds.make(kind, **kwargs)
+        made: SearchStrategy = SearchStrategy.kinds.part(SearchStrategy, kind, **kwargs)
+        return made
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Remember the task; subclasses call this and fork their seed from the context."""
@@ -53,8 +52,8 @@ class SearchStrategy(ABC):
     ) -> None:
         """Start a search of at most `max_trials` candidates, at most `num_trials_per_iter` at once.
 
-        `database.get_measured_modules(workload)` holds the programs that an earlier run measured
-        already. Raises TuningError if called again before `post_tuning` (see `already_started`).
+        `database.tuning_records_of(workload)` are the candidates that were measured before. Raises
+        TuningError if called again before `post_tuning` (see `already_started`).
         """
 
     @abstractmethod
@@ -73,6 +72,10 @@ class SearchStrategy(ABC):
 
         After an interruption there are fewer of both than were generated.
         """
+
+    def why_nothing(self) -> str | None:
+        """Return why no candidate has come out so far, None if one has or it is not known."""
+        return None
 
     def clone(self) -> Self:
         """Return a strategy with the same parameters and no search in progress."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedule import Schedule, ScheduleError, Trace
 from search.arg_info import ArgInfo
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from search.measure_candidate import MeasureCandidate
 from tensorir.function import IRModule
 
@@ -26,7 +27,10 @@ class TraceApplication:
         self._mod: IRModule = context.mod
         self.postprocs: Sequence[Postproc] = context.space_generator.postprocs
         self.failures: dict[str, int] = {}
-        """How many candidates each postprocessor rejected, by its text."""
+        """How many candidates each postprocessor rejected since the last summary, by its text."""
+        self._accepted = 0
+        self._rejected: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
 
     def apply(self, trace: Trace, resample: bool = False) -> Schedule | None:
         """Return the postprocessed schedule of a trace, None if it is rejected.
@@ -40,7 +44,7 @@ class TraceApplication:
             provider = (lambda *_: None) if resample else None
             trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=provider)
         except ScheduleError as error:
-            self._count(f"{type(error).__name__} in {error.primitive}")
+            self._count(f"{type(error).__name__} in {error.primitive}", error.message)
             return None
         return sch if self.postprocess(sch) else None
 
@@ -48,9 +52,13 @@ class TraceApplication:
         """Complete a schedule in place; False if a postprocessor rejects it."""
         sch.enter_postproc()
         for postproc in self.postprocs:
-            if not postproc.apply(sch):
-                self._count(str(postproc))
+            with blamed_on(postproc, lambda: f"the schedule\n{sch.trace}"):
+                accepted = postproc.apply(sch)
+            if not accepted:
+                name = str(postproc)
+                self._count(name, self._reasons.get(name) or postproc.reason(sch))
                 return False
+        self._accepted += 1
         return True
 
     def candidate(self, sch: Schedule) -> MeasureCandidate:
@@ -71,5 +79,21 @@ class TraceApplication:
             for k, (name, count) in enumerate(counts.items())
         )
 
-    def _count(self, reason: str) -> None:
-        self.failures[reason] = self.failures.get(reason, 0) + 1
+    def why_nothing(self) -> str | None:
+        """Return in words that all schedules were rejected, by whom and why; None if they were not.
+
+        Where several reject, each gets the reason of the first schedule that it rejected.
+        """
+        if self._accepted or not self._rejected:
+            return None
+        parts = [
+            f"{count} by {name}" + (f" ({reason})" if (reason := self._reasons[name]) else "")
+            for name, count in self._rejected.most_common()
+        ]
+        total = self._rejected.total()
+        return f"all {total} schedules that were sampled were rejected, {', '.join(parts)}"
+
+    def _count(self, name: str, reason: str) -> None:
+        self.failures[name] = self.failures.get(name, 0) + 1
+        self._rejected[name] += 1
+        self._reasons.setdefault(name, reason)

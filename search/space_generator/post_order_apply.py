@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.annotations import SCHEDULE_RULE
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule
 from search.schedule_rule.schedule_rule import ScheduleRule
 from search.space_generator.space_generator import (
@@ -111,10 +111,16 @@ def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]
         if _exists(sch, block) and (
             isinstance(rule, ApplyCustomRule) or not _has_own_rule(sch, block)
         ):
-            stack.extend((made, left - 1) for made in rule.apply(sch, block))
+            with blamed_on(rule, _given(sch, block)):
+                stack.extend((made, left - 1) for made in rule.apply(sch, block))
         else:
             stack.append((sch, left - 1))
     return done
+
+
+def _given(sch: Schedule, block: BlockRV) -> Callable[[], str]:
+    name = sch.get(block).name_hint
+    return lambda: f"block {name!r} of\n{sch.trace}"
 
 
 def _exists(sch: Schedule, block: BlockRV) -> bool:

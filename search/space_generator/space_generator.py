@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from search.kinds import Kinds
+from search.kinds import Kinds, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
 from search.schedule_rule.schedule_rule import ScheduleRule
+from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -43,6 +44,14 @@ class SpaceGenerator(ABC):
         postprocs: PostprocsArg = FROM_TARGET,
         mutator_probs: MutatorsArg = FROM_TARGET,
     ) -> None:
+        if not (sch_rules is None or isinstance(sch_rules, str)):
+            sch_rules = instances(ScheduleRule, "sch_rules", sch_rules)
+        if not (postprocs is None or isinstance(postprocs, str)):
+            postprocs = instances(Postproc, "postprocs", postprocs)
+        if not (mutator_probs is None or isinstance(mutator_probs, str)):
+            if not isinstance(mutator_probs, Mapping):
+                raise IRValueError(f"mutator_probs maps mutators to weights, got {mutator_probs!r}")
+            instances(Mutator, "mutator_probs", mutator_probs)
         self._rules_arg = sch_rules
         self._postprocs_arg = postprocs
         self._mutators_arg = mutator_probs
@@ -57,19 +66,22 @@ class SpaceGenerator(ABC):
         `kind` is a short name (`"post-order-apply"`, `"union"`, `"schedule-fn"`), the name of a
         preset (a `PostOrderApply` with it), a schedule function `f(sch)` (a `ScheduleFn` without
         rules, postprocessors and mutators), a function without parameters that returns a
-        generator, or a generator, which is returned as it is.
+        generator, the class of a generator, or a generator, which is returned as it is.
         """
-        if isinstance(kind, SpaceGenerator):
-            return kind
-        if callable(kind):
+        if callable(kind) and not isinstance(kind, type):
             if _takes_nothing(kind):
                 return SpaceGenerator.create(kind(), *args, **kwargs)
             bare: dict[str, Any] = {"sch_rules": [], "postprocs": [], "mutator_probs": {}}
             return SpaceGenerator.kinds.make("schedule-fn", kind, *args, **{**bare, **kwargs})
-        if kind not in SpaceGenerator.kinds and kind in ScheduleRule.kinds:
+        if (
+            isinstance(kind, str)
+            and kind not in SpaceGenerator.kinds
+            and kind in ScheduleRule.kinds
+        ):
             preset = {"sch_rules": kind, "postprocs": kind, "mutator_probs": kind}
             return SpaceGenerator.kinds.make("post-order-apply", *args, **{**preset, **kwargs})
-        return SpaceGenerator.kinds.make(kind, *args, **kwargs)
+        made: SpaceGenerator = SpaceGenerator.kinds.part(SpaceGenerator, kind, *args, **kwargs)
+        return made
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Resolve presets by the target and initialise every rule, postprocessor and mutator."""

@@ -10,6 +10,7 @@ from search.space_generator.space_generator import (
     MutatorsArg,
     PostprocsArg,
     RulesArg,
+    SpaceArg,
     SpaceGenerator,
 )
 
@@ -25,13 +26,13 @@ class SpaceGeneratorUnion(SpaceGenerator):
 
     def __init__(
         self,
-        space_generators: Sequence[SpaceGenerator],
+        space_generators: Sequence[SpaceArg],
         sch_rules: RulesArg = FROM_TARGET,
         postprocs: PostprocsArg = FROM_TARGET,
         mutator_probs: MutatorsArg = FROM_TARGET,
     ) -> None:
         super().__init__(sch_rules, postprocs, mutator_probs)
-        self.space_generators = list(space_generators)
+        self.space_generators = [SpaceGenerator.create(member) for member in space_generators]
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         super()._initialize_with_tune_context(context)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from schedule.random_state import RandomState
-from search.task_scheduler.task_record import FAILED_MS, TaskRecord
+from search.task_scheduler.task_record import TaskRecord
 from search.task_scheduler.task_scheduler import TaskScheduler
 
 _UNKNOWN: Final = -1e9
@@ -18,7 +19,8 @@ class GradientBased(TaskScheduler):
 
     The expectation mixes, by `alpha`, how much the best latency fell over the last `window_size`
     batches and how much it would fall if it went on as on average since the start (Zheng et al.,
-    Ansor, OSDI 2020). Each task gets one batch first. Ties are broken at random by `seed`.
+    Ansor, OSDI 2020). Each task gets one batch first. One of which no trial succeeded has no
+    gradient: it gets as many batches as the others on average. Ties are broken at random by `seed`.
     """
 
     def __init__(
@@ -33,15 +35,12 @@ class GradientBased(TaskScheduler):
         self.alpha = alpha
         self.window_size = window_size
         self._rng = RandomState(seed)
-        self._first_round = 0
 
     def next_task_id(self) -> int:
         """Return the task with the steepest gradient, -1 when none is left."""
         count = len(self.tasks)
-        while self._first_round < count:
-            index = self._first_round
-            self._first_round += 1
-            if not self.tasks[index].is_terminated:
+        for index, task in enumerate(self.tasks):
+            if task.batches == 0 and not task.is_terminated:
                 return index
         for index, task in enumerate(self.tasks):
             if task.measure_candidates is not None:
@@ -49,16 +48,28 @@ class GradientBased(TaskScheduler):
         alive = [index for index in range(count) if not self.tasks[index].is_terminated]
         if not alive:
             return -1
+        behind = self._behind(alive)
+        if behind is not None:
+            return behind
         gradients = [self._gradient(self.tasks[index]) for index in alive]
         steepest = max(gradients)
         if min(gradients) == steepest:
             return alive[self._rng.uniform_int(0, len(alive))]
         return alive[gradients.index(steepest)]
 
+    def _behind(self, alive: Sequence[int]) -> int | None:
+        """Return the task without a gradient that had fewest batches, if that is below average."""
+        batches = {index: self.tasks[index].batches for index in alive}
+        unknown = [index for index in alive if self.tasks[index].best_ms is None]
+        least = min(unknown, key=batches.__getitem__, default=None)
+        if least is None or batches[least] * len(alive) > sum(batches.values()):
+            return None
+        return least
+
     def _gradient(self, task: TaskRecord) -> float:
-        history = task.best_history_ms
-        if not history or history[-1] >= FAILED_MS:
+        if task.best_ms is None:
             return _UNKNOWN
+        history = task.best_history_ms
         n, best, window = len(history), history[-1], self.window_size
         backward = (history[n - 1 - window] - best) / window if n > window else 0.0
         forward = best / n

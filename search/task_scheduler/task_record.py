@@ -25,6 +25,8 @@ class TaskRecord:
     task_weight: float = 1.0
     flop: float = 1.0
     is_terminated: bool = False
+    batches: int = 0
+    """How many batches were sent to be measured."""
     build_error_count: int = 0
     run_error_count: int = 0
     latency_ms: list[float] = field(default_factory=list)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.cost_model.cost_model import CostModel
+from search.cost_model.learn_from_records import learn_from_records
 from search.database.database import Database
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
 from search.measure_callback import MeasureCallback
+from search.measure_candidate import described
 from search.profiler import Profiler
 from search.progress import Progress
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
@@ -34,6 +35,7 @@ class TaskScheduler(ABC):
         self.logger = logger or logging.getLogger("tvm.meta_schedule")
         self.tasks: list[TaskRecord] = []
         self.measure_callbacks: list[MeasureCallback] = []
+        self.builder: Builder | None = None
         self.database: Database | None = None
         self.cost_model: CostModel | None = None
         self.remaining_tasks = 0
@@ -44,9 +46,8 @@ class TaskScheduler(ABC):
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Return a scheduler: `"gradient"` or `"round-robin"`."""
-        if isinstance(kind, TaskScheduler):
-            return kind
-        return TaskScheduler.kinds.make(kind, *args, **kwargs)
+        made: TaskScheduler = TaskScheduler.kinds.part(TaskScheduler, kind, *args, **kwargs)
+        return made
 
     @abstractmethod
     def next_task_id(self) -> int:
@@ -78,6 +79,7 @@ class TaskScheduler(ABC):
         done = list(trials_done or [0] * len(tasks))
         self.tasks = []
         self.measure_callbacks = list(measure_callbacks)
+        self.builder = builder
         self.database = database
         self.cost_model = cost_model
         self.remaining_tasks = len(tasks)
@@ -95,6 +97,7 @@ class TaskScheduler(ABC):
             for task in self.tasks:
                 if task.ctx.search_strategy is not None:
                     task.ctx.search_strategy.post_tuning()
+            builder.clean_up()
             self.progress.close()
 
     def _start(self, ctx: TuneContext, weight: float, max_trials: int, per_iter: int) -> None:
@@ -115,6 +118,9 @@ class TaskScheduler(ABC):
                 )
             if max_trials == 0:
                 self.terminate_task(index)
+            elif self.cost_model is not None and self.database is not None:
+                learned = learn_from_records(self.cost_model, self.database, ctx)
+                ctx.logger.info("The cost model learned from %d record(s)", learned)
             ctx.pre_tuning(max_trials, per_iter, spaces, self.database, self.cost_model)
 
     def _search(self, max_trials: int, max_per_task: int, builder: Builder, runner: Runner) -> None:
@@ -131,6 +137,7 @@ class TaskScheduler(ABC):
             self.logger.info('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
             candidates = task.ctx.generate_measure_candidates()
             if candidates is None:
+                self._say_why_nothing(index)
                 self.terminate_task(index)
                 continue
             candidates = candidates[: max_trials - sent]
@@ -142,6 +149,15 @@ class TaskScheduler(ABC):
             if not task.is_terminated:
                 self.terminate_task(index)
 
+    def _say_why_nothing(self, index: int) -> None:
+        task = self.tasks[index]
+        strategy = task.ctx.search_strategy
+        reason = None if strategy is None or task.batches else strategy.why_nothing()
+        if reason is not None:
+            self.logger.warning(
+                'Task #%d "%s" cannot be tuned: %s', index, task.ctx.task_name, reason
+            )
+
     def _send(
         self,
         task: TaskRecord,
@@ -149,6 +165,7 @@ class TaskScheduler(ABC):
         builder: Builder,
         runner: Runner,
     ) -> None:
+        task.batches += 1
         task.measure_candidates = candidates
         task.builder_results, task.runner_futures = [], []
         target = task.ctx.target
@@ -197,16 +214,24 @@ class TaskScheduler(ABC):
             with Profiler.timeit("JoinRunnerFutures"):
                 for k, future in enumerate(task.runner_futures):
                     self.progress.phase("measuring", k, len(candidates))
-                    result = future.result()
+                    result = future.result().checked()
                     results.append(result)
-                    for callback in self.measure_callbacks:
-                        callback.apply_to_trial(
-                            self, task_id, candidates[k], task.builder_results[k], result
-                        )
+                    self._tell(task_id, candidates[k], task.builder_results[k], result)
                     self._note(task_id, candidates[k], task.builder_results[k], result)
         finally:
             self._finish_batch(task_id, candidates[: len(results)], results)
         return results
+
+    def _tell(
+        self,
+        task_id: int,
+        candidate: MeasureCandidate,
+        build: BuilderResult,
+        result: RunnerResult,
+    ) -> None:
+        for callback in self.measure_callbacks:
+            with blamed_on(callback, lambda: described([candidate])):
+                callback.apply_to_trial(self, task_id, candidate, build, result)
 
     def _finish_batch(
         self,
@@ -218,7 +243,10 @@ class TaskScheduler(ABC):
         task.ctx.notify_runner_results(candidates, results)
         self.progress.phase("learning")
         for callback in self.measure_callbacks:
-            with Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"):
+            with (
+                Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
+                blamed_on(callback, lambda: described(candidates)),
+            ):
                 builds = task.builder_results[: len(results)]
                 callback.apply(self, task_id, candidates, builds, results)
         task.measure_candidates = None
@@ -240,8 +268,9 @@ class TaskScheduler(ABC):
         name = task.ctx.task_name
         number = len(task.latency_ms) + 1
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
-        if result.run_secs:
-            latency = statistics.median(result.run_secs) * 1e3
+        seconds = result.median_secs
+        if seconds is not None:
+            latency = seconds * 1e3
             task.latency_ms.append(latency)
             task.ctx.logger.info(
                 "%sGFLOPs: %.4f. Time: %.4f us. Best GFLOPs: %.4f",

@@ -1,12 +1,18 @@
 """Building and measuring: what goes wrong with a candidate is in its result."""
 
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from codegen import Target
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder import BuilderInput, LocalBuilder
+from search.builder.artifact_directory import ArtifactDirectory
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
 from search.runner.check_results import Reference, difference
 from search.runner.random_fill import random_arrays
@@ -111,3 +117,58 @@ def test_arguments_of_every_dtype_compare_equal_to_themselves() -> None:
     arrays[4][2, 1] += 1
     assert difference(arrays, expected) is not None
     assert "argument 4" in str(difference(arrays, expected))
+
+
+def test_a_candidate_is_measured_when_its_result_is_asked_for(
+    builder: LocalBuilder, runner: LocalRunner
+) -> None:
+    path = built(builder, programs.adds_one)
+    first, second = runner.run(
+        [RunnerInput(path, "llvm", ArgInfo.from_prim_func(programs.adds_one))] * 2
+    )
+    assert not first.done()
+    assert first.result().run_secs
+    assert first.done()
+    assert not second.done()
+
+
+@pytest.mark.parametrize("times", [(), (0.0,), (1e-3, float("nan")), (float("inf"),), (-1.0,)])
+def test_times_that_no_program_has_are_a_failure(times: tuple[float, ...]) -> None:
+    result = RunnerResult(run_secs=times)
+    assert result.median_secs is None
+    assert "times are finite and above 0" in str(result.checked().error_msg)
+
+
+def test_artifacts_last_until_the_builder_cleans_up() -> None:
+    builder = LocalBuilder(max_workers=1)
+    path = Path(built(builder, programs.adds_one))
+    builder.close()
+    assert path.exists()
+    builder.clean_up()
+    assert not path.parent.exists()
+
+
+def test_artifacts_go_with_their_builder() -> None:
+    builder = LocalBuilder(max_workers=1)
+    path = Path(built(builder, programs.adds_one))
+    del builder
+    assert not path.parent.exists()
+
+
+def test_the_artifacts_of_a_killed_builder_are_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = "import os; from search.builder.artifact_directory import ArtifactDirectory as A; a = A(); os.kill(os.getpid(), 9)"
+    subprocess.run(
+        [sys.executable, "-c", killed],
+        env={"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    (left,) = tmp_path.iterdir()
+    mine, other = ArtifactDirectory(), ArtifactDirectory()
+    assert not left.exists()
+    assert mine.path.exists(), "it is in use"
+    mine.remove()
+    other.remove()
+    assert not list(tmp_path.iterdir())

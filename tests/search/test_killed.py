@@ -61,11 +61,14 @@ def test_a_killed_runner_costs_one_trial(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
     def run(kill_at: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", TUNE, str(tmp_path), str(kill_at)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
             capture_output=True,
             text=True,
             timeout=120,
@@ -74,11 +77,13 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
     killed = run(kill_at=8)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert list(temporary.iterdir()), "what was built but not measured"
     before = (tmp_path / "database_tuning_record.json").read_text()
     assert len(before.splitlines()) == 8, "the eighth was written before the kill"
 
     resumed = run(kill_at=0)
     assert resumed.returncode == 0, resumed.stderr
+    assert not list(temporary.iterdir())
     assert "Resuming after 8 of 12 trials" in resumed.stdout
     after = (tmp_path / "database_tuning_record.json").read_text()
     assert after.startswith(before)

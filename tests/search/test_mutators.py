@@ -146,6 +146,22 @@ def test_numbers_of_iterations_that_fuse_differently() -> None:
     assert found == {4, 32, 4096}
 
 
+def test_a_sampled_number_of_iterations_gets_another_choice() -> None:
+    def mark(sch: Schedule) -> None:
+        number = sch.sample_categorical([4, 64], [0.5, 0.5], decision=0)
+        sch.annotate(sch.get_block("root"), "meta_schedule.parallel", number)
+
+    func = parse(NEST)
+    assert isinstance(func, PrimFunc)
+    context = ms.TuneContext(func, target="llvm -num-cores=512", space_generator=mark)
+    mutator = MutateParallel(max_jobs_per_core=8)
+    mutator._initialize_with_tune_context(context)
+    (space,) = context.generate_design_space()
+    mutated = mutator.apply(space.trace, RandomState(1))
+    assert mutated is not None
+    assert differences(space.trace, mutated) == [("SampleCategorical", 0, 1)]
+
+
 def one_tile(extent: int, limit: int, decision: list[int]) -> Trace:
     func = parse(NEST.replace("32, 4)", f"{extent}, 4)"))
     assert isinstance(func, PrimFunc)

@@ -118,6 +118,9 @@ def test_parameters(
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "avx512"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", "vnni"),
         ("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni", "vnni"),
+        ("llvm -mtriple=aarch64-linux-gnu", "asimd"),
+        ("llvm -mtriple=arm64-apple-darwin -mcpu=apple-m1", "asimd"),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod", "dotprod"),
     ],
 )
 def test_the_instruction_set_decides(target: str, kind: str) -> None:

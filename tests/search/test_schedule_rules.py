@@ -168,6 +168,15 @@ def test_read_caches() -> None:
     assert nest(sch, "A_global")[:-1] == nest(sch, "C")[:7]
 
 
+def test_the_read_cache_of_a_scalar_has_no_loops_of_its_own() -> None:
+    text = MATMUL.replace("(A:", '(S: T.Buffer((), "float32"), A:').replace(
+        "+ A[vi, vk]", "+ S[()] * A[vi, vk]"
+    )
+    (sch,) = designs(tiling(reuse_read=ReuseType("must", (4,), "global")), text, "C")
+    assert kinds(sch).count("CacheRead") == 3
+    assert nest(sch, "S_global") == nest(sch, "C")[:7]
+
+
 def test_what_is_not_tiled() -> None:
     assert unchanged(designs(tiling(), ROW_SUM, "C"), ROW_SUM), "nothing is read twice"
     assert unchanged(designs(tiling(), ROW_SUM, "D"), ROW_SUM), "no reduction"
@@ -351,6 +360,8 @@ def test_a_reduction_with_enough_parallelism_is_not_factored() -> None:
         "B: T.Buffer((4, 4)", "B: T.Buffer((64, 4)"
     )
     assert len(designs(AddRFactor(16, 64), small, "C")) == 3
+    assert unchanged(designs(AddRFactor(2, 64), small, "C"), small), "16 iterations for 4 cores"
+    assert len(designs(AddRFactor(-1, 64), small, "C")) == 3, "never enough for the cores"
     assert unchanged(designs(AddRFactor(16, 64), ROW_SUM, "D"), ROW_SUM), "no reduction"
 
 

@@ -8,9 +8,15 @@ import pytest
 
 import search as ms
 from schedule import BlockRV, Schedule
+from search.cost_model import RandomModel
+from search.database import MemoryDatabase
 from search.errors import TuningError
+from search.measure_callback import AddToDatabase
+from search.mutator import MutateUnroll
 from search.postproc import DisallowDynamicLoop
-from search.schedule_rule import ApplyCustomRule, ScheduleRule, register_custom_rule
+from search.runner import LocalRunner
+from search.schedule_rule import ApplyCustomRule, AutoInline, ScheduleRule, register_custom_rule
+from search.search_strategy import EvolutionarySearch
 from search.space_generator import (
     PostOrderApply,
     ScheduleFn,
@@ -215,3 +221,45 @@ def test_a_function_without_parameters_makes_a_generator() -> None:
 def test_without_a_target_there_are_no_presets() -> None:
     task = ms.TuneContext(Matmul, space_generator="post-order-apply")
     assert len(task.generate_design_space()) == 1
+
+
+# ------------------------------------------------------------------------ classes in place of parts
+
+
+def test_a_class_stands_for_an_instance_of_it() -> None:
+    task = ms.TuneContext(
+        Matmul,
+        target="llvm -num-cores=2",
+        space_generator=PostOrderApply,
+        search_strategy=EvolutionarySearch,
+    )
+    assert isinstance(task.space_generator, PostOrderApply)
+    assert isinstance(task.search_strategy, EvolutionarySearch)
+    assert isinstance(ms.Runner.create(LocalRunner), LocalRunner)
+    assert isinstance(ms.Database.create(MemoryDatabase), MemoryDatabase)
+    assert isinstance(ms.CostModel.create(RandomModel), RandomModel)
+    assert isinstance(SpaceGeneratorUnion([PostOrderApply]).space_generators[0], PostOrderApply)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: SpaceGenerator.create(ScheduleFn), "missing a required argument: 'sch_fn'; give"),
+        (lambda: SpaceGenerator.create(AutoInline), "class AutoInline: it is no SpaceGenerator"),
+        (lambda: ms.Runner.create(ms.Runner), "class Runner: it is abstract"),
+        (lambda: ms.Runner.create(MemoryDatabase), "class MemoryDatabase: it is no Runner"),
+        (lambda: ms.Builder.create(3), "named by a short string, got int: 3"),
+        (
+            lambda: PostOrderApply(sch_rules=AutoInline),
+            "list of instances of ScheduleRule, got the",
+        ),
+        (lambda: PostOrderApply(sch_rules=[AutoInline]), r"give an instance, AutoInline\(\.\.\.\)"),
+        (lambda: PostOrderApply(postprocs=[Mark("x")]), "which is no Postproc$"),
+        (lambda: PostOrderApply(mutator_probs=[]), "maps mutators to weights"),
+        (lambda: PostOrderApply(mutator_probs={MutateUnroll: 1.0}), "holds the class MutateUnroll"),
+        (lambda: ms.MeasureCallback.create([AddToDatabase]), "holds the class AddToDatabase"),
+    ],
+)
+def test_what_is_no_part_is_refused_at_once(make: Any, words: str) -> None:
+    with pytest.raises(IRValueError, match=words):
+        make()

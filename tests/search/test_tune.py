@@ -1,5 +1,6 @@
 """Tuning end to end, with small programs and few trials."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule, Trace
-from search.database import JSONDatabase, MemoryDatabase
+from search.cost_model import XGBModel
+from search.database import JSONDatabase, MemoryDatabase, TuningRecord, Workload
+from search.measure_callback import MeasureCallback
 from search.run_journal import JOURNAL_FILE, RunJournal
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import assert_structural_equal
@@ -175,3 +178,94 @@ def test_a_journal_knows_what_an_interrupted_run_did(tmp_path: Path) -> None:
     journal.end()
     assert not (tmp_path / JOURNAL_FILE).exists()
     assert journal.begin(plan, {"main": 8}) == {"main": 0}
+
+
+class Values(MemoryDatabase):
+    """Gives out workloads and records that are equal to the ones it holds, but others."""
+
+    def commit_workload(self, mod: "programs.IRModule") -> Workload:
+        return copied(super().commit_workload(mod))
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        records = super().get_all_tuning_records()
+        return [replace(record, workload=copied(record.workload)) for record in records]
+
+
+def copied(workload: Workload) -> Workload:
+    return Workload.from_json(workload.as_json())
+
+
+def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path) -> None:
+    database = Values()
+    for _ in range(2):
+        tune(tmp_path, 64, split_j, cost_model="random", database=database)
+    assert len(database) == 5, "the second run finds all measured"
+    assert len(database.get_top_k(database.commit_workload(Matmul), 9)) == 5
+    pruned = MemoryDatabase()
+    database.dump_pruned(pruned)
+    assert len(pruned) == 1
+
+
+def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> None:
+    def task(name: str) -> ms.TuneContext:
+        return ms.TuneContext(
+            Matmul,
+            target=TARGET,
+            space_generator=split_all,
+            search_strategy="replay-trace",
+            task_name=name,
+            rand_state=1,
+        )
+
+    class StopAfterSix(MeasureCallback):
+        def apply_to_trial(self, scheduler: "ms.TaskScheduler", *_: object) -> None:
+            if sum(len(task.latency_ms) for task in scheduler.tasks) == 5:
+                raise KeyboardInterrupt
+
+    def run(*callbacks: MeasureCallback) -> int:
+        runner = LocalRunner(evaluator_config=QUICK)
+        database = ms.tune_tasks(
+            tasks=[task("one"), task("two")],
+            task_weights=[1.0, 1.0],
+            work_dir=tmp_path,
+            max_trials_global=12,
+            max_trials_per_task=6,
+            num_trials_per_iter=2,
+            runner=runner,
+            cost_model="random",
+            measure_callbacks=[*MeasureCallback.create("default"), *callbacks],
+        )
+        runner.close()
+        return len(database)
+
+    assert run(StopAfterSix()) == 6
+    assert run() == 12
+
+
+def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> None:
+    tune(tmp_path, 12, split_all, cost_model="random")
+    model = XGBModel(num_tuning_cores=1)
+    tune(tmp_path, 2, split_all, cost_model=model)
+    assert model.data_size == 14
+    assert model.trained
+    tune(tmp_path, 2, split_all, cost_model=model)
+    assert model.data_size == 16, "and not the fourteen again"
+    log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_main.log"
+    learned = [x for x in log.read_text().splitlines() if "The cost model learned" in x]
+    assert [x.split("learned from ")[1] for x in learned] == [
+        "0 record(s)",
+        "12 record(s)",
+        "0 record(s)",
+    ]
+
+
+def test_a_run_beside_another_has_nothing_to_resume(tmp_path: Path) -> None:
+    running, beside = RunJournal(tmp_path), RunJournal(tmp_path)
+    running.begin({"trials": 8}, {"main": 0})
+    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 0}
+    beside.end()
+    assert (tmp_path / JOURNAL_FILE).exists(), "it is not the other's to remove"
+    running.close()
+    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 5}, "the first was interrupted"
+    beside.end()
+    assert not (tmp_path / JOURNAL_FILE).exists()

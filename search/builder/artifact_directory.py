@@ -1,0 +1,52 @@
+"""Where the artifacts of one builder are, until nobody needs them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "tune_artifacts_"
+_LOCK: Final = "in_use"
+
+
+class ArtifactDirectory:
+    """A directory in the temporary directory that goes with its owner, however that ends.
+
+    It is removed by `remove` or when the owner is collected or exits. An owner that is killed
+    leaves it behind without the lock that it held on a file in it; the next one finds it so and
+    removes it.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        unlocked = self.path / f"{_LOCK}.new"
+        lock = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unlocked.rename(self.path / _LOCK)  # so that nobody sees it without its lock
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+
+
+def _remove(path: Path, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of owners that were killed."""
+    for lock_path in parent.glob(f"{_PREFIX}*/{_LOCK}"):
+        try:
+            lock = os.open(lock_path, os.O_RDWR)
+        except OSError:
+            continue  # its owner has just removed it, or it is another user's
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            _remove(lock_path.parent, lock)

@@ -1,0 +1,161 @@
+"""What search strategies do when there is little to find."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search.cost_model import CostModel
+from search.measure_candidate import MeasureCandidate
+from search.mutator import MutateTileSize
+from search.postproc import Postproc
+from search.runner import RunnerResult
+from search.search_strategy import EvolutionarySearch, SearchStrategy
+from search.space_generator import ScheduleFn
+from tensorir import parse
+from tensorir.function import PrimFunc
+from tests.search.programs import Matmul, split_all
+
+STRATEGIES = ["replay-trace", "replay-func", "evolutionary"]
+
+ADAPTIVE_POOLING = """
+@T.prim_func
+def main(A: T.Buffer((13,), "float32"), B: T.Buffer((3,), "float32")):
+    for i in range(3):
+        with T.block("pool"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[0:13])
+            T.writes(B[vi])
+            B[vi] = T.float32(0)
+            for r in range((vi * 13 + 15) // 3 - vi * 13 // 3):
+                B[vi] = T.max(B[vi], A[vi * 13 // 3 + r])
+"""
+
+
+class AcceptEvery(Postproc):
+    """Rejects all schedules but each n-th; 0 rejects all."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.seen = 0
+
+    def apply(self, sch: Schedule) -> bool:
+        self.seen += 1
+        return self.n > 0 and self.seen % self.n == 0
+
+
+def started(kind: str, postproc: Postproc, trials: int = 8) -> ms.TuneContext:
+    context = ms.TuneContext(
+        Matmul,
+        target="llvm -num-cores=1",
+        space_generator=ScheduleFn(split_all, postprocs=[postproc], mutator_probs={}),
+        search_strategy=kind,
+        rand_state=1,
+    )
+    context.pre_tuning(trials, 8)
+    return context
+
+
+def strategy_of(context: ms.TuneContext) -> SearchStrategy:
+    assert context.search_strategy is not None
+    return context.search_strategy
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_search_ends_if_all_is_rejected_and_says_by_whom(kind: str) -> None:
+    context = started(kind, AcceptEvery(0))
+    assert context.generate_measure_candidates() is None
+    reason = str(strategy_of(context).why_nothing())
+    count = 320 if kind == "evolutionary" else 100
+    assert reason == (
+        f"all {count} schedules that were sampled were rejected, {count} by AcceptEvery()"
+    )
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_search_goes_on_with_the_few_that_are_accepted(kind: str) -> None:
+    postproc = AcceptEvery(90)
+    context = started(kind, postproc)
+    candidates = context.generate_measure_candidates()
+    assert candidates
+    assert strategy_of(context).why_nothing() is None
+    assert postproc.seen <= 90 * 8
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_loops_of_an_extent_that_is_not_constant_are_named(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    func = parse(ADAPTIVE_POOLING)
+    assert isinstance(func, PrimFunc)
+    config = ms.TuneConfig(8, strategy=kind)
+    assert ms.tune_tir(func, "llvm -num-cores=1", config, tmp_path, cost_model="random") is None
+    (said,) = [x for x in capsys.readouterr().out.splitlines() if "cannot be tuned" in x]
+    assert 'Task #0 "main" cannot be tuned: all ' in said
+    assert "by DisallowDynamicLoop() (the extent of loop r is not constant: " in said
+
+
+class CountFactors(CostModel):
+    """Scores a candidate by how many iterations its innermost loops have."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[MeasureCandidate]] = []
+
+    def load(self, path: object) -> None: ...
+
+    def save(self, path: object) -> None: ...
+
+    def update(self, context: object, candidates: object, results: object) -> None: ...
+
+    def predict(self, context, candidates):
+        self.asked.append(list(candidates))
+        return np.array([float(innermost(c)) for c in candidates])
+
+
+def innermost(candidate: MeasureCandidate) -> int:
+    return prod(decision[-1] for decision in candidate.sch.trace.decisions.values())
+
+
+def batches(
+    model: CostModel, trials: int, per_batch: int, **options: object
+) -> list[list[MeasureCandidate]]:
+    """Return the batches of a search that a cost model guides from the start."""
+    context = ms.TuneContext(
+        Matmul,
+        target="llvm -num-cores=1",
+        space_generator=ScheduleFn(split_all, postprocs=[], mutator_probs={MutateTileSize(): 1.0}),
+        search_strategy=EvolutionarySearch(**options),
+        rand_state=1,
+    )
+    context.pre_tuning(trials, per_batch, cost_model=model)
+    found = []
+    while candidates := context.generate_measure_candidates():
+        found.append(candidates)
+        context.notify_runner_results(candidates, [RunnerResult(run_secs=(1.0,))] * len(candidates))
+    return found
+
+
+def test_a_share_of_small_batches_is_random_as_well() -> None:
+    """A fifth of ten batches of two are four random candidates, few of which are among the best."""
+    small = {"population_size": 16, "init_min_unmeasured": 8, "genetic_num_iters": 1}
+    guided = batches(CountFactors(), 20, 2, eps_greedy=0.0, **small)
+    mixed = batches(CountFactors(), 20, 2, eps_greedy=0.2, **small)
+    assert [len(batch) for batch in mixed] == [2] * 10
+    low = [sum(innermost(c) <= 512 for batch in run for c in batch) for run in (guided, mixed)]
+    assert low[0] < low[1]
+
+
+def test_an_evolution_starts_from_the_most_promising_of_the_one_before() -> None:
+    model = CountFactors()
+    first, _ = batches(model, 10, 5, population_size=40, genetic_num_iters=0, eps_greedy=0.0)[:2]
+    before, after = model.asked[:2]
+    assert [len(population) for population in (before, after)] == [40, 40]
+    best = sorted(before, key=innermost, reverse=True)
+    left = [c.sch for c in best[:20] if c.sch not in [chosen.sch for chosen in first]]
+    assert len(left) >= 18
+    assert all(sch in [c.sch for c in after] for sch in left)
