@@ -18,6 +18,7 @@ from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind, Parameter
 from schedule.trace_json import checked_value, define_output
 from tensorir.errors import DiagnosticError, TensorIRError
+from tensorir.expr import FloatImm, IntImm
 from tensorir.script import parse_expr, parse_index_map
 
 _MARKS: Final[dict[str, Callable[[], LoopRV]]] = {
@@ -188,7 +189,11 @@ class _Reader:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="LoopRV"), attr=mark), args=[]):
                 if mark in _MARKS:
                     return _MARKS[mark]()
-        return self._parsed(node, "", parse_expr)
+        value = self._parsed(node, "", parse_expr)
+        if isinstance(value, (IntImm, FloatImm)):
+            # Arithmetic on numbers is a number.
+            return bool(value.value) if value.dtype.is_bool else value.value
+        return value
 
     def _random_variable(self, node: ast.Name) -> Any:
         if node.id not in self._known:

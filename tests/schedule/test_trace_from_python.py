@@ -109,6 +109,14 @@ def test_numbers_that_have_no_digits(value):
     assert repr(value) in map(repr, trace.insts[-1].values)
 
 
+@pytest.mark.parametrize(("written", "number"), [("2 * 2", "4"), ("9 >> 1", "4")])
+def test_arithmetic_on_numbers_is_a_number(written, number):
+    text = f"{LOOPS}l3, l4 = sch.split(l1, [{written}, None])"
+    trace = Trace.from_python(text)
+    assert f"factors=[{number}, None]" in str(trace)
+    assert Trace.from_python(str(trace)).as_json() == trace.as_json()
+
+
 BLOCK = 'b0 = sch.get_block(name="B", func_name="main")\n'
 LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
 
@@ -142,6 +150,7 @@ LOOPS = f"{BLOCK}l1, l2 = sch.get_loops(block=b0)\n"
         (f"{LOOPS}v3, v4 = sch.sample_perfect_tile(l1, 2, decision=[{{{{}}}}])", "[{", "a decision is"),
         (f"{BLOCK}x = {'-' * 100_000}1", "x = -", "nested too deeply"),
         (f"{LOOPS}v3 = sch.sample_categorical([1], [1.0], decision=1e400)", "1e400", "a decision is"),
+        (f"{LOOPS}l3, l4 = sch.split(l1, [3 > 2, None])", "[3 > 2", "is no whole number"),
         ("b0 = sch.get_block(", "(", "never closed"),
         ("def f(a, b):\n  pass", "def f(a, b):", "a function of one schedule"),
         ("é = 1; b0 = sch.get_blok('é')", "é = 1", "such as"),
