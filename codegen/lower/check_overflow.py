@@ -109,6 +109,13 @@ class _CheckOverflow(Rewriter):
         body = self(node.body)
         return node if value is node.value and body is node.body else e.Let(node.var, value, body)
 
+    def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
+        if self._is_index(node):
+            return self.rewrite_PrimExpr(node)
+        # A float of index arithmetic has its value, not what is left of it in 32 bits.
+        value = self._wide_enough(node.value)
+        return node if value is node.value else cast(node.dtype, value)
+
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         indices = self._indices(node.indices)
         predicate = self.maybe(node.predicate)
@@ -132,14 +139,17 @@ class _CheckOverflow(Rewriter):
         kind = type(node)
         if kind is e.Let or kind is BufferLoad:
             return self(node)
-        if not node.dtype.is_integral or not is_index_arithmetic(node, self._values):
-            return self.generic(node)
+        if not self._is_index(node):
+            return self.rewrite_Cast(node) if kind is e.Cast else self.generic(node)  # type: ignore[arg-type]
         known = self._checked.get(node)
         if known is None:
             known = self._checked[node] = self._widened(node) if self._overflows(node) else node
             if known is not node:
                 self._refuse_overflow(known)
         return known
+
+    def _is_index(self, node: PrimExpr) -> bool:
+        return node.dtype.is_integral and is_index_arithmetic(node, self._values)
 
     def _interval(self, node: PrimExpr) -> Interval | None:
         """Return the values of index arithmetic, None where they depend on symbols or values."""

@@ -67,6 +67,12 @@ LEFT_OUT = Problem(
     "{axis}, and would not from there",
     "give the axis a domain of the values that it takes",
 )
+LEFT_BEHIND = Problem(
+    "LostIterationError",
+    "{0} cannot move under {1}: its axis {axis} follows {2}, which is around both, and would take "
+    "all its values in each iteration",
+    "choose a loop further out",
+)
 USES_LOOP = Problem(
     "OpaqueBlockError",
     "{0} cannot move, because it has no axes and uses the variable of {1} inside",
@@ -200,6 +206,7 @@ def plan_move(
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
+        _check_follows(block, loop, nest)
         _check_steps(block, loop, nest)
         _check_all_run(block, loop, to_consumers=to_consumers)
     return Move(block, loop, position, nest)
@@ -219,6 +226,21 @@ def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
         for _, axis in driven_axes(nest, above.loop.loop_var):
             independent = axis.iter_type == IterVar.DATA_PAR
             check(independent, CONCURRENT, block, above, axis=axis.var.name)
+
+
+def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise if an axis no longer follows a loop that is around a block, here and there.
+
+    The block would run for all values of the axis in each iteration, on what that one computed.
+    """
+    around = {above.loop for above in loops_above(block)}
+    for above in (*loops_above(loop), loop):
+        if above.loop not in around or is_const_int(above.loop.extent, 1):
+            continue
+        var = above.loop.loop_var
+        kept = {axis for _, axis in driven_axes(nest, var)}
+        for _, axis in driven_axes(block.block_realize, var):
+            check(axis in kept, LEFT_BEHIND, block, loop, above, axis=axis.var.name)
 
 
 def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:

@@ -451,6 +451,8 @@ def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
     a, b = reader(expr.a), reader(expr.b)
     if not b.terms and not b.const:
         return reader.as_written(expr)
+    if not b.terms and b.const < 0 and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
+        return reader.as_written(expr)  # The negative of the dividend is beyond the type.
     quotient = reader.floor_divide(a, b)
     return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
 

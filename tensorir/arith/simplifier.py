@@ -9,6 +9,7 @@ from tensorir.arith.comparing import turned
 from tensorir.arith.linearize import is_integer
 from tensorir.arith.logic import negation, parts_of
 from tensorir.arith.opaque import expr_key
+from tensorir.arith.terms import has_loads
 from tensorir.dtype import BOOL, DataType
 from tensorir.expr import FloatImm, IntImm, PrimExpr, integer_limits
 from tensorir.ops import FALSE, TRUE, cast, compare, const, fold_binary, if_then_else, logical_not
@@ -122,7 +123,12 @@ class _Simplifier(Rewriter):
         taken = _taken(condition, node.true_value, node.false_value)
         if taken is not None:
             return self(taken)  # type: ignore[no-any-return]
-        t, f = self._branches(condition, node.true_value, node.false_value)
+        t, f = node.true_value, node.false_value
+        if has_loads(t) or has_loads(f):
+            # Both are evaluated, whatever the condition is: an index must not rely on it.
+            t, f = self(t), self(f)
+        else:
+            t, f = self._branches(condition, t, f)
         made = self._without_choice(condition, t, f)
         if made is not None:
             return made

@@ -16,7 +16,7 @@ from tensorir.arith.linear import (
     TruncatedQuotient,
     Wrapped,
 )
-from tensorir.expr import BufferLoad, Call, Var
+from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.node import Node
 from tensorir.visit import walk
 
@@ -67,8 +67,13 @@ def reads_memory(term: Term) -> bool:
     if isinstance(term, Var):
         return False
     if type(term) is Opaque:
-        return any(type(part) is BufferLoad or _is_opaque_call(part) for part in walk(term.expr))
+        return has_loads(term.expr)
     return any(reads_memory(part) for part in parts_of(term))
+
+
+def has_loads(expr: PrimExpr) -> bool:
+    """Say whether an expression has a load in it, or a call that may load."""
+    return any(type(part) is BufferLoad or _is_opaque_call(part) for part in walk(expr))
 
 
 def _is_opaque_call(part: Node) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schedule import LoopRV, Schedule
+from schedule import LoopRV, Schedule, ScheduleError
 from tensorir import assert_structural_equal, parse
 from tests.schedule.programs import COPY, MATMUL_RELU, OVERWRITES, ROW_SUMS, STAGES
 from tests.schedule.transformation import apply, refused
@@ -892,3 +892,26 @@ def test_instances_that_a_predicate_leaves_out_do_not_come_back():
         "may leave out values of its axis vi",
         marked=["block C", "loop i"],
     )
+
+
+def test_an_axis_that_follows_a_loop_around_both_keeps_to_it():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 8)), D: T.Buffer((6, 8))):
+    E = T.alloc_buffer((8,))
+    for i in range(6):
+        for j in range(8):
+            with T.block("E"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                E[vj] = A[vi, vj] * T.float32(2)
+        for j in range(8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = E[7 - vj]
+"""
+    sch = Schedule(parse(before))
+    program = sch.mod
+    with pytest.raises(ScheduleError, match="its axis vi follows loop `i`") as caught:
+        sch.reverse_compute_at(sch.get_block("D"), sch.get_loops(sch.get_block("E"))[1])
+    assert caught.value.code == "LostIterationError"
+    assert_structural_equal(sch.mod, program)

@@ -37,6 +37,25 @@ def once_failed(text: str, **sizes: int) -> Case:
 
 
 ONCE_FAILED = {
+    "a load in a select, whose index is in bounds by another reason than the condition": once_failed(
+        """A0: T.Buffer((4, 5), "int64"), B0: T.Buffer((6, 4), "int64")):
+    for i, j in T.grid(6, 4):
+        B0[i, j] = T.Select(i <= 1, A0[j, i % 5], T.int64(1)) // T.int64(-1)
+"""
+    ),
+    "the lowest number divided by a negative one": once_failed(
+        """A0: T.Buffer((1,), "int32"), n: T.int32):
+    for i in range(n):
+        A0[i] = T.if_then_else(i <= 0, -2147483648, 0) // -2
+""",
+        n=1,
+    ),
+    "a float of index arithmetic beyond 32 bits": once_failed(
+        """B0: T.Buffer((1,), "float32")):
+    for i in range(3):
+        B0[0] = T.Cast("float32", i * -2147483647)
+"""
+    ),
     "an attribute that differs between lanes": once_failed(
         """A: T.Buffer((2, 1), "float32"), N: T.Buffer((1,), "int32")):
     for i in T.vectorized(2):
