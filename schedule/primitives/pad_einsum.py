@@ -47,7 +47,7 @@ from tensorir.ops import (
     min_value,
 )
 from tensorir.stmt import Block, BufferStore, For, Stmt
-from tensorir.visit import walk
+from tensorir.visit import uses_var, walk
 
 BAD_PADDING = Problem(
     "InvalidPaddingError",
@@ -307,7 +307,8 @@ def _driving_loops(
             fail(NO_EINSUM, block, reason=reason)
         assert isinstance(value, Var)
         reason = f"loop {value.name} drives several axes"
-        check(value not in longer, NO_EINSUM, block, reason=reason)
+        driven = sum(uses_var(other, value) for other in realize.iter_values)
+        check(driven == 1, NO_EINSUM, block, reason=reason)
         longer[value] = padded[axis.var]
     return longer
 

@@ -814,3 +814,18 @@ def test_what_is_no_list_of_numbers():
     with pytest.raises(TypeError, match=r"Schedule\.pad_einsum: `padding`"):
         sch.pad_einsum("C", [4, 4, 4.5])
     assert_structural_equal(sch.mod["main"], program)
+
+
+def test_a_loop_that_also_drives_another_axis_is_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 1)), C: T.Buffer((6,))):
+    for i_0, i_1 in T.grid(1, 6):
+        with T.block("C"):
+            vk = T.axis.reduce(1, i_0)
+            vi = T.axis.spatial(6, i_0 * 6 + i_1)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    refused(before, pad(5, 1), "NonEinsumError", "loop i_0 drives several axes", ["block C"])
