@@ -216,6 +216,17 @@ class Buffer(Node):
         count = size - start if extent is None else as_expr(extent)
         return Call(ptr_type, _ACCESS_PTR, (kind, self.data, first + start, count, const(mask)))
 
+    def all_strides(self) -> tuple[PrimExpr, ...]:
+        """Return the strides in elements, those of the compact layout where none are given."""
+        if self.strides:
+            return self.strides
+        strides: list[PrimExpr] = []
+        stride: PrimExpr | None = None
+        for extent in reversed(self.shape):
+            strides.append(const(1, extent.dtype) if stride is None else stride)
+            stride = extent if stride is None else extent * stride
+        return tuple(reversed(strides))
+
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
         """Return where an element is, counted in elements from `data`: `elem_offset` is in it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from codegen.lower.lower_match_buffers import offset_of, strides_of
+from codegen.lower.lower_match_buffers import offset_of
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
@@ -55,7 +55,7 @@ class _Flatten(ScopedRewriter):
         flat = self._flat.get(buffer)
         if flat is None:
             flat = self._flat[buffer] = flattened(buffer)
-            self._strides[buffer] = strides_of(buffer)
+            self._strides[buffer] = buffer.all_strides()
         return flat
 
     def _linear_strides(self, buffer: Buffer) -> list[Linear]:
@@ -220,5 +220,5 @@ def index_dtype(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> DataType:
     """Return the dtype in which an offset into `buffer` surely fits."""
     if any(index.dtype.bits == 64 for index in indices):
         return INT64
-    size = offset_of(buffer, buffer.shape, strides_of(buffer))
+    size = offset_of(buffer, buffer.shape, buffer.all_strides())
     return INT32 if type(size) is IntImm and size.value < _INT32_ELEMENTS else INT64

@@ -49,7 +49,7 @@ class _LowerViews(Rewriter):
         surplus = len(outer.shape) - len(view.shape)
         for k, extent in enumerate(view.shape):
             self._equate(view, "shape", extent, source.region[k + surplus].extent)
-        strides = strides_of(outer)
+        strides = outer.all_strides()
         if view.strides:
             for stride, actual in zip(view.strides, strides[surplus:], strict=True):
                 self._equate(view, "strides", stride, actual)
@@ -120,18 +120,6 @@ class _LowerViews(Rewriter):
         extents += [self(dim.extent) for dim in node.region]
         pairs = zip(starts, extents, strict=True)
         return BufferRegion(source.buffer, [Range.from_min_extent(a, n) for a, n in pairs])
-
-
-def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """Return the strides of a buffer in elements, computed from the shape where none are given."""
-    if buffer.strides:
-        return buffer.strides
-    strides: list[PrimExpr] = []
-    stride: PrimExpr | None = None
-    for extent in reversed(buffer.shape):
-        strides.append(const(1, extent.dtype) if stride is None else stride)
-        stride = extent if stride is None else mul(extent, stride)
-    return tuple(reversed(strides))
 
 
 def offset_of(buffer: Buffer, indices: Sequence[PrimExpr], strides: Sequence[PrimExpr]) -> PrimExpr:

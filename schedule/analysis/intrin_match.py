@@ -11,7 +11,7 @@ from tensorir.equal import expr_deep_equal
 from tensorir.expr import Add, BufferLoad, IntImm, IterVar, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
-from tensorir.ops import const, mul
+from tensorir.ops import const
 from tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from tensorir.visit import Rewriter, substitute, uses_var, walk
 
@@ -248,8 +248,8 @@ def check_layout(region: BufferRegion, parameter: Buffer) -> None:
 
     A parameter without strides is compact; strides that are variables take any value.
     """
-    expected = strides_of(parameter)
-    found = strides_of(region.buffer)[-len(expected) :] if expected else []
+    expected = parameter.all_strides()
+    found = region.buffer.all_strides()[-len(expected) :] if expected else []
     analyzer = Analyzer()
     for has, needs, extent in zip(found, expected, parameter.shape, strict=True):
         single = isinstance(extent, IntImm) and extent.value == 1
@@ -261,15 +261,3 @@ def check_layout(region: BufferRegion, parameter: Buffer) -> None:
                 f"{needs} and not {has}; transform the layout, or use a cache_read in a layout "
                 f"that fits"
             )
-
-
-def strides_of(buffer: Buffer) -> list[PrimExpr]:
-    """Return how many elements lie between neighbours in each dimension."""
-    if buffer.strides:
-        return list(buffer.strides)
-    strides: list[PrimExpr] = []
-    step: PrimExpr = const(1, "int32")
-    for extent in reversed(buffer.shape):
-        strides.insert(0, step)
-        step = mul(step.astype(extent.dtype), extent)
-    return strides

@@ -8,7 +8,6 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.block_kind import blocks_in
 from schedule.analysis.buffer_definition import accessed_buffer, defining_block, replace_buffer
 from schedule.analysis.dependency import is_table
-from schedule.analysis.intrin_match import strides_of
 from schedule.analysis.layout_map import LayoutMap, analyze_layout, mapped_shape
 from schedule.analysis.opaque_access import OPAQUE, check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
@@ -129,7 +128,7 @@ def transform_layout(
     # The mark by which a table of `cache_index` is known stays.
     new = old.with_(shape=shape, strides=(), axis_separators=())
     if is_table(old):
-        new = new.with_(strides=tuple(strides_of(new)))
+        new = new.with_(strides=new.all_strides())
     before = site.block
     replaced: dict[Block, Block] = {}
     if layout is not None and pads:
