@@ -2,15 +2,18 @@
 
 from search.database.database import Database, PyDatabase
 from search.database.json_database import JSONDatabase
+from search.database.keyed_database import KeyedDatabase
 from search.database.memory_database import MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord, Workload
 from search.database.schedule_fn_database import ScheduleFnDatabase
+from search.database.target_key import target_key
 from search.database.union_database import OrderedUnionDatabase, UnionDatabase
 
 __all__ = [
     "Database",
     "JSONDatabase",
+    "KeyedDatabase",
     "MemoryDatabase",
     "ModuleEquality",
     "OrderedUnionDatabase",
@@ -19,4 +22,5 @@ __all__ = [
     "TuningRecord",
     "UnionDatabase",
     "Workload",
+    "target_key",
 ]
