@@ -7,6 +7,7 @@ from search.database.memory_database import MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord, Workload
 from search.database.schedule_fn_database import ScheduleFnDatabase
+from search.database.sql_database import SQLDatabase
 from search.database.target_key import target_key
 from search.database.union_database import OrderedUnionDatabase, UnionDatabase
 
@@ -18,6 +19,7 @@ __all__ = [
     "ModuleEquality",
     "OrderedUnionDatabase",
     "PyDatabase",
+    "SQLDatabase",
     "ScheduleFnDatabase",
     "TuningRecord",
     "UnionDatabase",

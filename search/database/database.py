@@ -11,13 +11,16 @@ from codegen import Target
 from search.database.best_records import best_of_each
 from search.database.module_equality import ModuleEquality, unnamed
 from search.database.target_key import same_target
+from search.database.validate import Findings, validate
 from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
     from schedule import Schedule
+    from search.builder import Builder
     from search.database.records import TuningRecord, Workload
+    from search.runner import Runner
     from tensorir.function import IRModule
 
 _current: ContextVar[tuple[Database, ...]] = ContextVar("databases", default=())
@@ -149,6 +152,19 @@ class Database(ABC):
         if kind == "ir_module":
             return self.query_ir_module(mod, target, workload_name)
         raise IRValueError(f"kind is 'schedule', 'record' or 'ir_module', got {kind!r}")
+
+    def validate(
+        self,
+        *,
+        runner: str | Runner | None = None,
+        builder: str | Builder = "local",
+        factor: float = 1.5,
+    ) -> Findings:
+        """Replay every record, with a runner measure it again, and return what is wrong.
+
+        See `search.database.validate`.
+        """
+        return validate(self, runner=runner, builder=builder, factor=factor)
 
     # ----------------------------------------------------------------------------- to another one
 
