@@ -4,6 +4,7 @@ import pickle
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -380,7 +381,7 @@ class Dicts(KeyedDatabase):
         self.kept: list[tuple[str, TuningRecord]] = []
 
     def workloads(self, key: str | None = None) -> list[Workload]:
-        return sum(self.programs.values(), []) if key is None else self.programs.get(key, [])
+        return list(chain(*self.programs.values())) if key is None else self.programs.get(key, [])
 
     def put_workload(self, key: str, workload: Workload) -> Workload:
         same = self.programs.setdefault(key, [])
