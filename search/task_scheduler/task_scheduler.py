@@ -188,8 +188,9 @@ class TaskScheduler(ABC):
                     result.artifact_path,
                     target.kind,
                     candidate.args_info,
-                    _comparable(task, candidate),
+                    task.reference_path,
                     best,
+                    task.facts,
                 )
                 for candidate, result in zip(candidates, results, strict=True)
                 if result.artifact_path is not None
@@ -326,11 +327,6 @@ def _reference(task: TaskRecord, result: BuilderResult) -> str:
             f"{result.error_msg}"
         )
     return result.artifact_path
-
-
-def _comparable(task: TaskRecord, candidate: MeasureCandidate) -> str | None:
-    """Return the reference for a candidate, None if it takes weights in a layout of its own."""
-    return task.reference_path if candidate.measured_mod is candidate.mod else None
 
 
 PyTaskScheduler = TaskScheduler
