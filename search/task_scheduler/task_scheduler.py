@@ -17,6 +17,7 @@ from search.measure_callback import MeasureCallback
 from search.measure_candidate import described
 from search.profiler import Profiler
 from search.progress import Progress
+from search.reference_program import reference_program
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler.statistics_table import statistics_table
 from search.task_scheduler.task_record import FAILED_MS, TaskRecord
@@ -176,7 +177,7 @@ class TaskScheduler(ABC):
             inputs = [BuilderInput(c.sch.mod, target) for c in candidates]
             if task.reference_path is None:
                 assert task.ctx.mod is not None
-                inputs.append(BuilderInput(task.ctx.mod, target))
+                inputs.append(BuilderInput(reference_program(task.ctx.mod), target))
             results = builder.build(inputs)
             if task.reference_path is None:
                 task.reference_path = _reference(task, results.pop())
