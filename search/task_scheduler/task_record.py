@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from search.flops import estimate_tir_flops
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
@@ -39,12 +40,15 @@ class TaskRecord:
     runner_futures: list[RunnerFuture] = field(default_factory=list)
     reference_path: str | None = None
     """The artifact of the unscheduled program."""
+    facts: ProgramFacts = field(default_factory=ProgramFacts)
+    """What a runner has to know of that program."""
 
     @staticmethod
     def of(ctx: TuneContext, task_weight: float = 1.0) -> TaskRecord:
         """Return the record of a task that was not searched yet."""
         flop = 1.0 if ctx.mod is None else max(1.0, estimate_tir_flops(ctx.mod))
-        return TaskRecord(ctx, task_weight, flop)
+        facts = ProgramFacts() if ctx.mod is None else ProgramFacts.of(ctx.mod)
+        return TaskRecord(ctx, task_weight, flop, facts=facts)
 
     @property
     def best_ms(self) -> float | None:

@@ -17,6 +17,7 @@ from search.measure_callback import MeasureCallback
 from search.measure_candidate import described
 from search.profiler import Profiler
 from search.progress import Progress
+from search.reference_program import reference_program
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler.statistics_table import statistics_table
 from search.task_scheduler.task_record import FAILED_MS, TaskRecord
@@ -176,7 +177,7 @@ class TaskScheduler(ABC):
             inputs = [BuilderInput(c.sch.mod, target) for c in candidates]
             if task.reference_path is None:
                 assert task.ctx.mod is not None
-                inputs.append(BuilderInput(task.ctx.mod, target))
+                inputs.append(BuilderInput(reference_program(task.ctx.mod), target))
             results = builder.build(inputs)
             if task.reference_path is None:
                 task.reference_path = _reference(task, results.pop())
@@ -188,8 +189,9 @@ class TaskScheduler(ABC):
                     result.artifact_path,
                     target.kind,
                     candidate.args_info,
-                    _comparable(task, candidate),
+                    task.reference_path,
                     best,
+                    task.facts,
                 )
                 for candidate, result in zip(candidates, results, strict=True)
                 if result.artifact_path is not None
@@ -326,11 +328,6 @@ def _reference(task: TaskRecord, result: BuilderResult) -> str:
             f"{result.error_msg}"
         )
     return result.artifact_path
-
-
-def _comparable(task: TaskRecord, candidate: MeasureCandidate) -> str | None:
-    """Return the reference for a candidate, None if it takes weights in a layout of its own."""
-    return task.reference_path if candidate.measured_mod is candidate.mod else None
 
 
 PyTaskScheduler = TaskScheduler
