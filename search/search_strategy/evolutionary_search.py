@@ -38,6 +38,8 @@ With the fewest points that this search can have left, one of n, it misses it wi
 _EXPLORATION: Final = 1.0
 """How many deviations of the model's score count as a promise."""
 _LEAST_BATCH: Final = 2
+_GUIDED_BATCHES: Final = 8
+_FIRST_SHARE: Final = 4
 _BREEDING_SHARE: Final = 0.15
 """How long breeding may take, as a share of the time that measuring the batch takes."""
 _POINTS_PER_SECOND: Final = 2000
@@ -203,8 +205,8 @@ class EvolutionarySearch(SearchStrategy):
     def _batch_size(self, search: _Search) -> int:
         """Return how many candidates the next batch has at most."""
         if search.cost_model.trained:
-            return max(_LEAST_BATCH, search.max_trials // 8)
-        return self.first_batch or min(16, max(4, search.max_trials // 4))
+            return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
+        return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
 
     def _unguided(self, search: _Search, wanted: int) -> list[Individual]:
         """Return a batch without a model: random, and near the best where there is one."""
