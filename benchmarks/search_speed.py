@@ -4,8 +4,8 @@
 
 A population of random points and one generation of its children are scored by the default cost
 model, trained on a few programs with made-up times: how good its scores are makes no difference to
-how long they take. Nothing is built or run. Times are processor time of one core. The first population of
-a workload also pays for what the model finds out once about its design spaces.
+how long they take. The first population of a workload also pays for what the model finds out once
+about its design spaces. Nothing is built or run. Times are processor time of one core.
 """
 
 from __future__ import annotations
