@@ -45,6 +45,7 @@ from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
+from search.trials import load_run
 from search.tune import compile_tir, tune_tasks, tune_tir
 from search.tune_config import TuneConfig
 
@@ -76,6 +77,7 @@ __all__ = [
     "database",
     "derived_object",
     "feature_extractor",
+    "load_run",
     "measure_callback",
     "mutator",
     "postproc",
