@@ -46,7 +46,7 @@ from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
 from search.trials import load_run
-from search.tune import compile_tir, tune_tasks, tune_tir
+from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
 from search.tune_config import TuneConfig
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "space_generator",
     "task_scheduler",
     "tir_integration",
+    "tune_module",
     "tune_tasks",
     "tune_tir",
 ]
