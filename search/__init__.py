@@ -31,9 +31,11 @@ from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database
+from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
 from search.kinds import derived_object
+from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
 from search.measure_candidate import MeasureCandidate
 from search.mutator import Mutator
@@ -54,6 +56,7 @@ __all__ = [
     "CostModel",
     "Database",
     "DatabaseError",
+    "DesignSpace",
     "EvaluatorConfig",
     "FeatureExtractor",
     "MeasureCallback",
@@ -76,6 +79,7 @@ __all__ = [
     "cost_model",
     "database",
     "derived_object",
+    "design_spaces",
     "feature_extractor",
     "load_run",
     "measure_callback",
