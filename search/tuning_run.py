@@ -86,7 +86,7 @@ class TuningRun:
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             db = open_database(database, folder, module_equality=module_equality)
-            model = _cost_model(cost_model, config, threads)
+            model = _cost_model(cost_model, config, tasks[0])
             plan = plan_of(tasks, config, model)
             done = list(journal.begin(plan, record_counts(tasks, db)).values())
             progress = live_display(config.max_trials_global, sum(done))
@@ -181,14 +181,18 @@ def open_database(
     return Database.create(database, module_equality=module_equality, **where)
 
 
-def _cost_model(kind: str | CostModel | None, config: TuneConfig, threads: int) -> CostModel | None:
+def _cost_model(
+    kind: str | CostModel | None, config: TuneConfig, task: TuneContext
+) -> CostModel | None:
     if kind is None:
         return None
     options: dict[str, Any] = {}
     if kind == "xgb":
-        options["num_tuning_cores"] = threads
+        options["num_tuning_cores"] = task.num_threads
         if config.adaptive_training is not None:
             options["adaptive_training"] = config.adaptive_training
+    elif kind == "random":
+        options["seed"] = task.fork_seed()
     return CostModel.create(kind, **options)
 
 
