@@ -29,6 +29,8 @@ from search.tune_config import TuneConfig
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
+_IN_FILES: Final = ("json", "sql")
+"""The databases that are made with a directory."""
 _PROBE_BYTES: Final = 1 << 16
 
 
@@ -153,6 +155,18 @@ class TuningRun:
         if done:
             total = self.config.max_trials_global
             self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+        for task in self.tasks:
+            assert task.mod is not None
+            workload = self.database.commit_workload(task.mod)
+            others = self.database.count(workload) - self.database.count(workload, task.target)
+            if others:
+                self.logs.scheduler.info(
+                    'Task "%s": %d record(s) of the database are for other targets than %s, and '
+                    "are not used",
+                    task.task_name,
+                    others,
+                    task.target,
+                )
 
     def _resume_model(self, made_here: bool) -> None:
         """Let a cost model that was made for this run go on where the interrupted one was.
@@ -177,7 +191,7 @@ def open_database(
     """Return a database that is given itself or by short name; one in files is in `work_dir`."""
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": work_dir} if database == "json" else {}
+    where = {"work_dir": work_dir} if database in _IN_FILES else {}
     return Database.create(database, module_equality=module_equality, **where)
 
 
