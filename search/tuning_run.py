@@ -214,9 +214,8 @@ def _writable(folder: Path) -> Path:
     """Return a directory, made if need be, in which files can be written; TuningError if not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            file.write(bytes(_PROBE_BYTES))
-            os.fsync(file.fileno())
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
     except OSError as error:
         raise TuningError(
             f"nothing can be written to work_dir {folder}: {error.strerror}; give a directory that "

@@ -72,10 +72,16 @@ class TimesOfScripts(Runner):
         return made_up or RunnerResult(((1 + zlib.crc32(text) % 1000) * 1e-6,), seconds=3.0)
 
 
-def task(name: str = "main", *, seed: int = 1, strategy: str = "evolutionary") -> ms.TuneContext:
+def task(
+    name: str = "main",
+    *,
+    target: str = TARGET,
+    seed: int = 1,
+    strategy: str = "evolutionary",
+) -> ms.TuneContext:
     return ms.TuneContext(
         Matmul,
-        target=TARGET,
+        target=target,
         space_generator=split_all,
         search_strategy=strategy,
         task_name=name,

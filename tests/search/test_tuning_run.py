@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import search as ms
+from codegen import Target
 from search.cost_model import RandomModel, XGBModel
 from search.measure_callback import MeasureCallback
 from search.runner import RunnerResult
@@ -195,3 +198,46 @@ def test_a_directory_that_cannot_be_written_is_named_at_the_start(tmp_path: Path
     folder = file if of == "work_dir" else file / "folder"
     with pytest.raises(ms.TuningError, match=f"nothing can be written to work_dir {folder}: "):
         ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1), folder, space=split_j)
+
+
+FULL_DISK = """
+import resource, sys
+import search as ms
+from tests.search.programs import Matmul, split_j
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    ms.tune_tir(Matmul, "llvm -num-cores=1", ms.TuneConfig(1), sys.argv[1], space=split_j)
+except ms.TuningError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_full_disk_is_named_at_the_start(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stderr.startswith(f"nothing can be written to work_dir {tmp_path}: File too large")
+    assert "with space left on its disk" in ended.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_records_for_another_target_are_kept_and_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path)
+    assert "for other targets" not in capsys.readouterr().out
+    other = "llvm -num-cores=4"
+    made = run(tmp_path, task(target=other))
+    assert (
+        'Task "main": 8 record(s) of the database are for other targets' in capsys.readouterr().out
+    )
+    assert len(made.database) == 16
+    for target in (TARGET, other):
+        record = made.database.query_tuning_record(Matmul, target)
+        assert record is not None
+        assert str(record.target) == str(Target(target))
+    assert ms.compile_tir(made.database, Matmul, "llvm -num-cores=2") is None
