@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best, summary
-from search.database.target_key import same_target
 from search.profiler import Profiler
 
 if TYPE_CHECKING:
@@ -50,7 +49,5 @@ def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     if task.mod is None or run.config.num_confirmed == 0:
         return []
     workload = run.database.commit_workload(task.mod)
-    known = run.database.get_top_k(workload, len(run.database))
-    best = [record for record in known if same_target(record.target, task.target)]
-    rivals = best[: run.config.num_confirmed]
-    return [record for record in rivals if record.mean_seconds < _RIVAL * best[0].mean_seconds]
+    best = run.database.top_records(workload, run.config.num_confirmed, task.target)
+    return [record for record in best if record.mean_seconds < _RIVAL * best[0].mean_seconds]

@@ -59,7 +59,9 @@ def run(
     return opened
 
 
-def test_every_trial_leaves_a_line_whatever_became_of_it(tmp_path: Path) -> None:
+def test_every_trial_leaves_a_line_whatever_became_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made_up = {
         1: RunnerResult(error_msg="too slow", seconds=30.0),
         2: RunnerResult(error_msg="argument 2 is wrong", seconds=0.5, stage="check"),
@@ -76,6 +78,7 @@ def test_every_trial_leaves_a_line_whatever_became_of_it(tmp_path: Path) -> None
     assert trials[3].run_secs == (7.0,)
     assert {t.task for t in trials} == {"main"}
     assert [t.time for t in trials] == sorted(t.time for t in trials)
+    assert "batch 1 of 4 trial(s), 2 failed, 1 ended early; best " in capsys.readouterr().out
 
 
 def test_a_trial_that_cannot_be_built_leaves_a_line(tmp_path: Path) -> None:
