@@ -48,7 +48,7 @@ from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
 from search.trials import load_run
-from search.tune import compile_tir, tune_tasks, tune_tir
+from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
 from search.tune_config import TuneConfig
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "space_generator",
     "task_scheduler",
     "tir_integration",
+    "tune_module",
     "tune_tasks",
     "tune_tir",
 ]

@@ -56,7 +56,7 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file of its own, which is there until `clean_up`."""
-        futures = self.start(build_inputs)
+        futures = self._started(build_inputs)
         try:
             return [future.result() for future in futures]
         except BaseException:
@@ -64,7 +64,15 @@ class LocalBuilder(Builder):
             raise
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        """Start to build, in this order, and return at once; see `build`."""
+        """Start to build, in this order, and return at once; see `build`.
+
+        A subclass with a `build` of its own builds with that, all at once.
+        """
+        if type(self).build is not LocalBuilder.build:
+            return super().start(build_inputs)
+        return self._started(build_inputs)
+
+    def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         if self._directory is None:
             self._directory = ArtifactDirectory()
         folder, split = str(self._directory.path), core_split()
