@@ -25,6 +25,7 @@ from typing import (
     get_type_hints,
 )
 
+from schedule.decision_domain import DecisionDomain
 from schedule.handles import RandomVariable
 from schedule.sref import StmtSRef
 
@@ -122,7 +123,14 @@ class InstructionKind:
     _registry: ClassVar[dict[str, InstructionKind]] = {}
     _methods: ClassVar[dict[str, InstructionKind]] = {}
 
-    def __init__(self, name: str, function: Callable[..., Any], *, is_pure: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        is_pure: bool,
+        domain: Callable[..., DecisionDomain] | None = None,
+    ) -> None:
         self.name = name
         self.function = function
         self.is_pure = is_pure
@@ -135,8 +143,15 @@ class InstructionKind:
         self.has_decision = "decision" in names
         self.decision_type: Any = hints.get("decision")
         """What a sampling primitive takes as a decision, as an annotation."""
+        self.domain = domain
+        """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
+        self.takes_domain = domain is not None and "domain" in names
+        self.injected = frozenset({"rng", "domain"} if self.takes_domain else {"rng"})
+        """The parameters of the function that a caller does not give."""
         self.params: tuple[Parameter, ...] = tuple(
-            _parameter(p, hints[p.name]) for p in parameters if p.name not in ("decision", "rng")
+            _parameter(p, hints[p.name])
+            for p in parameters
+            if p.name != "decision" and p.name not in self.injected
         )
         self.result = _result(hints.get("return"))
         """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
@@ -282,9 +297,11 @@ class Instruction:
     """One step of a trace: a kind with its arguments and outputs.
 
     `values` has one entry a parameter of the primitive. Identity keys the decision in a trace.
+    `domain` has the alternatives that a sampling had when it was applied; None for what was not
+    applied yet, and for a primitive that does not declare them.
     """
 
-    __slots__ = ("kind", "outputs", "values")
+    __slots__ = ("domain", "kind", "outputs", "values")
     printer: ClassVar[Callable[[Instruction], str] | None] = None
     """What gives the text of an instruction; printing comes with the trace."""
 
@@ -293,10 +310,12 @@ class Instruction:
         kind: InstructionKind,
         values: Sequence[Any],
         outputs: Sequence[RandomVariable | None],
+        domain: DecisionDomain | None = None,
     ) -> None:
         self.kind = kind
         self.values = tuple(values)
         self.outputs = tuple(outputs)
+        self.domain = domain
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -320,7 +339,9 @@ class Instruction:
         return Instruction.printer(self)
 
 
-def primitive(name: str, *, pure: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def primitive(
+    name: str, *, pure: bool = False, domain: Callable[..., DecisionDomain] | None = None
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Register a function as the schedule primitive that traces call `name`.
 
     The function takes the `ScheduleState` first, then its operands as `StmtSRef`s and plain
@@ -329,11 +350,17 @@ def primitive(name: str, *, pure: bool = False) -> Callable[[Callable[..., T]], 
     a sampling primitive: it then also takes `rng`, the schedule's `RandomState`, and returns
     `Sampled`. `pure` says that the program stays as it is.
 
-    Raises ValueError for a name that is taken.
+    `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
+    can step from one to another; without it they are drawn anew. A primitive with a keyword
+    parameter `domain` gets what it returned.
+
+    Raises ValueError for a name that is taken, and for a domain of what decides nothing.
     """
 
     def register(function: Callable[..., T]) -> Callable[..., T]:
-        kind = InstructionKind(name, function, is_pure=pure)
+        kind = InstructionKind(name, function, is_pure=pure, domain=domain)
+        if domain is not None and not kind.has_decision:
+            raise ValueError(f"{name} declares a domain but takes no decision")
         if name in InstructionKind._registry or kind.method in InstructionKind._methods:
             raise ValueError(f"a schedule primitive called {name} ({kind.method}) exists already")
         InstructionKind._registry[name] = kind

@@ -31,9 +31,9 @@ def _install(kind: InstructionKind) -> None:
     method.__qualname__ = f"Schedule.{kind.method}"
     method.__doc__ = inspect.getdoc(kind.function)
     signature = inspect.signature(kind.function)
-    hidden = [p for p in signature.parameters.values() if p.name != "rng"]
+    shown = [p for p in signature.parameters.values() if p.name not in kind.injected]
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[hidden[0].replace(name="self", annotation=inspect.Parameter.empty), *hidden[1:]]
+        parameters=[shown[0].replace(name="self", annotation=inspect.Parameter.empty), *shown[1:]]
     )
     setattr(PrimitiveMethods, kind.method, method)
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
 from schedule.arguments import Arguments, resolve
+from schedule.decision_domain import DecisionDomain
 from schedule.errors import ArgumentTypeError, Problem, RenderLevel, ScheduleError, fail
 from schedule.handle_text import handle_text
 from schedule.handles import BlockRV, Handle, LoopRV
@@ -303,6 +304,7 @@ class Schedule(PrimitiveMethods):
         """
         state = self.state
         state.running = kind.method
+        domain: DecisionDomain | None = None
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
@@ -318,7 +320,11 @@ class Schedule(PrimitiveMethods):
                 if not matches(kind.decision_type, decision):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
+                if kind.domain is not None:
+                    domain = kind.domain(state, *operands, **options)
                 options.update(rng=self._rng, decision=decision)
+                if kind.takes_domain:
+                    options["domain"] = domain
             result = kind.function(state, *operands, **options)
             if kind.has_decision:
                 assert isinstance(result, Sampled)
@@ -335,7 +341,7 @@ class Schedule(PrimitiveMethods):
             raise
         state.commit()
         outputs = self._outputs(kind.result, result)
-        self.trace.append(Instruction(kind, values, outputs), decision)
+        self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 
     def _outputs(self, result_kind: str, result: Any) -> list[Any]:

@@ -77,7 +77,7 @@ class Trace:
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
         """Return a trace in which `inst` decides otherwise; replaying it gives that program."""
-        kept = self._instructions(remove_postproc)
+        kept = self.instructions(remove_postproc)
         decisions = {i: self.decisions[i] for i in kept if i in self.decisions}
         return Trace(kept, {**decisions, inst: decision})
 
@@ -88,7 +88,7 @@ class Trace:
         """
         used: set[Any] = set()
         kept: list[Instruction] = []
-        for inst in reversed(self._instructions(remove_postproc)):
+        for inst in reversed(self.instructions(remove_postproc)):
             if inst.kind.is_pure and not any(rv in used for rv in inst.outputs if rv is not None):
                 continue
             kept.append(inst)
@@ -97,7 +97,8 @@ class Trace:
         kept.reverse()
         return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
 
-    def _instructions(self, remove_postproc: bool) -> list[Instruction]:
+    def instructions(self, remove_postproc: bool) -> list[Instruction]:
+        """Return the instructions, on request only those before postprocessing."""
         if remove_postproc:
             for k, inst in enumerate(self.insts):
                 if inst.kind.name == _POSTPROC:
@@ -152,7 +153,7 @@ class Trace:
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
         """Return `[instructions, decisions]` as plain lists, strings and numbers."""
-        return to_json(self._instructions(remove_postproc), self.decisions)
+        return to_json(self.instructions(remove_postproc), self.decisions)
 
     @staticmethod
     def from_json(json_obj: Any) -> Trace:
@@ -172,7 +173,7 @@ class Trace:
         self, remove_postproc: bool = False, *, dialect: Dialect = "tensorir"
     ) -> list[str]:
         """Return the calls that the trace stands for, one line each."""
-        return python_lines(self._instructions(remove_postproc), self.decisions, dialect)
+        return python_lines(self.instructions(remove_postproc), self.decisions, dialect)
 
     def script(self, *, dialect: Dialect = "tensorir") -> str:
         """Return the trace as a Python function that applies it to a schedule.

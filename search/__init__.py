@@ -31,9 +31,11 @@ from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database
+from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
 from search.kinds import derived_object
+from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
 from search.measure_candidate import MeasureCandidate
 from search.mutator import Mutator
@@ -45,7 +47,8 @@ from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
-from search.tune import compile_tir, tune_tasks, tune_tir
+from search.trials import load_run
+from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
 from search.tune_config import TuneConfig
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
     "CostModel",
     "Database",
     "DatabaseError",
+    "DesignSpace",
     "EvaluatorConfig",
     "FeatureExtractor",
     "MeasureCallback",
@@ -75,7 +79,9 @@ __all__ = [
     "cost_model",
     "database",
     "derived_object",
+    "design_spaces",
     "feature_extractor",
+    "load_run",
     "measure_callback",
     "mutator",
     "postproc",
@@ -86,6 +92,7 @@ __all__ = [
     "space_generator",
     "task_scheduler",
     "tir_integration",
+    "tune_module",
     "tune_tasks",
     "tune_tir",
 ]

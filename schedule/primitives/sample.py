@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from schedule.decision_domain import Decision, DecisionDomain
 from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Number, Numbers, Sampled, primitive
 from schedule.random_state import RandomState
-from schedule.sampling import perfect_tile, repair_tile
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from schedule.tile_domain import MOST_PARTS, InferredTileDomain, PerfectTileDomain
 from tensorir.expr import IntImm
 
 
-@primitive("SampleCategorical", pure=True)
-def sample_categorical(
-    state: ScheduleState,
-    candidates: Sequence[int],
-    probs: Sequence[float],
-    *,
-    rng: RandomState,
-    decision: int | None = None,
-) -> Number:
-    """Choose one of `candidates`, each with its probability.
+@dataclass(frozen=True)
+class CategoricalDomain(DecisionDomain):
+    """The indices of the candidates that have a chance."""
 
-    The decision is the index of the chosen candidate.
-    Raises ArgumentError unless there are as many probabilities as candidates, at least one, the
-    candidates are of int32, the probabilities are finite, not negative and not all 0 (their sum may
-    be another than 1), and the decision is an index of the candidates.
-    """
+    candidates: tuple[int, ...]
+    probs: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of candidates that have a chance."""
+        return sum(1 for _ in self)
+
+    def __contains__(self, decision: object) -> bool:
+        return decision in tuple(self)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (index for index, weight in enumerate(self.probs) if weight > 0)
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw an index, each with its probability."""
+        return rng.categorical(self.probs)
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the other indices."""
+        return [index for index in self if index != decision]
+
+    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+        """Draw one of the other indices by the probabilities that are left."""
+        others = [k for k, weight in enumerate(self.probs) if weight > 0 and k != decision]
+        return others[rng.categorical([self.probs[k] for k in others])] if others else None
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision; ArgumentError if it is no index of the candidates."""
+        index = int(decision)
+        if not 0 <= index < len(self.candidates):
+            reason = f"is {index}, no index of {len(self.candidates)} candidates"
+            raise ArgumentError("sample_categorical", "decision", reason)
+        return index
+
+    def __str__(self) -> str:
+        return ", ".join(str(self.candidates[k]) for k, p in enumerate(self.probs) if p > 0)
+
+
+def categorical_domain(
+    state: ScheduleState, candidates: Sequence[int], probs: Sequence[float]
+) -> CategoricalDomain:
+    """Return the candidates to choose from; ArgumentError for what cannot be chosen from."""
     if len(candidates) != len(probs) or not candidates:
         reason = f"has {len(candidates)} candidates but there are {len(probs)} probabilities"
         raise ArgumentError("sample_categorical", "candidates", reason)
@@ -45,20 +78,52 @@ def sample_categorical(
     if not 0 < sum(probs) < math.inf:
         reason = f"has the sum {sum(probs)}; give at least one candidate a chance"
         raise ArgumentError("sample_categorical", "probs", reason)
-    index = rng.categorical(probs) if decision is None else decision
-    if not 0 <= index < len(candidates):
-        reason = f"is {index}, no index of {len(candidates)} candidates"
-        raise ArgumentError("sample_categorical", "decision", reason)
+    return CategoricalDomain(tuple(candidates), tuple(probs))
+
+
+@primitive("SampleCategorical", pure=True, domain=categorical_domain)
+def sample_categorical(
+    state: ScheduleState,
+    candidates: Sequence[int],
+    probs: Sequence[float],
+    *,
+    domain: CategoricalDomain,
+    rng: RandomState,
+    decision: int | None = None,
+) -> Number:
+    """Choose one of `candidates`, each with its probability.
+
+    The decision is the index of the chosen candidate.
+    Raises ArgumentError unless there are as many probabilities as candidates, at least one, the
+    candidates are of int32, the probabilities are finite, not negative and not all 0 (their sum may
+    be another than 1), and the decision is an index of the candidates.
+    """
+    index = domain.decide(rng, decision)
+    assert isinstance(index, int)
     return Sampled(candidates[index], index)
 
 
-@primitive("SamplePerfectTile", pure=True)
+def perfect_tile_domain(
+    state: ScheduleState, loop: StmtSRef, n: int, max_innermost_factor: int = 16
+) -> PerfectTileDomain | InferredTileDomain:
+    """Return the tiles of a loop; ArgumentError for a limit that cannot be, or no iterations."""
+    if max_innermost_factor != -1 and max_innermost_factor < 1:
+        reason = f"is {max_innermost_factor}; it is at least 1, or -1 for no limit"
+        raise ArgumentError("sample_perfect_tile", "max_innermost_factor", reason)
+    extent = constant_extent("sample_perfect_tile", loop)
+    if extent is None:
+        return InferredTileDomain(n)
+    return PerfectTileDomain(extent, n, max_innermost_factor)
+
+
+@primitive("SamplePerfectTile", pure=True, domain=perfect_tile_domain)
 def sample_perfect_tile(
     state: ScheduleState,
     loop: LoopArg,
     n: int,
     max_innermost_factor: int = 16,
     *,
+    domain: PerfectTileDomain | InferredTileDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -70,29 +135,24 @@ def sample_perfect_tile(
     Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
     the limit is -1, or at least 1 with several parts; also for a loop without iterations.
     """
-    method = "sample_perfect_tile"
-    count = checked_parts(method, loop, n, decision)
-    if max_innermost_factor != -1 and max_innermost_factor < 1:
-        reason = f"is {max_innermost_factor}; it is at least 1, or -1 for no limit"
-        raise ArgumentError(method, "max_innermost_factor", reason)
+    check_parts("sample_perfect_tile", n, decision)
+    tile = domain.decide(rng, decision)
+    assert isinstance(tile, tuple)
+    inferred = isinstance(domain, InferredTileDomain)
+    return Sampled([None, *tile[1:]] if inferred else list(tile), tile)
+
+
+def constant_extent(method: str, loop: StmtSRef) -> int | None:
+    """Return the extent of a loop, None if it is not constant; ArgumentError if it is below 1."""
     extent = loop.loop.extent
     if not isinstance(extent, IntImm):
-        return Sampled([None] + [1] * (count - 1), [-1] + [1] * (count - 1))
-    if decision is None and n == 1 and max_innermost_factor != -1 and extent.value > 1:
-        reason = "needs at least 2 parts; pass -1 for no limit"
-        raise ArgumentError(method, "max_innermost_factor", reason)
-    if decision is None:
-        tile = perfect_tile(rng, extent.value, n, max_innermost_factor)
-    else:
-        tile = repair_tile(extent.value, decision)
-    return Sampled(tile, tuple(tile))
+        return None
+    if extent.value < 1:
+        raise ArgumentError(method, "loop", f"has extent {extent.value}, which has no factors")
+    return extent.value
 
 
-MOST_PARTS: Final = 64
-"""No extent of int64 has more factors above 1."""
-
-
-def checked_parts(method: str, loop: StmtSRef, n: int, decision: Sequence[int] | None) -> int:
+def check_parts(method: str, n: int, decision: Sequence[int] | None) -> int:
     """Return how many parts a tile has: those of the decision if there is one, else `n`.
 
     Raises ArgumentError where there can be no such tile.
@@ -102,7 +162,4 @@ def checked_parts(method: str, loop: StmtSRef, n: int, decision: Sequence[int] |
         name = "n" if decision is None else "decision"
         reason = f"gives {count} parts: a tile has at least 1 part and at most {MOST_PARTS}"
         raise ArgumentError(method, name, reason)
-    extent = loop.loop.extent
-    if isinstance(extent, IntImm) and extent.value < 1:
-        raise ArgumentError(method, "loop", f"has extent {extent.value}, which has no factors")
     return count

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.insertion_place import check_place
+from schedule.decision_domain import ChoiceDomain, Decision, DecisionDomain
 from schedule.errors import ScheduleError
 from schedule.instruction import BlockArg, Sampled, SampledLoop, primitive
 from schedule.primitives.compute_at import needs_plan, plan_move, require_movable
@@ -28,53 +31,48 @@ INLINE_INDEX = -2
 ROOT_INDEX = -1
 
 
-@primitive("SampleComputeLocation", pure=True)
-def sample_compute_location(
-    state: ScheduleState,
-    block: BlockArg,
-    *,
-    rng: RandomState,
-    decision: int | None = None,
-) -> SampledLoop:
-    """Choose a loop of the first consumer to compute a block at, for `compute_at`.
+@dataclass(frozen=True)
+class LocationDomain(ChoiceDomain):
+    """Where a block can be computed: inlined, at the root, at loops of its first consumer."""
 
-    The choice is uniform over the loops at which the block can be computed, staying at the root,
-    and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
-    position of the loop; one that is not possible becomes the nearest smaller one.
-    """
-    candidates = compute_locations(state, block)
-    if decision is None:
-        index = list(candidates)[rng.uniform_int(0, len(candidates))]
-    elif decision in candidates:
-        index = decision
-    else:
-        index = max((k for k in candidates if k < decision), default=ROOT_INDEX)
-    return Sampled(candidates[index], index)
+    values: tuple[int, ...]
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision if it is possible, else the nearest smaller one, else the root."""
+        place = int(decision)
+        if place in self.values:
+            return place
+        return max((k for k in self.values if k < place), default=ROOT_INDEX)
+
+    def joined(self, other: DecisionDomain) -> DecisionDomain:
+        """Return the places of both."""
+        if isinstance(other, LocationDomain):
+            return LocationDomain(tuple(sorted({*self.values, *other.values})))
+        return super().joined(other)
+
+    def __str__(self) -> str:
+        marks = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
+        return ", ".join(marks.get(place, f"loop {place}") for place in self.values)
 
 
-def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSRef]:
-    """Return where a block can be computed, by decision."""
-    found: dict[int, StmtSRef] = {}
+def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
+    """Return where a block can be computed."""
+    found: list[int] = []
     if _succeeds(lambda: check_compute_inline(state, block)):
-        found[INLINE_INDEX] = INLINE_MARK
-    found[ROOT_INDEX] = ROOT_MARK
-    scope = state.scope_root(block)
-    edges = dependencies(state, scope, declared_only=True).out_of(block)
-    kinds = (DepKind.RAW, DepKind.WAW)
-    consumers = list(dict.fromkeys(d.dst for d in edges if d.kind in kinds))
-    if not consumers:
-        return found
-    boundary = consumers[0].parent
+        found.append(INLINE_INDEX)
+    found.append(ROOT_INDEX)
+    consumers = _consumers(state, block)
+    boundary = consumers[0].parent if consumers else None
     if len(consumers) > 1:
         boundary = lowest_common_ancestor(consumers)
     if boundary is None or boundary.is_block:
-        return found
+        return LocationDomain(tuple(found))
     loops = loops_above(consumers[0])
     reachable = loops[: loops.index(boundary) + 1]
     try:
         graph = require_movable(state, block)
     except ScheduleError:
-        return found
+        return LocationDomain(tuple(found))
     attempt = _attempt(state, graph, block)
     kinds_of = loop_iter_types(state, reachable)
     spatial = [k for k, kind in enumerate(kinds_of) if kind == IterVar.DATA_PAR]
@@ -91,8 +89,38 @@ def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSR
             if k > last_spatial:
                 break
         if _succeeds(partial(attempt, loop)):
-            found[k] = loop
-    return found
+            found.append(k)
+    return LocationDomain(tuple(found))
+
+
+@primitive("SampleComputeLocation", pure=True, domain=location_domain)
+def sample_compute_location(
+    state: ScheduleState,
+    block: BlockArg,
+    *,
+    domain: LocationDomain,
+    rng: RandomState,
+    decision: int | None = None,
+) -> SampledLoop:
+    """Choose a loop of the first consumer to compute a block at, for `compute_at`.
+
+    The choice is uniform over the loops at which the block can be computed, staying at the root,
+    and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
+    position of the loop; one that is not possible becomes the nearest smaller one.
+    """
+    place = domain.decide(rng, decision)
+    assert isinstance(place, int)
+    if place == INLINE_INDEX:
+        return Sampled(INLINE_MARK, place)
+    if place == ROOT_INDEX:
+        return Sampled(ROOT_MARK, place)
+    return Sampled(loops_above(_consumers(state, block)[0])[place], place)
+
+
+def _consumers(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
+    """Return the blocks that read or overwrite what a block writes."""
+    edges = dependencies(state, state.scope_root(block), declared_only=True).out_of(block)
+    return list(dict.fromkeys(d.dst for d in edges if d.kind in (DepKind.RAW, DepKind.WAW)))
 
 
 def _attempt(

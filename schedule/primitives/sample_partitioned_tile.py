@@ -6,14 +6,31 @@ from collections.abc import Sequence
 
 from schedule.errors import ArgumentError
 from schedule.instruction import LoopArg, Numbers, Sampled, primitive
-from schedule.primitives.sample import checked_parts
+from schedule.primitives.sample import check_parts, constant_extent
 from schedule.random_state import RandomState
-from schedule.sampling import partitioned_tile, repair_partitioned_tile
+from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
-from tensorir.expr import IntImm
+from schedule.tile_domain import InferredTileDomain, PartitionedTileDomain
 
 
-@primitive("SamplePartitionedTile", pure=True)
+def partitioned_tile_domain(
+    state: ScheduleState,
+    loop: StmtSRef,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+) -> PartitionedTileDomain | InferredTileDomain:
+    """Return the tiles of a loop; ArgumentError for a factor that cannot be, or no iterations."""
+    extent = constant_extent("sample_partitioned_tile", loop)
+    if innerpart_factor < 1:
+        reason = f"is {innerpart_factor}; a factor is at least 1"
+        raise ArgumentError("sample_partitioned_tile", "innerpart_factor", reason)
+    if extent is None or extent % innerpart_factor:
+        return InferredTileDomain(n)
+    return PartitionedTileDomain(extent, n, partition_pos, innerpart_factor)
+
+
+@primitive("SamplePartitionedTile", pure=True, domain=partitioned_tile_domain)
 def sample_partitioned_tile(
     state: ScheduleState,
     loop: LoopArg,
@@ -21,6 +38,7 @@ def sample_partitioned_tile(
     partition_pos: int = 0,
     innerpart_factor: int = 1,
     *,
+    domain: PartitionedTileDomain | InferredTileDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -33,20 +51,11 @@ def sample_partitioned_tile(
     Raises ArgumentError unless there are 1 to 64 parts (those of the decision, if there is one) and
     the position and the factor can be; also for a loop without iterations.
     """
-    method = "sample_partitioned_tile"
-    count = checked_parts(method, loop, n, decision)
-    if innerpart_factor < 1:
-        reason = f"is {innerpart_factor}; a factor is at least 1"
-        raise ArgumentError(method, "innerpart_factor", reason)
+    count = check_parts("sample_partitioned_tile", n, decision)
     last = count if innerpart_factor == 1 else count - 1
     if not 0 <= partition_pos <= last:
         reason = f"is {partition_pos}; with {count} parts and this factor it is in [0, {last}]"
-        raise ArgumentError(method, "partition_pos", reason)
-    extent = loop.loop.extent
-    if not isinstance(extent, IntImm) or extent.value % innerpart_factor:
-        tile = [-1] + [1] * (count - 1)
-    elif decision is None:
-        tile = partitioned_tile(rng, extent.value, n, partition_pos, innerpart_factor)
-    else:
-        tile = repair_partitioned_tile(extent.value, decision, partition_pos, innerpart_factor)
-    return Sampled(tile, tuple(tile))
+        raise ArgumentError("sample_partitioned_tile", "partition_pos", reason)
+    tile = domain.decide(rng, decision)
+    assert isinstance(tile, tuple)
+    return Sampled(list(tile), tile)

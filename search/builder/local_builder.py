@@ -6,15 +6,17 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import codegen
 from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
-from search.builder.builder import Builder, BuilderInput, BuilderResult
+from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.errors import TuningError
 from search.remove_layout_rewrite import without_layout_rewrite
-from search.worker_pool import Job, Outcome, WorkerPool
+from search.worker import Outcome
+from search.worker_pool import WorkerPool
 from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")
@@ -28,8 +30,8 @@ class LocalBuilder(Builder):
     """Builds in up to `max_workers` processes (default: the logical cores).
 
     A build that takes longer than `timeout_sec` is killed. `f_build(mod, target, params)` returns a
-    `codegen.Module` and `f_export(module)` the path it wrote it to; like `initializer`, which each
-    worker calls once, they must be functions of a module that a worker can import.
+    `codegen.Module` and `f_export(module)` the path it wrote it to; `initializer` is called once in
+    each worker. They may be functions of a notebook or a script.
     """
 
     def __init__(
@@ -53,17 +55,34 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file of its own, which is there until `clean_up`."""
+        futures = self.start(build_inputs)
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            self._pool.cancel()
+            raise
+
+    def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
+        """Start to build, in this order, and return at once; see `build`."""
         if self._directory is None:
             self._directory = ArtifactDirectory()
         folder = str(self._directory.path)
-        jobs: list[Job] = [
-            (build_and_export, (i.mod, i.target, i.params, self.f_build, self.f_export, folder))
+        return [
+            _future(
+                self._pool.submit(
+                    (
+                        build_and_export,
+                        (i.mod, i.target, i.params, self.f_build, self.f_export, folder),
+                    ),
+                    self.timeout_sec,
+                )
+            )
             for i in build_inputs
         ]
-        return [_result(o) for o in self._pool.run(jobs, self.timeout_sec)]
 
     def clean_up(self) -> None:
-        """Delete the artifacts that are left, but those that `f_export` put elsewhere."""
+        """Give up what is still being built and delete all but what `f_export` put elsewhere."""
+        self._pool.cancel()
         if self._directory is not None:
             self._directory.remove()
             self._directory = None
@@ -106,11 +125,16 @@ def export_object(data: bytes, folder: str) -> str:
     return path
 
 
+def _future(outcome: Future[Outcome]) -> BuilderFuture:
+    return BuilderFuture(outcome.done, lambda: _result(outcome.result()))
+
+
 def _result(outcome: Outcome) -> BuilderResult:
     if outcome.status == "value":
-        return BuilderResult(artifact_path=outcome.value)
-    if outcome.status == "timeout":
-        return BuilderResult(error_msg=f"LocalBuilder: Timeout, {outcome.value}")
-    if outcome.status == "crash":
-        return BuilderResult(error_msg=f"LocalBuilder: Crash, {outcome.value}")
-    return BuilderResult(error_msg=f"LocalBuilder: An exception occurred\n{outcome.value}")
+        return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
+    text = outcome.value
+    if outcome.status == "error":
+        text = f"An exception occurred\n{text}"
+    else:
+        text = f"{outcome.status.capitalize()}, {text}"
+    return BuilderResult(error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds)

@@ -2,6 +2,7 @@
 
 from search.mutator import presets
 from search.mutator.mutate_compute_location import MutateComputeLocation
+from search.mutator.mutate_decision import MutateDecision
 from search.mutator.mutate_parallel import MutateParallel
 from search.mutator.mutate_register_tile import MutateRegisterTile
 from search.mutator.mutate_tile_size import MutateTileSize
@@ -10,6 +11,7 @@ from search.mutator.mutator import Mutator, PyMutator
 
 __all__ = [
     "MutateComputeLocation",
+    "MutateDecision",
     "MutateParallel",
     "MutateRegisterTile",
     "MutateTileSize",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from schedule import Trace
-from schedule.random_state import RandomState
 from search.annotations import UNROLL_EXPLICIT, UNROLL_IMPLICIT
-from search.mutator.mutator import Mutator
-from search.mutator.sampled_annotation import with_other_choice
+from search.decision_site import Site
+from search.mutator.mutate_decision import MutateDecision
 
 
-class MutateUnroll(Mutator):
+class MutateUnroll(MutateDecision):
     """Picks another of the sampled limits of unrolling, by their probabilities."""
 
-    def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
-        """Return a trace with another limit, None if none is sampled."""
-        return with_other_choice(trace, (UNROLL_EXPLICIT, UNROLL_IMPLICIT), rand_state)
+    def __init__(self) -> None:
+        super().__init__(_limits_unrolling)
+
+
+def _limits_unrolling(site: Site) -> bool:
+    return site.purpose in (UNROLL_EXPLICIT, UNROLL_IMPLICIT)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from schedule import Trace
     from schedule.random_state import RandomState
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
 
 
 class Mutator(ABC):
@@ -34,6 +35,17 @@ class Mutator(ABC):
 
         All randomness comes from `rand_state`.
         """
+
+    def neighbour(
+        self, space: DesignSpace, decisions: Decisions, rand_state: RandomState
+    ) -> Decisions | None:
+        """Return a changed point of a design space, None if there is none.
+
+        A mutator of traces need not know of points: `apply` is asked, and what leaves the space
+        counts as none.
+        """
+        trace = self.apply(space.trace_of(decisions), rand_state)
+        return None if trace is None else space.decisions_of(trace)
 
     def clone(self) -> Self:
         """Return a mutator for another task, to be initialised again."""

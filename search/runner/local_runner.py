@@ -10,7 +10,8 @@ from typing import Any
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import measure, measure_with
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.worker_pool import Job, Outcome, WorkerPool
+from search.worker import Outcome
+from search.worker_pool import Job, WorkerPool
 
 logger = logging.getLogger("tvm.meta_schedule")
 

@@ -43,7 +43,7 @@ class GradientBased(TaskScheduler):
             if task.batches == 0 and not task.is_terminated:
                 return index
         for index, task in enumerate(self.tasks):
-            if task.measure_candidates is not None:
+            if task.batch is not None:
                 self.join_running_task(index)
         alive = [index for index in range(count) if not self.tasks[index].is_terminated]
         if not alive:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
-from schedule.sampling import repair_tile
+from schedule.tile_domain import PerfectTileDomain
 from tensorir import parse
 from tests.schedule.programs import SYMBOLIC, VECTOR
 from tests.schedule.transformation import apply, scheduled
@@ -89,7 +89,7 @@ def test_categories_of_seed_42():
     ],
 )
 def test_decisions_that_do_not_fit_are_repaired_from_the_inside_out(extent, decision, repaired):
-    assert repair_tile(extent, decision) == repaired
+    assert PerfectTileDomain(extent, len(decision)).repair(decision) == tuple(repaired)
     sch = vector(extent)
     assert tile(sch, len(decision), decision=decision) == repaired
     assert sch.trace.as_json()[1] == [[2, repaired]]
@@ -123,7 +123,7 @@ def test_repaired_tiles_multiply_to_the_extent(extent, decision, n):
     repaired = tile(vector(extent), n, decision=decision)
     assert len(repaired) == len(decision)
     assert math.prod(repaired) == extent
-    assert repair_tile(extent, repaired) == repaired
+    assert PerfectTileDomain(extent, len(repaired)).repair(repaired) == tuple(repaired)
 
 
 def test_the_limit_does_not_hold_for_decisions():

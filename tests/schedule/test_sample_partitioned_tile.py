@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule
-from schedule.sampling import repair_partitioned_tile
+from schedule.tile_domain import PartitionedTileDomain
 from tensorir import parse
 from tests.schedule.transformation import apply
 
@@ -59,7 +59,7 @@ def test_decisions_are_kept_or_repaired():
 )
 def test_repaired_decisions_fit(decision, factor, scale):
     extent = factor * scale
-    tile = repair_partitioned_tile(extent, decision, 1, factor)
+    tile = PartitionedTileDomain(extent, len(decision), 1, factor).repair(decision)
     assert math.prod(tile) == extent
     assert math.prod(tile[1:]) % factor == 0
 

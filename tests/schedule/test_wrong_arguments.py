@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError
 from schedule.random_state import RandomState
-from schedule.sampling import partitioned_tile, perfect_tile
+from schedule.tile_domain import PartitionedTileDomain, PerfectTileDomain
 from tensorir import parse
 from tensorir.expr import Var
 from tensorir.index_map import IndexMap
@@ -145,8 +145,8 @@ def test_an_extent_beyond_32_bits_is_tiled_at_once(prime):
 
 def test_a_tile_that_is_hardly_ever_drawn():
     primes = math.prod([2, 3, 5, 7, 11, 13, 17, 19, 23])
-    tile = partitioned_tile(RandomState(1), primes, 8, 7, primes)
+    tile = PartitionedTileDomain(primes, 8, 7, primes).sample(RandomState(1))
     assert tile[7] == primes
-    tile = perfect_tile(RandomState(1), primes, 2, 1)
+    tile = PerfectTileDomain(primes, 2, 1).sample(RandomState(1))
     assert tile[1] == 1
     assert math.prod(tile) == primes

@@ -14,6 +14,7 @@ from search.mutator import (
     MutateUnroll,
     Mutator,
 )
+from search.postproc import RewriteParallelVectorizeUnroll
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
@@ -81,7 +82,7 @@ def test_one_decision_changes(mutator: Mutator, kind: str) -> None:
         assert changed == kind
         if kind == "SamplePerfectTile":
             assert isinstance(before, (list, tuple))
-            assert isinstance(after, list)
+            assert isinstance(after, tuple)
             assert prod(before) == prod(after)
             assert after[-1] <= 64
         sch = Schedule(padded_sum())
@@ -122,28 +123,33 @@ def main(A: T.Buffer((4, 8, 32, 4), "float32"), B: T.Buffer((4, 8, 32, 4), "floa
 """
 
 
-def test_numbers_of_iterations_that_fuse_differently() -> None:
-    """The outer loops give 4, 32, 1024 and 4096 iterations; 64 fuses as many as 1024 does."""
+def test_numbers_of_iterations_lead_to_all_fusions() -> None:
+    """Up to 256 iterations, one, two or three of the outer loops of 4, 8, 32 and 4 are fused."""
 
     def mark(sch: Schedule) -> None:
         sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)
 
     func = parse(NEST)
     assert isinstance(func, PrimFunc)
-    context = ms.TuneContext(func, target="llvm -num-cores=512", space_generator=mark)
+    context = ms.TuneContext(func, target="llvm -num-cores=32", space_generator=mark)
     mutator = MutateParallel(max_jobs_per_core=8)
     mutator._initialize_with_tune_context(context)
     (space,) = context.generate_design_space()
     rng = RandomState(1)
-    found = set()
-    for _ in range(30):
+    parallel: dict[int, int] = {}
+    for _ in range(60):
         mutated = mutator.apply(space.trace, rng)
         assert mutated is not None
         replayed = Schedule(func)
         mutated.apply_to_schedule(replayed, remove_postproc=True)
         root = replayed.get(replayed.get_block("root"))
-        found.add(int(root.annotations["meta_schedule.parallel"]))
-    assert found == {4, 32, 4096}
+        number = int(root.annotations["meta_schedule.parallel"])
+        RewriteParallelVectorizeUnroll().apply(replayed)
+        outermost = replayed.get(replayed.get_loops(replayed.get_block("B"))[0])
+        parallel[number] = int(outermost.extent)
+    assert 64 not in parallel, "the present value"
+    assert sorted(parallel) == [1, 2, 4, 8, 16, 32, 128, 256]
+    assert set(parallel.values()) == {4, 32, 1024}
 
 
 def test_a_sampled_number_of_iterations_gets_another_choice() -> None:

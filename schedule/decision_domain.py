@@ -1,0 +1,150 @@
+"""What a sampling instruction may decide: its alternatives, drawn, checked, counted and stepped."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeAlias
+
+from schedule.random_state import RandomState
+
+Decision: TypeAlias = int | tuple[int, ...]
+"""What a trace keeps of a sampling: an index, a number, the factors of a tile."""
+
+
+def plain_decision(value: Any) -> Decision:
+    """Return a decision as it stands in a trace, a JSON list say, in its hashable form."""
+    if isinstance(value, (list, tuple)):
+        return tuple([int(part) for part in value])
+    return int(value)
+
+
+class DecisionDomain(ABC):
+    """The set of alternatives of one sampling instruction.
+
+    A sampling primitive declares it with `@primitive(..., domain=...)`. What mutates, crosses,
+    lists and prints decisions knows nothing else about the primitive.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of alternatives."""
+
+    @abstractmethod
+    def __contains__(self, decision: object) -> bool: ...
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Decision]:
+        """Yield all alternatives, always in the same order."""
+
+    @abstractmethod
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw an alternative."""
+
+    @abstractmethod
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the other alternatives that are one step away, each once."""
+
+    def step(self, decision: Decision, rng: RandomState) -> Decision | None:
+        """Draw one of the neighbours, None if there is none. All are equally likely."""
+        others = self.neighbours(decision)
+        return others[rng.uniform_int(0, len(others))] if others else None
+
+    def repair(self, decision: Any) -> Decision:
+        """Return what a stored decision means here, where the program may be another by now.
+
+        What is possible is kept, even where sampling would not have drawn it. ValueError, which may
+        be an ArgumentError, if the decision means nothing here.
+        """
+        fitting = plain_decision(decision)
+        if fitting not in self:
+            raise ValueError(f"the decision {decision!r} is not among {self}")
+        return fitting
+
+    def joined(self, other: DecisionDomain) -> DecisionDomain:
+        """Return a domain of what is in either of two."""
+        return UnionDomain.of((self, other))
+
+    def decide(self, rng: RandomState, decision: Any) -> Decision:
+        """Return the repaired decision, or draw one where it is None."""
+        return self.sample(rng) if decision is None else self.repair(decision)
+
+
+@dataclass(frozen=True)
+class ChoiceDomain(DecisionDomain):
+    """One of a few values, all equally likely."""
+
+    values: tuple[Decision, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return len(self.values)
+
+    def __contains__(self, decision: object) -> bool:
+        return decision in self.values
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.values)
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw one of the values."""
+        return self.values[rng.uniform_int(0, len(self.values))]
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the other values."""
+        return [value for value in self.values if value != decision]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+
+@dataclass(frozen=True)
+class UnionDomain(DecisionDomain):
+    """What is in any of several domains: those that a site has as earlier decisions vary."""
+
+    members: tuple[DecisionDomain, ...]
+
+    @staticmethod
+    def of(domains: Sequence[DecisionDomain]) -> DecisionDomain:
+        """Return the union of one or more domains, themselves unions perhaps."""
+        flat = chain.from_iterable(
+            domain.members if isinstance(domain, UnionDomain) else [domain] for domain in domains
+        )
+        distinct = tuple(dict.fromkeys(flat))
+        return distinct[0] if len(distinct) == 1 else UnionDomain(distinct)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of different alternatives."""
+        return sum(1 for _ in self)
+
+    def __contains__(self, decision: object) -> bool:
+        return any(decision in member for member in self.members)
+
+    def __iter__(self) -> Iterator[Decision]:
+        for k, member in enumerate(self.members):
+            earlier = self.members[:k]
+            yield from (d for d in member if not any(d in other for other in earlier))
+
+    def sample(self, rng: RandomState) -> Decision:
+        """Draw from one of the domains, which are equally likely."""
+        return self.members[rng.uniform_int(0, len(self.members))].sample(rng)
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return what is a step away in any of the domains that have the decision."""
+        having = [m for m in self.members if decision in m] or self.members
+        steps = chain.from_iterable(member.neighbours(decision) for member in having)
+        return list(dict.fromkeys(steps))
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the decision if a domain has it, else what the first domain makes of it."""
+        fitting = plain_decision(decision)
+        return fitting if fitting in self else self.members[0].repair(decision)
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.members))
