@@ -113,7 +113,7 @@ def parse_answer(line: str, name: str) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise PeerError(f"{name} answered {line.strip()[:80]!r}, which is no JSON object")
     if "error" in answer:
-        raise PeerError(f"{name}: {answer['error']}")
+        raise PeerError(str(answer["error"]))
     return answer
 
 

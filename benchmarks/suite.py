@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import math
 import os
 import platform
@@ -35,6 +36,9 @@ from benchmarks.peer_process import PeerError
 from benchmarks.suite_programs import NAMES, Program, program
 from benchmarks.suite_results import Result, Results
 from benchmarks.suite_sides import ROOT, Side, Tuned, Version, earlier, folder_of, peers_of
+from search import plot
+from search.database.records import FAILED
+from search.trials import RunTable, Trial
 
 ROUNDS = 15
 """How often each kernel is timed, in turns with those of the other sides."""
@@ -136,7 +140,7 @@ def report(results: Results) -> str:
     where = ", ".join(f"{key} {value}" for key, value in results.machine.items())
     parts = [
         where,
-        f"{results.table()}\n\nA ratio is the time of {results.sides[0]} over the other's time.",
+        f"{results.table()}\n\nIn brackets: the time of {results.sides[0]} over this time.",
     ]
     if curves := results.curves():
         parts.append(
@@ -192,7 +196,7 @@ def main() -> None:
             parser.error(str(error))
         results = compare(sides, programs, options.seeds, options.out)
     print(f"\n{report(results)}")
-    _draw(results, options.out / "searches.png")
+    draw(results, options.out / "searches.png")
 
 
 def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Side]:
@@ -217,8 +221,42 @@ def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Sid
     return sides
 
 
-def _draw(results: Results, path: Path) -> None:
-    """Draw the searches, if matplotlib is there: a picture for each program."""
+def draw(results: Results, path: Path) -> None:
+    """Draw how the searches of each program went, if matplotlib is there to do it."""
+    runs = {name: _runs(results, name) for name in results.programs}
+    runs = {name: searches for name, searches in runs.items() if searches}
+    if not runs or importlib.util.find_spec("matplotlib") is None:
+        return
+    import matplotlib  # noqa: PLC0415 - optional
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - optional
+
+    columns = min(3, len(runs))
+    rows = -(-len(runs) // columns)
+    size = (5 * columns, 3.5 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for ax, (title, searches) in zip(axes.flat, runs.items(), strict=False):
+        plot.best_so_far(searches, ax=ax).set_title(title)
+    for ax in axes.flat[len(runs) :]:
+        ax.set_visible(False)
+    figure.savefig(path)
+    plt.close(figure)
+    print(f"\nThe searches are drawn in {path}.")
+
+
+def _runs(results: Results, name: str) -> dict[str, RunTable]:
+    """Return the searches of a program, those with the first seed, as tables that can be drawn."""
+    runs = {}
+    for side in results.sides:
+        for result in results.of(side, name)[:1]:
+            trials = [
+                Trial(name, "", "", 0, k, "done" if s < FAILED else "run", run_secs=(s,))
+                for k, s in enumerate(result.trial_seconds)
+            ]
+            if trials:
+                runs[side] = RunTable(trials)
+    return runs
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -103,22 +103,20 @@ class Results:
         return cls(data["sides"], data["machine"], results)
 
     def table(self) -> str:
-        """Return times and ratios of each program, and their means, as a Markdown table."""
+        """Return the times of each program and, in brackets, ratios, as a Markdown table."""
         first, *others = self.sides
-        head = ["program", f"{first}: tuning s", "kernel us"]
-        for other in others:
-            head += [f"{other}: tuning s", "kernel us", "tuning ratio", "kernel ratio"]
-        rows = [head]
+        heads = [[f"{side}: tuning s", "kernel us"] for side in self.sides]
+        rows = [["program", *chain.from_iterable(heads)]]
         for program in self.programs:
             row = [program, *self._times(first, program)]
             for other in others:
-                row += self._times(other, program)
-                row += [_ratio(self.ratio(other, program, v)) for v in (_tuning, _kernel)]
+                ratios = [self.ratio(other, program, value) for value in (_tuning, _kernel)]
+                row += map(_with_ratio, self._times(other, program), ratios)
             rows.append(row)
         means, totals = ["geometric mean", "", ""], ["all together", self._total(first), ""]
         for other in others:
-            means += ["", "", *(_ratio(self.mean_ratio(other, v)) for v in (_tuning, _kernel))]
-            totals += [self._total(other), "", _ratio(self.total_ratio(other)), ""]
+            means += [_with_ratio("", self.mean_ratio(other, v)) for v in (_tuning, _kernel)]
+            totals += [_with_ratio(self._total(other), self.total_ratio(other)), ""]
         return _markdown([*rows, means, totals])
 
     def curves(self) -> str:
@@ -162,8 +160,8 @@ def sparkline(shares: Iterable[float]) -> str:
     return "".join(_BARS[min(int(share * len(_BARS)), len(_BARS) - 1)] for share in shares)
 
 
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _with_ratio(text: str, ratio: float | None) -> str:
+    return text if ratio is None else f"{text} ({ratio:.3f})".strip()
 
 
 def _markdown(rows: Sequence[Sequence[Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -74,7 +75,7 @@ class Version(_KernelSide):
             PEERS / "tensorir_peer.py",
             log,
             limit,
-            {"PYTHONPATH": str(checkout.resolve())},
+            {"PYTHONPATH": os.pathsep.join([str(checkout.resolve()), *_search_path()])},
         )
 
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
@@ -139,6 +140,11 @@ class Peer(Side):
 
     def close(self) -> None:
         self._process.close()
+
+
+def _search_path() -> list[str]:
+    """Return where else packages are found; the checkout stands before it."""
+    return [path for path in [os.environ.get("PYTHONPATH", "")] if path]
 
 
 def folder_of(out: Path, side: str, program: str, seed: int) -> Path:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def serve(name: str, actions: Mapping[str, Callable[..., dict[str, Any]]]) -> No
         try:
             say(actions[request.pop("do")](**request))
         except Exception as error:  # noqa: BLE001 - a failure is an answer
-            say({"error": f"{type(error).__name__}: {str(error).strip()[:500]}"})
+            traceback.print_exc()
+            text = str(error).strip() or "no message"
+            say({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
 
 
 def inputs(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:

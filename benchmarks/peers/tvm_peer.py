@@ -24,6 +24,9 @@ _NEW_NAMES = {
     "@T.prim_func\n": "@T.prim_func(s_tir=True)\n",
 }
 
+_BUILD_LIMIT = 300.0
+"""Seconds for a candidate. The default of 30 loses all of them on a machine that is busy."""
+
 _run: Callable[[], float]
 
 
@@ -34,7 +37,15 @@ def tune(
     work_dir = Path(folder) / "work"
     func = _parsed(program)
     start = time.perf_counter()
-    database = ms.tune_tir(func, target, str(work_dir), trials, num_trials_per_iter=64, seed=seed)
+    database = ms.tune_tir(
+        func,
+        target,
+        str(work_dir),
+        trials,
+        num_trials_per_iter=64,
+        builder=ms.builder.LocalBuilder(timeout_sec=_BUILD_LIMIT),
+        seed=seed,
+    )
     best = ms.tir_integration.compile_tir(database, func, target)
     seconds = time.perf_counter() - start
     if best is None:
