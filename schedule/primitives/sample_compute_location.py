@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,7 +52,24 @@ class LocationDomain(ChoiceDomain):
 
     def __str__(self) -> str:
         marks = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
-        return ", ".join(marks.get(place, f"loop {place}") for place in self.values)
+        loops = [place for place in self.values if place not in marks]
+        texts = [marks[place] for place in self.values if place in marks]
+        if loops:
+            texts.append(f"{'loop' if len(loops) == 1 else 'loops'} {_runs(loops)}")
+        return ", ".join(texts)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, three and more in a row by the first and the last."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
 
 
 def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
