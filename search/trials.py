@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from search.database.growing_file import GrowingFile
+from search.database.growing_file import GrowingFile, json_line, json_of, located
 from search.errors import DatabaseError
 
 TRIALS_FILE: Final = "tuning_trials.json"
@@ -139,18 +139,16 @@ class TrialLog:
         with self._file.lock():
             for _ in self._file.new_lines():
                 pass
-            self._file.append(trial.as_json())
+            self._file.append([json_line(trial.as_json())])
 
     def read(self) -> list[Trial]:
         """Return all trials; DatabaseError names file, line and field of one that is none."""
         file = GrowingFile(self.path)
         trials = []
         with file.lock():
-            for where, obj in file.new_lines():
-                try:
-                    trials.append(Trial.from_json(obj))
-                except DatabaseError as error:
-                    raise DatabaseError(f"{where}: {error}") from error
+            for line in file.new_lines():
+                with located(self.path, line):
+                    trials.append(Trial.from_json(json_of(line.text)))
         return trials
 
 
