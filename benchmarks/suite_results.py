@@ -125,11 +125,12 @@ class Results:
         if not searches:
             return ""
         most = max(len(r.trial_seconds) for r in searches)
-        steps = [2**k for k in range(most.bit_length())]
+        steps = sorted({*(2**k for k in range(most.bit_length())), most})
         rows = [["program", "side", *(str(step) for step in steps), "best so far"]]
         for r in searches:
-            shares = [r.share_after(step) for step in steps]
-            rows.append([r.program, r.side, *(f"{s:.2f}" for s in shares), sparkline(shares)])
+            shares = [r.share_after(step) for step in steps if step <= len(r.trial_seconds)]
+            cells = [f"{share:.2f}" for share in shares] + [""] * (len(steps) - len(shares))
+            rows.append([r.program, r.side, *cells, sparkline(shares)])
         return _markdown(rows)
 
     def errors(self) -> list[str]:

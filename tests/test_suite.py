@@ -80,6 +80,24 @@ def test_the_share_of_the_final_speed_after_some_trials():
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
 
 
+def test_the_table_of_curves():
+    results = Results(
+        ["here", "before"],
+        {},
+        [
+            result("here", "SFM", trial_seconds=(180e-6, 360e-6, 90e-6)),
+            result("before", "SFM", trial_seconds=(40e-6,)),
+            result("here", "C2D", error="no trial succeeded"),
+        ],
+    )
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in results.curves().splitlines()] == [
+        ["program", "side", "1", "2", "3", "best so far"],
+        ["-------", "------", "----", "----", "----", "-----------"],
+        ["SFM", "here", "0.50", "0.50", "1.00", "▅▅█"],
+        ["SFM", "before", "1.00", "", "", "█"],
+    ]  # fmt: skip
+
+
 def test_results_are_kept_for_later(tmp_path):
     RESULTS.save(tmp_path / "results.json")
     assert Results.load(tmp_path / "results.json") == RESULTS
