@@ -12,7 +12,8 @@ matters, since its time is a lower bound. ImportError without matplotlib says ho
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -37,6 +38,21 @@ _MARKERS: Final = ("o", "s", "^", "D")
 
 _MOST_PANELS: Final = 24
 _PANEL_COLUMNS: Final = 4
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """One number of a decision in each trial; None where a trial has none there."""
+
+    name: str
+    values: list[int | None]
+    label: Callable[[int], str] = str
+
+    @property
+    def present(self) -> list[int]:
+        """The numbers that occur, in their order."""
+        return sorted({value for value in self.values if value is not None})
+
 
 # A task of a run by the run's label; the label is empty for a single run of one task.
 _Part: TypeAlias = tuple[str, RunTable]
@@ -126,14 +142,10 @@ def cost_by_decision(
     if not trials:
         raise TuningError("no measured trial of the run has decisions of this design space")
     seconds = np.array([t.seconds for t in trials]) * 1e6
-    panels = [
-        (name, values)
-        for name, values in _numbers(trials, space, sites)
-        if len({value for value in values if value is not None}) > 1
-    ][:_MOST_PANELS]
+    panels = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
     drawn = _panels(max(len(panels), 1)) if axes is None else np.asarray(axes, object).ravel()
-    for ax, (name, values) in zip(drawn, panels, strict=False):
-        _strip(ax, name, values, seconds)
+    for ax, numbers in zip(drawn, panels, strict=False):
+        _strip(ax, numbers, seconds)
     for ax in drawn[max(len(panels), 1) :]:
         ax.set_visible(False)
     if not panels:
@@ -204,16 +216,23 @@ def _task(trial: Trial) -> tuple[str, str]:
 
 def _numbers(
     trials: Sequence[Trial], space: DesignSpace | None, sites: Sequence[int] | None
-) -> Iterator[tuple[str, list[int | None]]]:
-    """Yield the name of each number that is decided, with its value in each trial."""
+) -> Iterator[_Numbers]:
+    """Yield each number that is decided."""
     points = [trial.decisions or () for trial in trials]
     for k in range(max(map(len, points))) if sites is None else sites:
-        name = f"site {k}" if space is None else space.sites[k].name
+        site = None if space is None else space.sites[k]
+        name = f"site {k}" if site is None else site.name
         decisions = [_plain(point[k]) if k < len(point) else () for point in points]
         length = max(map(len, decisions))
-        for j in range(length):
-            values = [decision[j] if j < len(decision) else None for decision in decisions]
-            yield (name if length == 1 else f"{name},\nfactor {j + 1} of {length}"), values
+        if length == 1:
+            label = str if site is None or site.domain is None else site.domain.label
+            yield _Numbers(
+                name, [decision[0] if decision else None for decision in decisions], label
+            )
+        else:
+            for j in range(length):
+                values = [decision[j] if j < len(decision) else None for decision in decisions]
+                yield _Numbers(f"{name},\nfactor {j + 1} of {length}", values)
 
 
 def _plain(decision: Any) -> tuple[int, ...]:
@@ -281,21 +300,21 @@ def _panels(count: int) -> NDArray[Any]:
     return np.asarray(made, object).ravel()
 
 
-def _strip(ax: Axes, name: str, values: Sequence[int | None], seconds: NDArray[Any]) -> None:
+def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
     """Draw times over the numbers that occur, which stand side by side in their order."""
-    present = sorted({value for value in values if value is not None})
     jitter = np.random.default_rng(0)
-    for place, number in enumerate(present):
-        times = seconds[[value == number for value in values]]
+    for place, number in enumerate(numbers.present):
+        times = microseconds[[value == number for value in numbers.values]]
         # Dots of one number would hide each other.
         x = place + jitter.uniform(-0.2, 0.2, len(times))
         ax.plot(x, times, "o", color=_COLOURS[0], alpha=0.45, markersize=4, markeredgewidth=0)
         ax.hlines(np.median(times), place - 0.35, place + 0.35, color=_COLOURS[5], linewidth=2)
-    ax.set_xticks(range(len(present)), [str(number) for number in present])
-    if len(present) > 6:
+    labels = [numbers.label(number) for number in numbers.present]
+    ax.set_xticks(range(len(labels)), labels)
+    if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
     ax.set_yscale("log")
-    ax.set_title(name, fontsize=9)
+    ax.set_title(numbers.name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
 
 

@@ -170,6 +170,33 @@ def test_cost_against_the_decisions_of_a_design_space():
         plot.cost_by_decision(elsewhere, space)
 
 
+def test_decisions_that_are_codes_are_named():
+    @T.prim_func
+    def double_twice(A: T.Buffer((128,), "float32"), C: T.Buffer((128,), "float32")):
+        B = T.alloc_buffer((128,), "float32")
+        for i in range(128):
+            with T.block("B"):
+                vi = T.axis.spatial(128, i)
+                B[vi] = A[vi] * 2.0
+        for i in range(128):
+            with T.block("C"):
+                vi = T.axis.spatial(128, i)
+                C[vi] = B[vi] * 2.0
+
+    sch = Schedule(double_twice)
+    sch.annotate(sch.get_block("C"), "unroll", sch.sample_categorical([0, 16, 64], [0.2, 0.4, 0.4]))
+    block = sch.get_block("B")
+    sch.compute_at(block, sch.sample_compute_location(block))
+    run = RunTable(
+        [trial(k, 9.0 + k, space=0, decisions=[k, place]) for k, place in enumerate((0, -1, -2))]
+    )
+    axes = plot.cost_by_decision(run, DesignSpace.of(sch))
+    assert [[label.get_text() for label in ax.get_xticklabels()] for ax in axes] == [
+        ["0", "16", "64"],
+        ["inline", "root", "loop 0"],
+    ]
+
+
 def test_where_the_time_went():
     ax = plot.where_time_went(RUN)
     stages = [label.get_text() for label in ax.get_yticklabels()]
