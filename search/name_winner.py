@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best
+from search.database.target_key import same_target
 
 if TYPE_CHECKING:
     from search.confirm_best import Confirmation
@@ -50,7 +51,7 @@ def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     if task.mod is None or run.config.num_confirmed == 0:
         return []
     workload = run.database.commit_workload(task.mod)
-    top = run.database.get_top_k(workload, run.config.num_confirmed)
-    return [
-        r for r in top if r.target == task.target and r.mean_seconds < _RIVAL * top[0].mean_seconds
-    ]
+    known = run.database.get_top_k(workload, len(run.database))
+    best = [record for record in known if same_target(record.target, task.target)]
+    rivals = best[: run.config.num_confirmed]
+    return [record for record in rivals if record.mean_seconds < _RIVAL * best[0].mean_seconds]

@@ -111,15 +111,14 @@ def record_counts(tasks: Sequence[TuneContext], database: Database) -> dict[str,
         assert task.mod is not None
         workload = database.commit_workload(task.mod)
         for other, target, names in sharing:
-            if target == task.target and database.module_equality.equal(other.mod, workload.mod):
+            if target == task.target and database.same_workload(other.mod, workload.mod):
                 names.append(_task_key(k, task))
                 break
         else:
             sharing.append((workload, task.target, [_task_key(k, task)]))
     counts = {}
     for workload, target, names in sharing:
-        records = database.tuning_records_of(workload)
-        count = sum(record.target == target for record in records)
+        count = database.count(workload, target)
         for place, name in enumerate(names):
             counts[name] = (count + len(names) - 1 - place) // len(names)
     return counts

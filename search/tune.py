@@ -13,7 +13,7 @@ import numpy as np
 from codegen import Target
 from schedule import Schedule
 from search.builder import Builder
-from search.context import TuneContext, normalize_mod
+from search.context import TuneContext, normalize_mod, with_num_cores
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.measure_callback import MeasureCallback
@@ -259,8 +259,12 @@ def tune_tasks(
 def compile_tir(
     database: Database, mod: IRModule | PrimFunc, target: str | Target
 ) -> Schedule | None:
-    """Return the best schedule that a database has of a program, None without one."""
-    return database.query_schedule(normalize_mod(mod), Target(target), workload_name="main")
+    """Return the best schedule that a database has of a program for a target, None without one.
+
+    A target that does not say `num-cores` gets the number of cores of this machine, as in a search.
+    """
+    wanted = with_num_cores(Target(target))
+    return database.query_schedule(normalize_mod(mod), wanted, workload_name="main")
 
 
 def _seeds(seed: int | None, count: int) -> list[int]:

@@ -29,6 +29,8 @@ from search.tune_config import TuneConfig
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 MODEL_FILE: Final = "cost_model.xgb"
+_IN_FILES: Final = ("json", "sql")
+"""The databases that are made with a directory."""
 _PROBE_BYTES: Final = 1 << 16
 
 
@@ -86,7 +88,7 @@ class TuningRun:
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             db = open_database(database, folder, module_equality=module_equality)
-            model = _cost_model(cost_model, config, threads)
+            model = _cost_model(cost_model, config, tasks[0])
             plan = plan_of(tasks, config, model)
             done = list(journal.begin(plan, record_counts(tasks, db)).values())
             progress = live_display(config.max_trials_global, sum(done))
@@ -153,6 +155,18 @@ class TuningRun:
         if done:
             total = self.config.max_trials_global
             self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+        for task in self.tasks:
+            assert task.mod is not None
+            workload = self.database.commit_workload(task.mod)
+            others = self.database.count(workload) - self.database.count(workload, task.target)
+            if others:
+                self.logs.scheduler.info(
+                    'Task "%s": %d record(s) of the database are for other targets than %s, and '
+                    "are not used",
+                    task.task_name,
+                    others,
+                    task.target,
+                )
 
     def _resume_model(self, made_here: bool) -> None:
         """Let a cost model that was made for this run go on where the interrupted one was.
@@ -177,18 +191,22 @@ def open_database(
     """Return a database that is given itself or by short name; one in files is in `work_dir`."""
     if not isinstance(database, str):
         return Database.create(database)
-    where = {"work_dir": work_dir} if database == "json" else {}
+    where = {"work_dir": work_dir} if database in _IN_FILES else {}
     return Database.create(database, module_equality=module_equality, **where)
 
 
-def _cost_model(kind: str | CostModel | None, config: TuneConfig, threads: int) -> CostModel | None:
+def _cost_model(
+    kind: str | CostModel | None, config: TuneConfig, task: TuneContext
+) -> CostModel | None:
     if kind is None:
         return None
     options: dict[str, Any] = {}
     if kind == "xgb":
-        options["num_tuning_cores"] = threads
+        options["num_tuning_cores"] = task.num_threads
         if config.adaptive_training is not None:
             options["adaptive_training"] = config.adaptive_training
+    elif kind == "random":
+        options["seed"] = task.fork_seed()
     return CostModel.create(kind, **options)
 
 
@@ -196,9 +214,8 @@ def _writable(folder: Path) -> Path:
     """Return a directory, made if need be, in which files can be written; TuningError if not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            file.write(bytes(_PROBE_BYTES))
-            os.fsync(file.fileno())
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
     except OSError as error:
         raise TuningError(
             f"nothing can be written to work_dir {folder}: {error.strerror}; give a directory that "

@@ -13,8 +13,9 @@ import codegen
 from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
+from search.core_split import CoreSplit, core_split
 from search.errors import TuningError
-from search.remove_layout_rewrite import without_layout_rewrite
+from search.remove_layout_rewrite import with_separate_layout_rewrite
 from search.worker import Outcome
 from search.worker_pool import WorkerPool
 from tensorir.function import IRModule
@@ -55,7 +56,7 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file of its own, which is there until `clean_up`."""
-        futures = self.start(build_inputs)
+        futures = self._started(build_inputs)
         try:
             return [future.result() for future in futures]
         except BaseException:
@@ -63,16 +64,24 @@ class LocalBuilder(Builder):
             raise
 
     def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
-        """Start to build, in this order, and return at once; see `build`."""
+        """Start to build, in this order, and return at once; see `build`.
+
+        A subclass with a `build` of its own builds with that, all at once.
+        """
+        if type(self).build is not LocalBuilder.build:
+            return super().start(build_inputs)
+        return self._started(build_inputs)
+
+    def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         if self._directory is None:
             self._directory = ArtifactDirectory()
-        folder = str(self._directory.path)
+        folder, split = str(self._directory.path), core_split()
         return [
             _future(
                 self._pool.submit(
                     (
                         build_and_export,
-                        (i.mod, i.target, i.params, self.f_build, self.f_export, folder),
+                        (i.mod, i.target, i.params, self.f_build, self.f_export, folder, split),
                     ),
                     self.timeout_sec,
                 )
@@ -103,13 +112,16 @@ def build_and_export(
     f_build: BuildFunction | None,
     f_export: ExportFunction | None,
     folder: str,
+    split: CoreSplit | None,
 ) -> str:
     """Build a program and return the path of the artifact; this is a worker's job.
 
     Without `f_export` it is an object file in `folder`.
     """
+    if split is not None:
+        split.bind_building(target)
     if f_build is None:
-        data = codegen.compile_object(without_layout_rewrite(mod), target)
+        data = codegen.compile_object(with_separate_layout_rewrite(mod), target)
         if f_export is None:
             return export_object(data, folder)
         return f_export(codegen.Module.from_object(data))

@@ -59,15 +59,14 @@ class Batch:
             result = self.builds[k].result()
         if result.artifact_path is None:
             return RunnerResult(error_msg=result.error_msg)
-        candidate = self.candidates[k]
         best = self._task.best_ms
         entry = RunnerInput(
             result.artifact_path,
             self._target.kind,
-            candidate.args_info,
-            # one that takes weights in a layout of its own computes something else
-            reference if candidate.measured_mod is candidate.mod else None,
+            self.candidates[k].args_info,
+            reference,
             None if best is None else best * 1e-3,
+            self._task.facts,
         )
         with Profiler.timeit("Measure"):
             (future,) = self._runner.run([entry])

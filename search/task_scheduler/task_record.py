@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from search.flops import estimate_tir_flops
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.builder import BuilderFuture, BuilderResult
@@ -40,12 +41,15 @@ class TaskRecord:
     """The build of the unscheduled program, from the first batch on."""
     trials_before: int = 0
     """How many trials the run made before it was interrupted; `latency_ms` has only those since."""
+    facts: ProgramFacts = field(default_factory=ProgramFacts)
+    """What a runner has to know of the unscheduled program."""
 
     @staticmethod
     def of(ctx: TuneContext, task_weight: float = 1.0, trials_before: int = 0) -> TaskRecord:
         """Return the record of a task that was not searched yet in this process."""
         flop = 1.0 if ctx.mod is None else max(1.0, estimate_tir_flops(ctx.mod))
-        return TaskRecord(ctx, task_weight, flop, trials_before=trials_before)
+        facts = ProgramFacts() if ctx.mod is None else ProgramFacts.of(ctx.mod)
+        return TaskRecord(ctx, task_weight, flop, trials_before=trials_before, facts=facts)
 
     @property
     def measure_candidates(self) -> list[MeasureCandidate] | None:

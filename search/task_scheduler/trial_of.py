@@ -26,7 +26,7 @@ def trial_of(
     assert task.ctx.mod is not None
     return Trial(
         task=task.ctx.task_name,
-        workload=str(database.commit_workload(task.ctx.mod).shash),
+        workload=database.workload_key(task.ctx.mod),
         target=str(task.ctx.target),
         batch=task.batches - 1,
         number=task.trials,
