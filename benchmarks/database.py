@@ -4,8 +4,8 @@
 
 Files are filled with the traces of auto-scheduled matmuls of several sizes. A new process opens
 each, asks for the best record of one workload, and reads all times. Then four processes commit
-records to an empty database at the same time. MB are what the process has at most, the packages
-(printed first) included.
+records to an empty database at the same time. MB are the most that the process had, the packages
+included, which is printed before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -83,33 +82,37 @@ def fill(folder: Path, count: int) -> None:
 
 
 def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the most memory this process had; what its parent had before does not count."""
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    return int(line.split()[1]) / 1024
 
 
 def open_and_ask(kind: str, folder: Path, answers: SimpleQueue[Any]) -> None:
     before = peak_mb()
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     database = KINDS[kind](work_dir=folder)
-    opened = time.perf_counter()
+    opened, cpu = time.perf_counter(), time.process_time() - start_cpu
     opened_mb = peak_mb()
     best = database.get_top_k(Workload(matmul(64)), 1, TARGET)
     asked = time.perf_counter()
     fastest = min(record.mean_seconds for record in database.get_all_tuning_records())
     read = time.perf_counter()
     assert fastest <= best[0].mean_seconds
-    answers.put((before, opened - start, opened_mb, asked - opened, read - asked, peak_mb()))
+    answers.put((before, opened - start, cpu, opened_mb, asked - opened, read - asked, peak_mb()))
 
 
-def write(kind: str, folder: Path, number: int) -> None:
+def write(kind: str, folder: Path, number: int, answers: SimpleQueue[Any]) -> None:
     database: Database = KINDS[kind](work_dir=folder)
     mod = matmul(64)
     candidate = candidates(mod)[0]
+    start = time.time()
     for k in range(COMMITS):
         workload = database.commit_workload(mod)
         seconds = [1e-3 * (number + 1) / (k + 1)]
         database.commit_tuning_record(
             TuningRecord(candidate.sch.trace, workload, seconds, TARGET, candidate.args_info)
         )
+    answers.put((start, time.time()))
 
 
 def main() -> None:
@@ -125,32 +128,34 @@ def main() -> None:
         with_sql = SQLDatabase(work_dir=folder)
         JSONDatabase(work_dir=folder).copy_to(with_sql)
         print(f"json to sql: {time.perf_counter() - start:.1f} s")
-        print(f"{'':6}{'MB before':>10}{'open s':>9}{'MB':>6}{'best s':>9}{'all s':>8}{'MB':>6}")
+        print("      MB before   open s  CPU s    MB   best s   all s    MB")
         for kind in KINDS:
             answers: SimpleQueue[Any] = SPAWN.SimpleQueue()
             reader = SPAWN.Process(target=open_and_ask, args=(kind, folder, answers))
             reader.start()
-            before, opened, opened_mb, best, read, peak = answers.get()
+            before, opened, cpu, opened_mb, best, read, peak = answers.get()
             reader.join()
             print(
-                f"{kind:6}{before:10.0f}{opened:9.3f}{opened_mb:6.0f}{best:9.3f}{read:8.2f}"
+                f"{kind:6}{before:10.0f}{opened:9.3f}{cpu:7.2f}{opened_mb:6.0f}{best:9.3f}{read:8.2f}"
                 f"{peak:6.0f}"
             )
     for kind in KINDS:
         with tempfile.TemporaryDirectory() as name:
-            writers = [
-                SPAWN.Process(target=write, args=(kind, Path(name), k)) for k in range(WRITERS)
-            ]
-            alone = time.perf_counter()
-            write(kind, Path(name), 0)
-            one = COMMITS / (time.perf_counter() - alone)
-            for writer in writers:
-                writer.start()
-            for writer in writers:
-                writer.join()
-            found = len(KINDS[kind](work_dir=name))
-            assert found == (WRITERS + 1) * COMMITS
-            print(f"{kind}: {one:.0f} commits/s by one process")
+            answers = SPAWN.SimpleQueue()
+            for count in (1, WRITERS):
+                writers = [
+                    SPAWN.Process(target=write, args=(kind, Path(name), k, answers))
+                    for k in range(count)
+                ]
+                for writer in writers:
+                    writer.start()
+                spans = [answers.get() for _ in writers]
+                for writer in writers:
+                    writer.join()
+                seconds = max(end for _, end in spans) - min(start for start, _ in spans)
+                rate = count * COMMITS / seconds
+                print(f"{kind}: {rate:.0f} commits/s by {count} process(es)")
+            assert len(KINDS[kind](work_dir=name)) == (WRITERS + 1) * COMMITS
 
 
 if __name__ == "__main__":

@@ -108,8 +108,7 @@ class SQLDatabase(KeyedDatabase):
                     "INSERT OR IGNORE INTO workload (key, program) VALUES (?, ?)",
                     (key, workload.script),
                 )
-            number = self._workload_number(key, workload)
-        assert number is not None
+            number = self._number_of(key, workload)
         return self._workloads.setdefault(number, workload)
 
     def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
@@ -124,13 +123,23 @@ class SQLDatabase(KeyedDatabase):
 
     def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
         """Add records with the keys of their workloads, which were put before."""
-        rows = [(*self._row(key, record), record) for key, record in records]
+        numbers: dict[Workload, int] = {}
+        for key, record in records:
+            if record.workload not in numbers:
+                numbers[record.workload] = self._number_of(key, record.workload)
         with self._transaction() as connection:
-            for *row, record in rows:
+            for key, record in records:
                 cursor = connection.execute(
                     "INSERT INTO record (workload, workload_key, target_key, trace_key, schedules, "
                     "run_secs, target, args_info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    row,
+                    (
+                        numbers[record.workload],
+                        key,
+                        None if record.target is None else target_key(record.target),
+                        record.trace_key,
+                        record.schedules,
+                        *map(json_line, record.measured_as_json()),
+                    ),
                 )
                 connection.execute(
                     "INSERT INTO trace VALUES (?, ?)", (cursor.lastrowid, record.trace_text)
@@ -146,14 +155,6 @@ class SQLDatabase(KeyedDatabase):
             connection.executemany("DELETE FROM record WHERE id = ?", dropped)
         with self._errors_named():
             self._opened().execute("VACUUM")
-
-    def _row(self, key: str, record: TuningRecord) -> tuple[Any, ...]:
-        number = self._workload_number(key, record.workload)
-        if number is None:
-            raise DatabaseError(f"{self.path}: a record of an unknown workload")
-        target = None if record.target is None else target_key(record.target)
-        measured = map(json_line, record.measured_as_json())
-        return (number, key, target, record.trace_key, record.schedules, *measured)
 
     def _numbered(self, key: str | None, target: Target | None) -> list[tuple[int, TuningRecord]]:
         where, values = _condition(key, target)
@@ -199,6 +200,12 @@ class SQLDatabase(KeyedDatabase):
             "SELECT id FROM workload WHERE key = ? AND program = ?", (key, workload.script)
         )
         return next((int(number) for (number,) in rows), None)
+
+    def _number_of(self, key: str, workload: Workload) -> int:
+        number = self._workload_number(key, workload)
+        if number is None:
+            raise DatabaseError(f"{self.path}: a record of an unknown workload")
+        return number
 
     def _workload(self, number: int) -> Workload:
         known = self._workloads.get(number)

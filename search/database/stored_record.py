@@ -23,6 +23,10 @@ class StoredRecord(TuningRecord):
     if the trace is broken; all else is at hand.
     """
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> TuningRecord:  # type: ignore[misc]
+        """Return an ordinary record: what `dataclasses.replace` makes is stored nowhere."""
+        return TuningRecord(*args, **kwargs)
+
     place: str
     _load: Callable[[], str]
 
