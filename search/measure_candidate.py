@@ -10,8 +10,8 @@ from search.remove_layout_rewrite import without_layout_rewrite
 
 if TYPE_CHECKING:
     from schedule import Schedule
-    from schedule.decision_domain import Decision
     from search.arg_info import ArgInfo
+    from search.design_space import Decisions
     from tensorir.function import IRModule
 
 
@@ -29,7 +29,7 @@ class MeasureCandidate:
         args_info: Sequence[ArgInfo],
         *,
         space_index: int | None = None,
-        decisions: tuple[Decision, ...] | None = None,
+        decisions: Decisions | None = None,
         predicted: float | None = None,
     ) -> None:
         self.sch = sch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,19 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+
+
+class Scores(NamedTuple):
+    """What a model says of candidates; two arrays [candidates].
+
+    A higher `mean` is faster. `std`, 0 or more, says how far the predictors of the model disagree.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
 
 
 class CostModel(ABC):
@@ -65,6 +76,15 @@ class CostModel(ABC):
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> NDArray[np.float64]:
         """Return a score for each candidate; higher is better, the unit is the model's own."""
+
+    def score_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> Scores | None:
+        """Return scores of points of a design space whose programs nobody made yet.
+
+        None, as it is here, means that the model wants candidates.
+        """
+        return None
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
