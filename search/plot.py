@@ -82,7 +82,7 @@ def best_so_far(
             label=label,
             linewidth=2,
         )
-    ax.set_yscale("log")
+    _log_scale(ax)
     ax.set_xlabel("trials" if against == "trials" else "time since the start (s)")
     ax.set_ylabel("best time so far (us)")
     return _finished(ax)
@@ -92,17 +92,19 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
     """Draw for each trial what the model said before against how fast it was.
 
     Speeds are relative to the best of the task. The legend has the share of pairs of trials that
-    were predicted in the right order, 0.5 being a guess. Trials without a prediction, such as those
-    of a first batch, are left out.
+    were predicted in the right order, half of them being a guess; pairs are of one batch, since the
+    model learns between batches. Trials without a prediction are left out.
     """
     ax = _axes(ax)
     for k, (label, run) in enumerate(_parts(runs)):
-        trials = [(t.predicted, t.seconds) for t in run if t.predicted is not None and t.seconds]
+        trials = [
+            (t.predicted, t.seconds, t.batch) for t in run if t.predicted is not None and t.seconds
+        ]
         if not trials:
             continue
-        predicted, seconds = np.array(trials).T
+        predicted, seconds, batch = np.array(trials).T
         speed = seconds.min() / seconds
-        right = f"{right_pairs(predicted, speed):.0%} of pairs in order"
+        right = f"{right_pairs(predicted, speed, batch):.0%} of pairs in order"
         ax.plot(
             speed,
             predicted,
@@ -186,15 +188,17 @@ def where_time_went(
     return _finished(ax)
 
 
-def right_pairs(predicted: NDArray[np.float64], speed: NDArray[np.float64]) -> float:
-    """Return the share of pairs of different speed that a prediction orders alike; NaN without any.
+def right_pairs(
+    predicted: NDArray[np.float64], speed: NDArray[np.float64], batch: NDArray[np.float64]
+) -> float:
+    """Return the share of pairs of one batch, but different speed, that a prediction orders alike.
 
-    A pair that is predicted the same counts half.
+    A pair that is predicted the same counts half. NaN if there is no such pair.
     """
-    apart = np.sign(speed[:, None] - speed[None, :])
-    said = np.sign(predicted[:, None] - predicted[None, :])
-    pairs = apart > 0
-    return float(((said[pairs] + 1) / 2).mean()) if pairs.any() else math.nan
+    faster = speed[:, None] > speed[None, :]
+    pairs = faster & (batch[:, None] == batch[None, :])
+    said = np.sign(predicted[:, None] - predicted[None, :])[pairs]
+    return float(((said + 1) / 2).mean()) if len(said) else math.nan
 
 
 # --------------------------------------------------------------------------------------- the data
@@ -313,13 +317,23 @@ def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
     ax.set_xticks(range(len(labels)), labels)
     if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
-    ax.set_yscale("log")
+    _log_scale(ax)
     ax.set_title(numbers.name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
 
 
+def _log_scale(ax: Axes) -> None:
+    """Make times logarithmic, with ticks that are plain numbers."""
+    from matplotlib import ticker  # noqa: PLC0415 - optional
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
+
+
 def _finished(ax: Axes) -> Axes:
     ax.grid(alpha=0.3)
+    ax.set_axisbelow(True)
     if len(ax.get_legend_handles_labels()[1]):
         ax.legend(frameon=False)
     return ax

@@ -111,7 +111,7 @@ def test_predictions_against_speeds():
     (line,) = ax.lines
     expected = [(0.25, 0.5), (0.5, 0.4), (0.4, 0.7), (1.0, 0.9)]
     assert points(line) == [pytest.approx(point) for point in expected]
-    assert line.get_label() == "67% of pairs in order"
+    assert line.get_label() == "50% of pairs in order"
 
 
 def test_a_run_without_predictions_says_so():
@@ -124,11 +124,17 @@ def test_a_run_without_predictions_says_so():
     [([1, 2, 3], 1.0), ([3, 2, 1], 0.0), ([5, 5, 5], 0.5), ([1, 3, 2], 2 / 3)],
 )
 def test_pairs_in_the_right_order(predicted, share):
-    assert plot.right_pairs(np.array(predicted), np.array([0.1, 0.2, 0.3])) == pytest.approx(share)
+    speed, batch = np.array([0.1, 0.2, 0.3]), np.zeros(3)
+    assert plot.right_pairs(np.array(predicted), speed, batch) == pytest.approx(share)
+
+
+def test_only_pairs_of_one_batch_count():
+    predicted, speed = np.array([1.0, 2.0, 0.1, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
+    assert plot.right_pairs(predicted, speed, np.array([0, 0, 1, 1])) == 1.0
 
 
 def test_pairs_of_one_speed_say_nothing():
-    assert math.isnan(plot.right_pairs(np.array([1.0, 2.0]), np.array([3.0, 3.0])))
+    assert math.isnan(plot.right_pairs(np.array([1.0, 2.0]), np.array([3.0, 3.0]), np.zeros(2)))
 
 
 def test_cost_against_each_number_that_varied():
