@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+_PATIENCE = 2.0
+"""Seconds that a peer has to end."""
 
 
 class PeerError(Exception):
@@ -59,16 +63,20 @@ class PeerProcess:
             self.start()
         assert self._process is not None
         assert self._process.stdin is not None
-        try:
+        # If the pipe is broken there will be no answer, which says why.
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps({"do": action, **arguments}) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the answer, which does not come, says why
         return self._answer()
 
     def close(self) -> None:
-        """End the process and its children."""
+        """End the process: it ends by itself without work, and is killed if it still has some."""
         if self._process is not None:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE)
             self._kill()
             self._process.wait()
             self._process = None

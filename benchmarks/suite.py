@@ -47,30 +47,44 @@ ROUNDS = 15
 def compare(
     sides: Sequence[Side], programs: Sequence[Program], seeds: Sequence[int], out: Path
 ) -> Results:
-    """Return what each side makes of each program; everything is kept in `out` on the way."""
+    """Return what each side makes of each program; everything is kept in `out` on the way.
+
+    Ctrl-C ends it with what there is.
+    """
     results = Results([side.name for side in sides], machine())
-    for seed in seeds:
-        for prog in programs:
-            turn = len(results.results) // len(sides) % len(sides)
-            tuned, errors = _tune([*sides[turn:], *sides[:turn]], prog, seed, out)
-            expected = tuned.get(sides[0].name)
-            if expected is not None:
-                errors |= disagreements(expected, tuned)
-            times = _run([side for side in sides if side.name not in errors], errors)
-            for side in sides:
-                result = Result(
-                    side.name, prog.name, seed, side.trials, error=errors.get(side.name)
-                )
-                if result.error is None:
-                    result = replace(
-                        result,
-                        tuning=tuned[side.name].seconds,
-                        kernel=statistics.median(times[side.name]),
-                        trial_seconds=tuned[side.name].trial_seconds,
-                    )
-                results.results.append(result)
-                print(f"{prog.name:8} {side.name:24} {_summary(result)}", flush=True)
-            results.save(out / "results.json")
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in seeds:
+            for prog in programs:
+                turn = len(results.results) // len(sides) % len(sides)
+                order = [*sides[turn:], *sides[:turn]]
+                for result in _compare_one(sides, order, prog, seed, out):
+                    results.results.append(result)
+                    print(f"{prog.name:8} {result.side:24} {_summary(result)}", flush=True)
+                results.save(out / "results.json")
+    return results
+
+
+def _compare_one(
+    sides: Sequence[Side], order: Sequence[Side], prog: Program, seed: int, out: Path
+) -> list[Result]:
+    """Return what each side makes of a program when they tune in this order."""
+    tuned, errors = _tune(order, prog, seed, out)
+    expected = tuned.get(sides[0].name)
+    if expected is not None:
+        errors |= disagreements(expected, tuned)
+    times = _run([side for side in sides if side.name not in errors], errors)
+    results = []
+    for side in sides:
+        result = Result(side.name, prog.name, seed, side.trials, error=errors.get(side.name))
+        if result.error is None:
+            done = tuned[side.name]
+            result = replace(
+                result,
+                tuning=done.seconds,
+                kernel=statistics.median(times[side.name]),
+                trial_seconds=done.trial_seconds,
+            )
+        results.append(result)
     return results
 
 

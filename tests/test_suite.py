@@ -156,6 +156,38 @@ def test_a_side_that_computes_something_else_is_left_out(tmp_path):
     assert results.errors() == ["SFM, peer: its output adds up to 6 instead of 5"]
 
 
+def test_ctrl_c_keeps_what_is_there(tmp_path):
+    class Impatient(Fake):
+        def tune(self, program, seed, folder):
+            if program.name == "SFM":
+                raise KeyboardInterrupt
+            return super().tune(program, seed, folder)
+
+    programs = [program("MM128"), program("SFM")]
+    results = suite.compare([Impatient("here", [])], programs, [1], tmp_path)
+    assert [r.program for r in results.results] == ["MM128"]
+    assert Results.load(tmp_path / "results.json") == results
+
+
+def test_a_run_and_then_another_one_against_it(tmp_path, monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["suite", "MM16", "--trials", "2", *map(str, arguments)])
+        suite.main()
+
+    run("--out", tmp_path / "first")
+    first = Results.load(tmp_path / "first" / "results.json")
+    assert first.errors() == []
+    (found,) = first.of("here", "MM16")
+    assert found.kernel > 0
+    assert len(found.trial_seconds) == 2
+    side = earlier(tmp_path / "first", 2, tmp_path / "log", 60.0)
+    results = suite.compare([Fake("here", [], digest=None), side], [program("MM16")], [1], tmp_path)
+    (kept,) = results.of("before (first)", "MM16")
+    assert (kept.tuning, kept.trial_seconds) == (found.tuning, found.trial_seconds)
+    assert kept.kernel > 0
+    assert "| MM16 " in capsys.readouterr().out
+
+
 # ---------------------------------------------------------------------------------- programs, peers
 
 
