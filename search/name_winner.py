@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
-from search.confirm_best import confirm_best
+from search.confirm_best import confirm_best, summary
 from search.database.target_key import same_target
+from search.profiler import Profiler
 
 if TYPE_CHECKING:
-    from search.confirm_best import Confirmation
     from search.context import TuneContext
     from search.database import TuningRecord
     from search.tuning_run import TuningRun
 
 _RIVAL: Final = 1.15
 """How many times as slow as the best a candidate may be that may turn out to be the best."""
+_SHARE: Final = 0.02
+_LEAST_SECONDS: Final = 1.0
+"""How long it may take: a share of the search, but enough for a few rounds of quick kernels."""
 
 
 def name_winner(run: TuningRun, task: TuneContext) -> None:
     """Measure the best few records of a task again, and keep and log what came out.
 
-    The new times are committed as further records, which take the place of the old ones.
+    The new times are committed as further records, which count in place of the old ones.
     """
     rivals = _rivals(run, task)
     if not rivals:
         return
-    run.progress.phase("measuring the best again")
-    confirmed = confirm_best(rivals, run.builder, run.runner, task)
+    run.progress.phase(f"measuring the best {len(rivals)} again")
+    share = _SHARE * (time.monotonic() - run.started) / len(run.tasks)
+    with Profiler.timeit("ConfirmBest"):
+        confirmed = confirm_best(rivals, run.builder, run.runner, task, max(_LEAST_SECONDS, share))
     for confirmation in confirmed:
         run.database.commit_tuning_record(confirmation.record)
-    if confirmed:
-        run.logs.scheduler.info('Task "%s": %s', task.task_name, verdict(confirmed))
-
-
-def verdict(confirmed: list[Confirmation]) -> str:
-    """Return in a sentence how fast the winner is, and how sure it is that it has won."""
-    best = confirmed[0]
-    said = f"the winner takes {best.median * 1e6:.2f} us +- {best.spread * 1e6:.2f}"
-    if len(confirmed) == 1:
-        return f"{said}; no other came near"
-    slower = (confirmed[1].ratio - 1) * 100
-    return (
-        f"{said}; of {len(confirmed)} measured again it is the fastest with a probability of "
-        f"{best.certainty:.0%}, the runner-up takes {slower:.1f} % longer"
-    )
+    run.logs.scheduler.info('Task "%s": %s', task.task_name, summary(confirmed))
 
 
 def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:

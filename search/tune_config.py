@@ -31,7 +31,7 @@ class TuneConfig:
     search_strategy_config: Mapping[str, Any] | None = None
     logger_config: Mapping[str, Any] | None = None
     adaptive_training: bool | None = None
-    num_confirmed: int = 0
+    num_confirmed: int = 4
 
     def __post_init__(self) -> None:
         counts = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -56,6 +57,8 @@ class TuningRun:
     trial_log: TrialLog
     journal: RunJournal
     trials_done: list[int]
+    started: float = field(default_factory=time.monotonic)
+    """When the run was opened, in seconds of the monotonic clock."""
 
     @staticmethod
     @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from search.builder import BuilderInput
 from search.errors import TuningError
 from search.profiler import Profiler
+from search.reference_program import reference_program
 from search.runner import RunnerFuture, RunnerInput, RunnerResult
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Batch:
         programs = [candidate.sch.mod for candidate in self.candidates]
         if task.reference is None:
             assert task.ctx.mod is not None
-            programs.insert(0, task.ctx.mod)
+            programs.insert(0, reference_program(task.ctx.mod))
         with Profiler.timeit("SendToBuilder"):
             builds = builder.start([BuilderInput(mod, self._target) for mod in programs])
         if task.reference is None:
