@@ -21,16 +21,18 @@ class CoreSplit:
     building: frozenset[int]
 
     def bind_measuring(self, target: Target) -> None:
-        """Bind this process to where candidates for a target are measured."""
-        self._bind(self.measuring, target)
+        """Bind this thread to where candidates for a target are measured."""
+        if target.num_cores == 1:
+            os.sched_setaffinity(0, self.measuring)
 
     def bind_building(self, target: Target) -> None:
-        """Bind this process to where candidates for a target are built."""
-        self._bind(self.building, target)
+        """Bind this thread to where candidates for a target are built."""
+        if target.num_cores == 1:
+            os.sched_setaffinity(0, self.building)
 
-    def _bind(self, cores: frozenset[int], target: Target) -> None:
-        alone = target.num_cores == 1
-        os.sched_setaffinity(0, cores if alone else self.measuring | self.building)
+    def release(self) -> None:
+        """Let this thread run anywhere; what it starts later, too."""
+        os.sched_setaffinity(0, self.measuring | self.building)
 
 
 @cache

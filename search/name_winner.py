@@ -6,12 +6,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best, summary
-from search.database.target_key import same_target
 from search.profiler import Profiler
 
 if TYPE_CHECKING:
     from search.context import TuneContext
     from search.database import TuningRecord
+    from search.task_scheduler import TaskRecord
     from search.tuning_run import TuningRun
 
 _RIVAL: Final = 1.15
@@ -21,21 +21,27 @@ _LEAST_SECONDS: Final = 1.0
 """How long it may take: a share of the search, but enough for a few rounds of quick kernels."""
 
 
-def name_winner(run: TuningRun, task: TuneContext) -> None:
+def name_winner(run: TuningRun, task: TaskRecord) -> None:
     """Measure the best few records of a task again, and keep and log what came out.
 
     The new times are committed as further records, which count in place of the old ones.
     """
-    rivals = _rivals(run, task)
+    rivals = _rivals(run, task.ctx)
     if not rivals:
         return
     run.progress.phase(f"measuring the best {len(rivals)} again")
     share = _SHARE * (time.monotonic() - run.started) / len(run.tasks)
     with Profiler.timeit("ConfirmBest"):
-        confirmed = confirm_best(rivals, run.builder, run.runner, task, max(_LEAST_SECONDS, share))
+        confirmed = confirm_best(
+            rivals, run.builder, run.runner, task.ctx, max(_LEAST_SECONDS, share)
+        )
     for confirmation in confirmed:
         run.database.commit_tuning_record(confirmation.record)
-    run.logs.scheduler.info('Task "%s": %s', task.task_name, summary(confirmed))
+    if confirmed:
+        task.confirmed_ms = confirmed[0].median * 1e3
+    run.logs.scheduler.info(
+        'Task "%s", the best measured again: %s', task.ctx.task_name, summary(confirmed)
+    )
 
 
 def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
@@ -43,7 +49,5 @@ def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     if task.mod is None or run.config.num_confirmed == 0:
         return []
     workload = run.database.commit_workload(task.mod)
-    known = run.database.get_top_k(workload, len(run.database))
-    best = [record for record in known if same_target(record.target, task.target)]
-    rivals = best[: run.config.num_confirmed]
-    return [record for record in rivals if record.mean_seconds < _RIVAL * best[0].mean_seconds]
+    best = run.database.top_records(workload, run.config.num_confirmed, task.target)
+    return [record for record in best if record.mean_seconds < _RIVAL * best[0].mean_seconds]

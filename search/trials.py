@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from search.database.growing_file import GrowingFile, json_line, json_of, located
+from search.database.growing_file import GrowingFile, json_line, json_of, located, refusals_named
 from search.errors import DatabaseError
 
 TRIALS_FILE: Final = "tuning_trials.json"
@@ -136,6 +136,8 @@ class TrialLog:
 
     def append(self, trial: Trial) -> None:
         """Add a trial. DatabaseError if the file cannot be written."""
+        with refusals_named(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._file.lock():
             for _ in self._file.new_lines():
                 pass

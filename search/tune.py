@@ -38,6 +38,7 @@ class ModuleOptions(TypedDict, total=False):
     num_tuning_cores: int | str
     module_equality: str
     special_space: Mapping[str, Space | None] | None
+    num_confirmed: int
 
 
 def tune_tir(
@@ -177,6 +178,7 @@ def tune_module(
     seed: int | None = None,
     module_equality: str = "structural",
     special_space: Mapping[str, Space | None] | None = None,
+    num_confirmed: int = 4,
 ) -> Database:
     """Tune each function of a module, sharing the trials; `compile_tir` gets a schedule from it.
 
@@ -214,6 +216,7 @@ def tune_module(
         measure_callbacks=measure_callbacks,
         task_scheduler=task_scheduler,
         module_equality=module_equality,
+        num_confirmed=num_confirmed,
     )
 
 
@@ -232,18 +235,24 @@ def tune_tasks(
     measure_callbacks: str | Sequence[MeasureCallback] = "default",
     task_scheduler: str | TaskScheduler = "gradient",
     module_equality: str = "structural",
+    num_confirmed: int = 4,
 ) -> Database:
     """Tune several tasks, sharing `max_trials_global` measurements; return the database.
 
     The search minimises the sum of latencies weighted by `task_weights`. Parts given by name are
-    made with as many workers or threads as the first task says. For resuming and errors see
-    `tune_tir`.
+    made with as many workers or threads as the first task says. For `num_confirmed` see
+    `TuneConfig`, for resuming and errors `tune_tir`.
     """
     with TuningRun.open(
         tasks,
         task_weights,
         work_dir,
-        TuneConfig(max_trials_global, num_trials_per_iter, max_trials_per_task),
+        TuneConfig(
+            max_trials_global,
+            num_trials_per_iter,
+            max_trials_per_task,
+            num_confirmed=num_confirmed,
+        ),
         builder=builder,
         runner=runner,
         database=database,

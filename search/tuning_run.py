@@ -134,8 +134,9 @@ class TuningRun:
         """Search, and name the winner of each task. Ctrl-C ends it; what was measured is kept."""
         try:
             self.scheduler.tune(self)
-            for task in self.tasks:
+            for task in self.scheduler.tasks:
                 name_winner(self, task)
+            self.scheduler.print_tuning_statistics()
             self.journal.end()
         except KeyboardInterrupt:
             self.logs.scheduler.warning("Interrupted: what has been measured is kept")

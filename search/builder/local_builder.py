@@ -119,6 +119,7 @@ def build_and_export(
     Without `f_export` it is an object file in `folder`.
     """
     if split is not None:
+        split.release()
         split.bind_building(target)
     if f_build is None:
         data = codegen.compile_object(with_separate_layout_rewrite(mod), target)

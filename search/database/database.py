@@ -110,6 +110,13 @@ class Database(ABC):
         """Return how many records a workload has; a trace measured twice counts twice."""
         return len(self.tuning_records_of(workload, target))
 
+    def top_records(
+        self, workload: Workload, count: int, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return the best valid records of a workload made for a target, best first."""
+        best = self.get_top_k(workload, count if target is None else len(self))
+        return [record for record in best if same_target(record.target, target)][:count]
+
     # ------------------------------------------------------------------------------------ queries
 
     def query_tuning_record(
@@ -119,8 +126,7 @@ class Database(ABC):
         if not self.has_workload(mod):
             return None
         wanted = None if target is None else Target(target)
-        best = self.get_top_k(self.commit_workload(mod), 1 if wanted is None else len(self))
-        return next((record for record in best if same_target(record.target, wanted)), None)
+        return next(iter(self.top_records(self.commit_workload(mod), 1, wanted)), None)
 
     def query_schedule(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"

@@ -156,7 +156,7 @@ class JSONDatabase(KeyedDatabase):
 
     def count_records(self, key: str | None = None, target: Target | None = None) -> int:
         """Return the number of records under a key, or of all."""
-        return sum(1 for _ in self._selected(key, target))
+        return len(self._selected(key, target))
 
     def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
         """Add records with the keys of their workloads, which were put before."""
@@ -184,9 +184,11 @@ class JSONDatabase(KeyedDatabase):
             self._of_key = {}
         self.refresh()
 
-    def _selected(self, key: str | None, target: Target | None) -> Iterator[_Entry]:
-        entries = self._entries if key is None else self._of_key.get(key, ())
-        return (entry for entry in entries if same_target(entry.target, target))
+    def _selected(self, key: str | None, target: Target | None) -> Sequence[_Entry]:
+        entries = self._entries if key is None else self._of_key.get(key, [])
+        if target is None:
+            return entries
+        return [entry for entry in entries if same_target(entry.target, target)]
 
     def _record(self, entry: _Entry) -> TuningRecord:
         return StoredRecord.at(

@@ -99,6 +99,12 @@ class KeyedDatabase(Database):
             raise IRValueError(f"top_k is at least 0, got {top_k}")
         return best_records(self.tuning_records_of(workload, target), top_k) if top_k else []
 
+    def top_records(
+        self, workload: Workload, count: int, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return the best valid records of a workload made for a target, best first."""
+        return self.get_top_k(workload, count, target)
+
     def get_all_tuning_records(self) -> list[TuningRecord]:
         """Return all records, valid or not, in the order in which they were committed."""
         return self.records()
@@ -116,7 +122,7 @@ class KeyedDatabase(Database):
     def query_tuning_record(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the best valid record of a program, None without one."""
+        """Return the best valid record of a program, None without one; nothing is committed."""
         wanted = None if target is None else Target(target)
         return next(iter(self.get_top_k(Workload(mod), 1, wanted)), None)
 

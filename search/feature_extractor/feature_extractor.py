@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,20 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFeatures:
+    """The rows of several candidates in one array."""
+
+    rows: NDArray[np.float32]
+    """[rows, features]"""
+    owner: NDArray[np.int64]
+    """For each row, the candidate that it belongs to [rows]."""
+    count: int
+    """The number of candidates."""
 
 
 class FeatureExtractor(ABC):
@@ -25,7 +39,7 @@ class FeatureExtractor(ABC):
     def create(
         kind: str | FeatureExtractor = "per-store-feature", *args: Any, **kwargs: Any
     ) -> FeatureExtractor:
-        """Return an extractor: `"per-store-feature"`."""
+        """Return an extractor: `"per-store-feature"` or `"nest-feature"`."""
         if isinstance(kind, FeatureExtractor):
             return kind
         return FeatureExtractor.kinds.make(kind, *args, **kwargs)
@@ -35,6 +49,28 @@ class FeatureExtractor(ABC):
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
         """Return an array [rows, features] for each candidate; there may be no rows."""
+
+    def extract_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures | None:
+        """Return what `extract_from` gives for points of a design space, without replaying them.
+
+        None says that this extractor needs the programs.
+        """
+        return None
+
+    def check(
+        self,
+        context: TuneContext,
+        space: DesignSpace,
+        decisions: Decisions,
+        candidate: MeasureCandidate,
+    ) -> bool:
+        """Say whether `extract_points` is right about a point that was replayed.
+
+        Where it is wrong, it gives up on such points.
+        """
+        return True
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

@@ -96,7 +96,7 @@ class LocalRunner(Runner):
     def _evaluated(self, path: str, facts: ProgramFacts) -> RunnerResult | None:
         """Run the unscheduled program, once; return a failure if that is impossible."""
         if path not in self._references:
-            job = (evaluate_reference, (path, facts))
+            job = (evaluate_reference, (path, facts, self._split))
             (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
             failed = outcome.status != "value"
             self._references[path] = (

@@ -42,12 +42,14 @@ def expected_path(reference_path: str) -> Path:
     return Path(reference_path).with_suffix(".expected")
 
 
-def evaluate_reference(reference_path: str, facts: ProgramFacts) -> None:
+def evaluate_reference(
+    reference_path: str, facts: ProgramFacts, split: CoreSplit | None = None
+) -> None:
     """Run the unscheduled program and keep its results beside it.
 
     The arguments have both signs if that gives finite numbers, else they are positive.
     """
-    function = _load(reference_path).entry_func
+    function = _load(reference_path, split).entry_func
     infos = _arguments_of(function)
     dtypes = [info.dtype for info in infos]
     for signed in (True, False):
@@ -79,15 +81,13 @@ def measure(
     further allocation. If the first call takes longer than `first_call_limit(best_seconds)`, the
     process ends by SIGALRM.
     """
-    module = _load(artifact_path)
-    if split is not None:
-        split.bind_measuring(module.target)
+    module = _load(artifact_path, split)
     function = module.entry_func
     infos = [ArgInfo.from_json(entry) for entry in args_json]
     seconds: list[float] = []
     for number in range(alloc_repeat):
         if number == 0 and reference_path is not None:
-            reference, inputs = _reference(reference_path)
+            reference, inputs = _reference(reference_path, split)
             arrays = _laid_out(module, inputs, infos)
             call = function.prepare(*arrays)
             first = _first_call(call, best_seconds)
@@ -114,9 +114,7 @@ def measure_with(
     """Run and time an artifact with functions of the user in place of ours."""
     device = codegen.cpu()
     try:
-        module = _load(artifact_path)
-        if split is not None:
-            split.bind_measuring(module.target)
+        module = _load(artifact_path, split)
         if f_alloc_argument is None:
             infos = [ArgInfo.from_json(entry) for entry in args_json]
             allocated = [random_arrays(infos, number, Fill()) for number in range(alloc_repeat)]
@@ -146,10 +144,17 @@ def _first_call(call: codegen.PreparedCall, best: float | None) -> float:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _load(artifact_path: str) -> Module:
+def _load(artifact_path: str, split: CoreSplit | None) -> Module:
+    """Load an artifact and bind this process to the cores that its target measures on."""
+    if split is not None:
+        split.release()  # OpenMP, once loaded, counts on the cores that it sees then
     if Path(artifact_path).suffix == ".o":
-        return Module.from_object(Path(artifact_path).read_bytes())
-    return codegen.load_module(artifact_path)
+        module = Module.from_object(Path(artifact_path).read_bytes())
+    else:
+        module = codegen.load_module(artifact_path)
+    if split is not None:
+        split.bind_measuring(module.target)
+    return module
 
 
 def _arguments_of(function: Function) -> list[TensorInfo]:
@@ -157,12 +162,12 @@ def _arguments_of(function: Function) -> list[TensorInfo]:
     return [TensorInfo(p.dtype, [d for d in p.shape if isinstance(d, int)]) for p in parameters]
 
 
-def _reference(path: str) -> tuple[Reference, list[NDArray[Any]]]:
+def _reference(path: str, split: CoreSplit | None) -> tuple[Reference, list[NDArray[Any]]]:
     """Return what to expect and the arguments that it is expected of."""
     known = _known.get(path)
     if known is None:
         reference = Reference.load(expected_path(path))
-        inputs = random_arrays(_arguments_of(_load(path).entry_func), 0, reference.fill)
+        inputs = random_arrays(_arguments_of(_load(path, split).entry_func), 0, reference.fill)
         while len(_known) >= _MAX_REFERENCES:
             del _known[next(iter(_known))]
         known = _known[path] = (reference, inputs)

@@ -50,8 +50,8 @@ def times(
     results: list[float] = []
     wanted = config.min_repeat_ms * 1e-3
     per_call = first
-    slices = [first] if first >= _LONG else []
-    for _ in range(config.repeat):
+    for number in range(config.repeat):
+        slices = [first] if number == 0 and first >= _LONG else []
         runs, spent = 0, 0.0
         while True:
             if _hopeless(slices, best):
@@ -68,8 +68,6 @@ def times(
                 share = wanted / _SLICES / per_call if per_call > 0 else config.number * 1.618
                 count = max(1 if per_call >= _LONG else config.number, min(int(share), 1 << 30))
             batch = call.time(count)
-            if runs == 0:
-                slices = []
             per_call = batch.seconds / batch.runs
             runs += batch.runs
             spent += max(batch.seconds, 1e-6)

@@ -38,6 +38,8 @@ With the fewest points that this search can have left, one of n, it misses it wi
 _EXPLORATION: Final = 1.0
 """How many deviations of the model's score count as a promise."""
 _LEAST_BATCH: Final = 2
+_RANDOM_AT_FIRST: Final = 5
+"""How many times as many are random while the model has seen nothing of the program."""
 _GUIDED_BATCHES: Final = 8
 _FIRST_SHARE: Final = 4
 _BREEDING_SHARE: Final = 0.15
@@ -204,7 +206,7 @@ class EvolutionarySearch(SearchStrategy):
 
     def _batch_size(self, search: _Search) -> int:
         """Return how many candidates the next batch has at most."""
-        if search.cost_model.trained:
+        if search.cost_model.trained and len(search.measured):
             return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
         return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
 
@@ -226,12 +228,11 @@ class EvolutionarySearch(SearchStrategy):
         return [*near, *self._random(search, wanted - len(near))]
 
     def _guided(self, search: _Search, wanted: int) -> list[Individual]:
-        """Return the most promising candidates of an evolution."""
+        """Return the most promising candidates of an evolution, and random ones."""
         pool = self._evolve(search, wanted)
-        if not pool:
-            return self._random(search, wanted)
         with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
-            search.random_due += wanted * self.eps_greedy
+            share = self.eps_greedy * (1 if len(search.measured) else _RANDOM_AT_FIRST)
+            search.random_due += wanted * share
             lucky = self._random(search, min(wanted, int(search.random_due)))
             search.random_due -= len(lucky)
             best = choose_batch(
@@ -244,7 +245,8 @@ class EvolutionarySearch(SearchStrategy):
         self._log("Got %d candidate(s) with evolutionary search", len(best))
         promising = sorted(pool, key=lambda x: -x.mean)
         search.promising = promising[: max(1, len(pool) // (2 * self.genetic_num_iters + 2))]
-        return [*best, *lucky]
+        missing = wanted - len(best) - len(lucky)
+        return [*best, *lucky, *self._random(search, missing)]
 
     def _random(self, search: _Search, count: int) -> list[Individual]:
         """Return up to `count` random candidates, none measured before.

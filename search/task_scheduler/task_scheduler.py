@@ -210,13 +210,15 @@ class TaskScheduler(ABC):
     def _say_what_came_out(self, task_id: int, results: Sequence[RunnerResult]) -> None:
         task = self.tasks[task_id]
         failed = sum(result.error_msg is not None for result in results)
+        stopped = sum(result.stopped for result in results)
         self.logger.info(
-            'Task #%d "%s": batch %d of %d trial(s)%s; best %s',
+            'Task #%d "%s": batch %d of %d trial(s)%s%s; best %s',
             task_id,
             task.ctx.task_name,
             task.batches,
             len(results),
             f", {failed} failed" if failed else "",
+            f", {stopped} ended early" if stopped else "",
             "N/A"
             if task.best_ms is None
             else f"{task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
@@ -239,10 +241,11 @@ class TaskScheduler(ABC):
             latency = seconds * 1e3
             task.latency_ms.append(latency)
             task.ctx.logger.info(
-                "%sGFLOPs: %.4f. Time: %.4f us. Best GFLOPs: %.4f",
+                "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
                 prefix,
                 task.flop / latency / 1e6,
                 latency * 1e3,
+                " or more, ended early" if result.stopped else "",
                 task.best_gflops,
             )
         else:

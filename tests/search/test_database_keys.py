@@ -68,6 +68,7 @@ def test_records_of_another_target_answer_only_if_asked(database: KeyedDatabase)
     assert seconds(database.get_top_k(workload, 9, TARGET)) == [2e-6, 3e-6]
     assert seconds(database.get_top_k(workload, 9, AVX512)) == [1e-6, 2e-6]
     assert seconds(database.get_top_k(workload, 2)) == [1e-6, 2e-6], "any target"
+    assert seconds(database.top_records(workload, 1, TARGET)) == [2e-6]
     assert database.count(workload, TARGET) == 2
     assert database.count(workload) == len(database) == 4
     assert database.query_schedule(Matmul, "llvm -num-cores=8") is None
@@ -145,6 +146,7 @@ def test_a_workload_is_found_whatever_its_function_is_called(database: KeyedData
         assert seconds(database.get_top_k(Workload(mod), 9)) == [1e-6]
         assert database.query_schedule(mod, TARGET) is not None
     assert not database.has_workload(OTHER)
+    assert len(database.workloads()) == 1, "asking adds nothing"
 
 
 def test_each_trace_is_replayed_on_a_program_with_the_names_it_calls(
@@ -361,6 +363,7 @@ def test_a_database_with_the_methods_of_tvm_answers_all_questions() -> None:
     assert best is not None
     assert best.mean_seconds == 2e-6
     assert database.count(Workload(called("dense")), AVX512) == 1
+    assert seconds(database.top_records(Workload(Matmul), 9, TARGET)) == [2e-6]
     copy = MemoryDatabase()
     database.copy_to(copy)
     assert len(copy) == 2

@@ -39,10 +39,10 @@ OTHER = replace(FIRST, task="conv", workload="18", number=0, run_secs=(9.0,), ti
 
 
 def test_a_run_is_read_back(tmp_path: Path) -> None:
-    log = TrialLog(tmp_path)
+    log = TrialLog(tmp_path / "new")
     for trial in (FIRST, BROKEN, STOPPED, BEST, OTHER):
         log.append(trial)
-    run = ms.load_run(tmp_path)
+    run = ms.load_run(tmp_path / "new")
     assert run.trials == [FIRST, BROKEN, STOPPED, BEST, OTHER]
     assert len(run) == 5
     assert run.tasks == ["matmul", "conv"]

@@ -28,7 +28,7 @@ def tune(work_dir: Path, trials: int, space: object, **options: object) -> Sched
         return ms.tune_tir(
             mod=Matmul,
             target=TARGET,
-            config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=8),
+            config=ms.TuneConfig(trials, num_trials_per_iter=8, num_confirmed=0),
             work_dir=work_dir,
             space=space,
             runner=runner,
@@ -84,6 +84,7 @@ def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) 
         cost_model="random",
         space=split_all,
         strategy=strategy,
+        num_confirmed=0,
     )
     runner.close()
     assert isinstance(database, MemoryDatabase)
@@ -106,7 +107,7 @@ def test_logs_tell_the_course_of_the_search(
     full = (logs / "tvm.meta_schedule.logging.task_scheduler.log").read_text()
     assert 'TaskScheduler picks Task #0: "main"' in full
     assert "Sending 5 sample(s) to builder" in full
-    assert full.count(TABLE_HEAD) == 2, "before the search and after the batch"
+    assert full.count(TABLE_HEAD) == 3, "before the search, after the batch, and at the end"
     assert "Task #0 has finished. Remaining task(s): 0" in full
     text = (logs / "tvm.meta_schedule.logging.task_0_main.log").read_text()
     assert "Total 1 design space(s) generated" in text
@@ -243,6 +244,7 @@ def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> N
             runner=runner,
             cost_model="random",
             measure_callbacks=[*MeasureCallback.create("default"), *callbacks],
+            num_confirmed=0,
         )
         runner.close()
         return len(database)

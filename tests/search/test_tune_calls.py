@@ -33,6 +33,7 @@ class OneMillisecond(Runner):
 
 
 PRETENDED = {"builder": Pretend(), "runner": OneMillisecond(), "cost_model": "random", "seed": 1}
+OF_TVM = {**PRETENDED, "database": "memory", "num_confirmed": 0}
 FEW = ms.TuneConfig(2, num_confirmed=0)
 
 
@@ -82,9 +83,7 @@ def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda folder: ms.tune_tir(
-            Matmul, TARGET, folder, 2, database="memory", space=split_j, **PRETENDED
-        ),
+        lambda folder: ms.tune_tir(Matmul, TARGET, folder, 2, space=split_j, **OF_TVM),
         lambda folder: ms.tune_tir(
             mod=Matmul,
             target=TARGET,
@@ -92,9 +91,8 @@ def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
             max_trials_global=2,
             num_trials_per_iter=1,
             strategy="replay-trace",
-            database="memory",
             space=split_j,
-            **PRETENDED,
+            **OF_TVM,
         ),
         lambda folder: ms.tune_tir(
             Matmul,
@@ -102,8 +100,7 @@ def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
             folder,
             max_trials_global=2,
             special_space={"main": split_j},
-            database="memory",
-            **PRETENDED,
+            **OF_TVM,
         ),
     ],
 )

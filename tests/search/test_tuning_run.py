@@ -20,6 +20,8 @@ from tests.search.programs import Matmul, split_j
 
 EIGHT = ms.TuneConfig(8, num_trials_per_iter=4, num_confirmed=0)
 
+CONFIRMED = ms.TuneConfig(8, num_trials_per_iter=4)
+
 
 class StopAfter(MeasureCallback):
     """Is Ctrl-C at the end of a trial."""
@@ -57,7 +59,9 @@ def run(
     return opened
 
 
-def test_every_trial_leaves_a_line_whatever_became_of_it(tmp_path: Path) -> None:
+def test_every_trial_leaves_a_line_whatever_became_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made_up = {
         1: RunnerResult(error_msg="too slow", seconds=30.0),
         2: RunnerResult(error_msg="argument 2 is wrong", seconds=0.5, stage="check"),
@@ -74,6 +78,7 @@ def test_every_trial_leaves_a_line_whatever_became_of_it(tmp_path: Path) -> None
     assert trials[3].run_secs == (7.0,)
     assert {t.task for t in trials} == {"main"}
     assert [t.time for t in trials] == sorted(t.time for t in trials)
+    assert "batch 1 of 4 trial(s), 2 failed, 1 ended early; best " in capsys.readouterr().out
 
 
 def test_a_trial_that_cannot_be_built_leaves_a_line(tmp_path: Path) -> None:
@@ -241,3 +246,43 @@ def test_records_for_another_target_are_kept_and_not_used(
         assert record is not None
         assert str(record.target) == str(Target(target))
     assert ms.compile_tir(made.database, Matmul, "llvm -num-cores=2") is None
+
+
+def microseconds(*times: float) -> RunnerResult:
+    return RunnerResult(tuple(t * 1e-6 for t in times))
+
+
+def test_a_winner_that_was_lucky_is_found_out_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trial k took 100 + k us; measured again, the first takes 130, the next three what they did."""
+
+    def result_of(k: int) -> RunnerResult:
+        return microseconds(100 + k if k < 8 else (130, 101, 102, 103)[k % 4])
+
+    made = run(tmp_path, config=CONFIRMED, runner=TimesOfScripts(result_of))
+    records = made.database.get_all_tuning_records()
+    assert len(load_run(tmp_path)) == 8
+    assert len(records) == 12, "with the new times of four"
+    best = made.database.query_tuning_record(Matmul, TARGET)
+    assert best is not None
+    assert str(best.trace) == str(records[1].trace)
+    assert best.run_secs == pytest.approx([101e-6] * 5)
+    shown = capsys.readouterr().out
+    assert (
+        'Task "main", the best measured again: 101 us +- 0 us in 5 rounds; the fastest of 4 with a '
+        "certainty of 100%, the runner-up is 1.010 times as slow"
+    ) in shown
+    assert "101.0000" in shown.splitlines()[-4], "in the last table"
+
+
+def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> None:
+    runner = TimesOfScripts(lambda k: microseconds(100 * (k + 1) if k < 8 else 110))
+    made = run(tmp_path, config=CONFIRMED, runner=runner)
+    assert len(made.database) == 9
+    assert len(set(runner.log[8:])) == 1
+
+
+def test_an_interrupted_run_names_no_winner(tmp_path: Path) -> None:
+    assert len(run(tmp_path, config=CONFIRMED, stop_after=6).database) == 6
+    assert len(run(tmp_path, config=CONFIRMED).database) > 8, "the run that goes on does"
