@@ -17,17 +17,18 @@ _SECONDS = 0.01
 _run: Callable[[], float]
 
 
-def _matmul(a: torch.Tensor, b: torch.Tensor, **_: int) -> Callable[[], torch.Tensor]:
+def _matmul(a: torch.Tensor, b: torch.Tensor, /, **_: int) -> Callable[[], torch.Tensor]:
     return lambda: torch.matmul(a, b)
 
 
-def _softmax(a: torch.Tensor, **_: int) -> Callable[[], torch.Tensor]:
+def _softmax(a: torch.Tensor, /, **_: int) -> Callable[[], torch.Tensor]:
     return lambda: torch.softmax(a, dim=1)
 
 
 def _conv2d(
     data: torch.Tensor,
     weight: torch.Tensor,
+    /,
     *,
     stride: int,
     padding: int,
