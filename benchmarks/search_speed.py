@@ -4,7 +4,8 @@
 
 A population of random points and one generation of its children are scored by the default cost
 model, trained on a few programs with made-up times: how good its scores are makes no difference to
-how long they take. Nothing is built or run. Times are processor time of one core.
+how long they take. The first population of a workload also pays for what the model finds out once
+about its design spaces. Nothing is built or run. Times are processor time of one core.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for name in options.workloads:
         task = Task(name)
+        print(f"{name:8}  first: {task.speed(64)}", flush=True)
         for population in options.populations:
             print(f"{name:8} {population:6}: {task.speed(population)}", flush=True)
 
