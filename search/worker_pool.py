@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
-import cloudpickle
-
 from search.errors import WorkerError
 from search.worker import Outcome, Worker
 
@@ -238,6 +236,8 @@ class _Dispatcher:
 
 
 def _pickled(job: Any) -> bytes:
+    import cloudpickle  # noqa: PLC0415  slow to import, and needed only where processes are
+
     try:
         return bytes(cloudpickle.dumps(job))
     except Exception as error:
