@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,6 +30,29 @@ class BuilderResult:
 
     artifact_path: str | None = None
     error_msg: str | None = None
+    seconds: float = 0.0
+    """The wall time that the build took."""
+
+
+class BuilderFuture:
+    """A build that may still be on its way."""
+
+    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], BuilderResult]) -> None:
+        self._done = f_done
+        self._result = f_result
+
+    def done(self) -> bool:
+        """Say whether the result is there."""
+        return self._done()
+
+    def result(self) -> BuilderResult:
+        """Return the result, waiting for it if need be."""
+        return self._result()
+
+    @staticmethod
+    def ready(result: BuilderResult) -> BuilderFuture:
+        """Return a future of a result that is there already."""
+        return BuilderFuture(lambda: True, lambda: result)
 
 
 class Builder(ABC):
@@ -46,6 +69,13 @@ class Builder(ABC):
     @abstractmethod
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build programs; one that cannot be built costs nothing but its own result."""
+
+    def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
+        """Start to build programs, in this order, and return at once where a builder can.
+
+        This one builds them all first.
+        """
+        return [BuilderFuture.ready(result) for result in self.build(build_inputs)]
 
     def remove_artifact(self, path: str) -> None:
         """Delete an artifact of this builder that nobody needs any more: the file, nothing else."""

@@ -7,11 +7,12 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from search.kinds import Kinds
 
 if TYPE_CHECKING:
+    from codegen import Target
     from search.arg_info import ArgInfo
 
 
@@ -37,6 +38,12 @@ class RunnerResult:
 
     run_secs: tuple[float, ...] | None = None
     error_msg: str | None = None
+    seconds: float = 0.0
+    """The wall time that measuring took."""
+    stopped: bool = False
+    """Ended as soon as it was certain that this is not the best; `run_secs` is a lower bound."""
+    stage: Literal["run", "check"] = "run"
+    """Where a failure was found: in running the candidate or in checking its results."""
 
     @property
     def median_secs(self) -> float | None:
@@ -50,7 +57,8 @@ class RunnerResult:
         if self.error_msg is not None or self.median_secs is not None:
             return self
         return RunnerResult(
-            error_msg=f"the runner reported {self.run_secs} seconds; times are finite and above 0"
+            error_msg=f"the runner reported {self.run_secs} seconds; times are finite and above 0",
+            seconds=self.seconds,
         )
 
 
@@ -89,6 +97,13 @@ class Runner(ABC):
     @abstractmethod
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Start measuring; one that fails costs nothing but its own result."""
+
+    def may_overlap(self, target: Target) -> bool:
+        """Whether measuring a candidate for `target` is not disturbed by builds that go on.
+
+        A runner that does not say more claims all cores of this machine.
+        """
+        return False
 
     def warm_up(self) -> None:
         """Start what takes time to start, without waiting for it."""
