@@ -66,6 +66,8 @@ class ScheduleState:
         """The dependencies that were asked for last in a root block, and that block."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
+        self.before_postproc: IRModule | None = None
+        """The program as it was where postprocessing began, None if it did not."""
         self._funcs: dict[str, PrimFunc] = dict(mod.functions)
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
@@ -409,6 +411,7 @@ class ScheduleState:
         twin.has_definitions = self.has_definitions
         twin.graph = (None, None)
         twin.rolling = set(self.rolling)
+        twin.before_postproc = self.before_postproc
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
         twin._attrs = self._attrs

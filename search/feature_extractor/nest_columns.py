@@ -1,0 +1,237 @@
+"""Numbers that tell how fast a nest runs, for all programs of a structure.
+
+They follow the roofline model (Williams, Waterman and Patterson, 2009): what the processor issues
+for each element, and what each cache has to fetch for it. Nearly all are for one element or one
+vector, or relative to a size of the machine, so that what is learned from one program holds for
+others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from search.feature_extractor.execution import Array, Execution, Nest, execution
+from search.feature_extractor.footprints import footprints
+from search.feature_extractor.machine import (
+    FETCH_CYCLES,
+    LOADS,
+    MULTIPLY_ADD_LATENCY,
+    MULTIPLY_ADD_UNITS,
+    Machine,
+)
+from search.feature_extractor.nests import Work
+
+COLUMNS: Final = (
+    ("iterations", "log2 of the iterations"),
+    ("vector", "log2 of the lanes of a vector"),
+    ("vector_use", "the share of the registers' lanes that vectors fill"),
+    ("pieces", "log2 of the registers that a vector fills"),
+    ("accumulators", "log2 of the registers that the tile fills"),
+    ("run", "log2 of the reduction steps while a tile stays in registers"),
+    ("pressure", "registers that the tile needs against those there are"),
+    ("loads", "loads for each vector update"),
+    ("contiguous", "of these, loads of vectors"),
+    ("broadcast", "loads of one element for all lanes"),
+    ("gathered", "loads of single lanes"),
+    ("scattered", "whether lanes are stored one by one"),
+    ("tile_traffic", "loads and stores of accumulators for each vector update"),
+    ("chain", "cycles that too few accumulators wait for one another, for each step"),
+    ("code", "log2 of the statements written out"),
+    ("overhead", "log2 of the loop iterations for each vector update"),
+    ("innermost", "log2 of the iterations of the innermost loop that stays one"),
+    ("unroll", "log2 of the limit of unrolling, plus one"),
+    ("update_cycles", "log2 of the cycles for a vector update, data in the first cache"),
+    ("element_cycles", "the same for each element, loops included"),
+    ("l1_lines", "log2 of the lines that the first cache fetches for each vector update"),
+    ("l2_lines", "of the second"),
+    ("l3_lines", "of the third"),
+    ("l1_largest", "of the first, by the access that needs most"),
+    ("l2_largest", "of the second"),
+    ("l1_written", "of the first, for what is stored"),
+    ("l2_written", "of the second"),
+    ("l1_entries", "log2 of how often the first cache is filled anew"),
+    ("l2_entries", "of the second"),
+    ("tile_bytes", "log2 of what a tile with its run touches against the first cache"),
+    ("bytes", "log2 of what all iterations touch against the second cache"),
+    ("memory", "the share of the estimated time that memory takes"),
+    ("memory_l1", "the share of fetches into the first cache"),
+    ("parallel", "log2 of the iterations of the parallel loop"),
+    ("fused", "of how many loops it is made"),
+    ("balance", "the share of the cores that parallel iterations keep busy"),
+    ("updates", "whether the store updates what it loads"),
+    ("functions", "mathematical functions for each element"),
+    ("divisions", "divisions for each element"),
+    ("choices", "comparisons and selections for each element"),
+    ("arithmetic", "other operations for each element, a multiply-add counted once"),
+    ("accesses", "the number of accesses"),
+    ("tiles", "log2 of how often a tile is begun"),
+    ("cycles", "log2 of the estimated cycles for each element, memory included"),
+    ("intrinsic", "whether the innermost loops are to become an intrinsic"),
+)
+"""The columns of one store, with what they say."""
+
+_LOOP_CYCLES: Final = 2.0
+_SPILL_CYCLES: Final = 2.0
+_FUNCTION_CYCLES: Final = (10.0, 20.0)
+"""Of a mathematical function on a vector register, and on one element."""
+_DIVISION_CYCLES: Final = 4.0
+_MAX_COPIES: Final = 256
+"""Up to how many vector statements the compiler unrolls by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreColumns:
+    """What is said of one store of all programs."""
+
+    columns: Array
+    """The values [columns, programs]."""
+    cycles: Array
+    """An estimate of its time [programs]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """How a tile is loaded, in loads for each of its steps."""
+
+    contiguous: Array
+    broadcast: Array
+    gathered: Array
+    held: Array
+    """The registers of the operand that needs fewest: it stays while the others are loaded."""
+
+    @property
+    def total(self) -> Array:
+        return self.contiguous + self.broadcast + self.gathered
+
+
+def store_columns(nest: Nest, machine: Machine) -> StoreColumns:
+    """Return the columns of a store."""
+    how = execution(nest, machine.vector_bits, machine.vector_registers)
+    touched = footprints(nest, how, machine.caches, machine.line)
+    elements = nest.extents.prod(0)
+    vector, pieces, tile = how.vector, how.pieces, how.tile
+    accumulators, run = tile * pieces, how.run.prod(0)
+    steps = elements / (vector * tile)
+    updates = steps * accumulators
+    loads = _loads(nest, how)
+    scattered = (_lane_stride(how, nest.strides[0]) > 1) & (vector > 1)
+    written = np.where(scattered, vector * tile, accumulators) * (1 + nest.store.updates) / run
+    code, innermost = _written_out(nest, how)
+    work = nest.store.work
+    fused = nest.store.updates and work[Work.ARITHMETIC] > 1
+    arithmetic = work[Work.ARITHMETIC] - fused
+    pressure = (accumulators + loads.held) / machine.vector_registers
+    chain = np.zeros(nest.count)
+    if nest.store.updates:
+        chain = np.maximum(0, MULTIPLY_ADD_LATENCY - accumulators / MULTIPLY_ADD_UNITS)
+    on_vector, on_element = _FUNCTION_CYCLES
+    function = np.where(vector > 1, on_vector, on_element * vector / pieces)
+    issued = accumulators * arithmetic / MULTIPLY_ADD_UNITS
+    cycles = np.maximum(
+        np.maximum(issued, loads.total / LOADS + written),
+        MULTIPLY_ADD_LATENCY if nest.store.updates else 0.0,
+    )
+    cycles = cycles + _SPILL_CYCLES * machine.vector_registers * np.maximum(0, pressure - 1)
+    cycles = cycles + accumulators * (
+        work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
+    )
+    overhead = tile / code
+    compute = steps * (cycles + _LOOP_CYCLES * overhead)
+    fetched = touched.fetched.sum(0)
+    largest = touched.fetched.max(0)
+    fetching = np.array(FETCH_CYCLES)[:, None] * fetched
+    time = compute + fetching.sum(0)
+    busy = how.parallel / np.ceil(how.parallel / machine.cores)
+    values = (
+        _log(elements),
+        _log(vector),
+        vector / (pieces * how.register),
+        _log(pieces),
+        _log(accumulators),
+        _log(run),
+        pressure,
+        loads.total / accumulators,
+        loads.contiguous / accumulators,
+        loads.broadcast / accumulators,
+        loads.gathered / accumulators,
+        scattered,
+        written / accumulators,
+        chain,
+        _log(code),
+        _log(overhead / accumulators),
+        _log(innermost),
+        _log(nest.unroll + 1),
+        _log(cycles / accumulators),
+        _log(compute / elements),
+        *_log(fetched / updates),
+        *_log(largest[:2] / updates),
+        *_log(touched.fetched[0, :2] / updates),
+        *_log(touched.entries[:2]),
+        _log(touched.tile_bytes / machine.caches[0]),
+        _log(touched.total_bytes / machine.caches[1]),
+        fetching.sum(0) / time,
+        fetching[0] / time,
+        _log(how.parallel),
+        how.fused,
+        busy / machine.cores,
+        nest.store.updates,
+        work[Work.FUNCTION],
+        work[Work.DIVISION],
+        work[Work.CHOICE],
+        arithmetic,
+        len(nest.strides),
+        _log(steps / run),
+        _log(time / elements),
+        nest.store.intrinsic_from < len(nest.store.loops),
+    )
+    columns = np.empty((len(COLUMNS), nest.count))
+    for k, value in enumerate(values):
+        columns[k] = value
+    return StoreColumns(columns, time / busy)
+
+
+def _log(x: Array) -> Array:
+    return np.log2(np.maximum(x, 2.0**-20))
+
+
+def _lane_stride(how: Execution, strides: Array) -> Array:
+    """Return by how many elements neighbouring lanes are apart, 0 where they share one."""
+    found: Array = np.where((how.lanes > 1) & (strides > 0), strides, np.inf).min(0, initial=np.inf)
+    return np.where(np.isinf(found), 0, found)
+
+
+def _loads(nest: Nest, how: Execution) -> _Loads:
+    zero = np.zeros(nest.count)
+    contiguous, broadcast, gathered = zero, zero, zero
+    held = np.full(nest.count, np.inf)
+    vector, pieces = how.vector, how.pieces
+    for strides in nest.strides[1:]:
+        moved = np.where(strides > 0, how.inner, 1).prod(0)
+        apart = _lane_stride(how, strides)
+        contiguous = contiguous + np.where(apart == 1, moved * pieces, 0)
+        broadcast = broadcast + np.where(apart == 0, moved, 0)
+        gathered = gathered + np.where((apart != 0) & (apart != 1), moved * vector, 0)
+        held = np.minimum(held, np.where(apart == 0, moved, moved * pieces))
+    return _Loads(contiguous, broadcast, gathered, np.where(np.isinf(held), 0, held))
+
+
+def _written_out(nest: Nest, how: Execution) -> tuple[Array, Array]:
+    """Return how many statements loops are written out to, and the length of the one around."""
+    code, pieces = how.tile, how.pieces
+    innermost = np.ones(nest.count)
+    open_ = np.ones(nest.count, bool)
+    for part in (how.run, how.outer):
+        for place in reversed(nest.loops):
+            trips = part[place]
+            more = code * trips
+            fits = (more <= nest.unroll) & (more * pieces <= _MAX_COPIES)
+            stays = open_ & ~fits & (trips > 1)
+            innermost = np.where(stays, trips, innermost)
+            open_ = open_ & ~stays
+            code = np.where(open_, more, code)
+            if not open_.any():
+                return code, innermost
+    return code, innermost

@@ -1,0 +1,119 @@
+"""One vector of numbers for a program, computed for many programs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codegen.target import as_target
+from search.feature_extractor.execution import Nest
+from search.feature_extractor.feature_extractor import FeatureExtractor
+from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
+from search.feature_extractor.nest_columns import COLUMNS, store_columns
+from search.feature_extractor.nests import Numbers, ProgramShape, Work
+from search.feature_extractor.read_nests import read_nests
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
+    from search.measure_candidate import MeasureCandidate
+    from tensorir.function import IRModule
+
+_OF_PROGRAM: Final = (
+    ("time", "log2 of the estimated time against the least that the program could take"),
+    ("longest", "log2 of that of the store that takes longest"),
+    ("share", "the share of the time that this store takes"),
+    ("all_cycles", "log2 of the estimated cycles of all stores"),
+    ("stores", "the number of stores"),
+)
+
+
+@FeatureExtractor.kinds.register("nest-feature")
+class NestFeature(FeatureExtractor):
+    """What decides how fast the loop nests of a program run on the target.
+
+    One row for each candidate: the columns of `nest_columns.COLUMNS` for the store that is
+    estimated to take longest (`main.`), their means over all stores by estimated time (`mean.`),
+    then five of the whole program. `names` lists them.
+
+    Described is the program as it is before postprocessing, with what the postprocessors for CPUs
+    will do; a candidate without postprocessing is described as it stands. A `match_buffer` view
+    counts as the part of the buffer that it shows. Sizes of caches and registers are those of the
+    target.
+    """
+
+    names: Final = (
+        *(f"main.{name}" for name, _ in COLUMNS),
+        *(f"mean.{name}" for name, _ in COLUMNS),
+        *(name for name, _ in _OF_PROGRAM),
+    )
+    """The columns."""
+
+    @property
+    def feature_vector_length(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    def extract_from(
+        self, context: TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        """Return an array [1, columns] for each candidate; no row for a program without stores."""
+        groups: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
+        for k, candidate in enumerate(candidates):
+            mod = candidate.sch.state.before_postproc or candidate.sch.mod
+            program, numbers = read_nests(mod)
+            groups.setdefault(program, []).append((k, numbers))
+        machine, least = Machine.of(as_target(context.target)), least_cycles(context)
+        result = [np.zeros((0, len(self.names)))] * len(candidates)
+        for program, members in groups.items():
+            numbers = np.array([column for _, column in members]).T
+            rows = nest_features(program, numbers, machine, least)
+            for (k, _), row in zip(members, rows, strict=len(rows) > 0):
+                result[k] = row[None]
+        return result
+
+
+def nest_features(
+    program: ProgramShape, numbers: Numbers, machine: Machine, least: float
+) -> NDArray[np.float64]:
+    """Return an array [programs, columns] of programs of one structure; no rows without stores.
+
+    `least` is the number of cycles that `time` is relative to.
+    """
+    if not program.stores:
+        return np.zeros((0, len(NestFeature.names)))
+    stores = [store_columns(Nest(program, s, numbers), machine) for s in program.stores]
+    cycles = np.array([store.cycles for store in stores])
+    total = cycles.sum(0)
+    longest = cycles.argmax(0)
+    # A sum over stores, one after the other, does not depend on how many programs there are.
+    main, mean = np.zeros_like(stores[0].columns), np.zeros_like(stores[0].columns)
+    for k, store in enumerate(stores):
+        main = np.where(longest == k, store.columns, main)
+        mean += store.columns * (cycles[k] / total)
+    top = cycles.max(0)
+    whole = (np.log2(total / least), np.log2(top / least), top / total, np.log2(total))
+    count = np.full(len(total), len(stores))
+    return np.concatenate([main, mean, [*whole, count]]).T
+
+
+def least_cycles(context: TuneContext) -> float:
+    """Return the cycles that the arithmetic of the unscheduled program takes on its own."""
+    return 1.0 if context.mod is None else _arithmetic_cycles(context.mod, context)
+
+
+def _arithmetic_cycles(mod: IRModule, context: TuneContext) -> float:
+    machine = Machine.of(as_target(context.target))
+    program, numbers = read_nests(mod)
+    total = 1.0
+    for store in program.stores:
+        if store.is_init:
+            continue
+        nest = Nest(program, store, numbers[:, None])
+        lanes = machine.vector_bits / (8 * max(nest.item_bytes))
+        each = max(1, store.work[Work.ARITHMETIC]) / MULTIPLY_ADD_UNITS
+        each += 10 * store.work[Work.FUNCTION] + 4 * store.work[Work.DIVISION]
+        total += float(nest.extents.prod()) * each / lanes
+    return total

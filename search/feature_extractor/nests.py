@@ -1,0 +1,125 @@
+"""A scheduled program as loop nests: what its structure is, and the numbers in it.
+
+Two programs that differ only in decisions about tiles and limits have the same structure and other
+numbers. So the numbers of many programs are the columns of one array, and whatever is computed of
+nests is computed for all of them at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.stmt import ForKind
+
+Numbers = NDArray[np.float64]
+"""An array [numbers of a structure, programs]."""
+
+
+class Drives(IntEnum):
+    """What kind of block axes a loop drives."""
+
+    SPATIAL = 0
+    REDUCTION = 1
+    OTHER = 2
+
+
+class Work(IntEnum):
+    """The sorts of operations that a stored value takes."""
+
+    ARITHMETIC = 0
+    """Additions, multiplications, minima, maxima."""
+    DIVISION = 1
+    FUNCTION = 2
+    """Mathematical functions, and calls that nothing is known of."""
+    CHOICE = 3
+    """Comparisons, logic, selections."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferShape:
+    """A buffer that a program accesses."""
+
+    item_bytes: int
+    dims: int
+    is_argument: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of an index that is a quotient or remainder by a constant, times a factor."""
+
+    dim: int
+    factor: float
+    divisor: int
+    is_quotient: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccessShape:
+    """An access of a store; its steps are numbers [dims and terms, loops of the store].
+
+    The steps of a dimension are how far a step of each loop moves its index, apart from the terms;
+    those of a term are how far one moves what is divided.
+    """
+
+    buffer: int
+    terms: tuple[Term, ...]
+    steps: int
+    """The place of the first step among the numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreShape:
+    """A store, the loops around it and what it accesses.
+
+    The first access is the store. A load of the very element that is stored is none: it is
+    `updates`. Loops are outermost first, by number in the program.
+    """
+
+    loops: tuple[int, ...]
+    single: tuple[bool, ...]
+    """For each loop, whether its body is one statement."""
+    accesses: tuple[AccessShape, ...]
+    work: tuple[int, ...]
+    """The number of operations of each sort of `Work` for one element."""
+    updates: bool
+    is_reordered: bool
+    """Whether it is a reduction whose order the compiler may change: not a sum of floats."""
+    is_init: bool
+    intrinsic_from: int
+    """From which loop on the loops are what an intrinsic does; the number of loops if none."""
+    child: int
+    """Which of the blocks right below the root the store belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramShape:
+    """The structure of a scheduled program.
+
+    The numbers of a program are, in this order: the four limits (`LIMITS`), the extents of all
+    loops, the shapes of all buffers, the steps of all accesses.
+    """
+
+    kinds: tuple[ForKind, ...]
+    """Of all loops."""
+    drives: tuple[Drives, ...]
+    """What all loops drive, in all blocks below them together."""
+    buffers: tuple[BufferShape, ...]
+    stores: tuple[StoreShape, ...]
+    names: tuple[str, ...] = field(compare=False)
+    """What the numbers are, for messages."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers a program has."""
+        return len(self.names)
+
+
+LIMITS = ("parallel", "vectorize", "unroll", "registers")
+"""What the program asks of postprocessing; -1 where it does not ask."""
+PARALLEL, VECTORIZE, UNROLL, REGISTERS = range(4)
+FIRST_EXTENT = len(LIMITS)

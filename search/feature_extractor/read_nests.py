@@ -1,0 +1,422 @@
+"""Reading the loop nests of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.annotations import (
+    AUTO_TENSORIZE,
+    PARALLEL,
+    REGISTER_TILE,
+    UNROLL_EXPLICIT,
+    UNROLL_IMPLICIT,
+    VECTORIZE,
+)
+from search.feature_extractor.nests import (
+    LIMITS,
+    AccessShape,
+    BufferShape,
+    Drives,
+    ProgramShape,
+    StoreShape,
+    Term,
+    Work,
+)
+from tensorir import expr as e
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.equal import structural_equal
+from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.intrin import Op
+from tensorir.stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from tensorir.visit import children, walk
+
+
+@dataclass(slots=True)
+class Index:
+    """An index: how far a step of each loop moves it, parts that are divided, and its bounds."""
+
+    steps: dict[int, float] = field(default_factory=dict)
+    low: float = 0
+    high: float = 0
+    parts: tuple[tuple[float, int, bool, dict[int, float]], ...] = ()
+    """For each: factor, divisor, whether it is the quotient, and the steps of what is divided."""
+
+    def scaled(self, factor: float) -> Index:
+        """Return a multiple."""
+        ends = (self.low * factor, self.high * factor)
+        steps = {loop: step * factor for loop, step in self.steps.items()}
+        parts = tuple((factor * part[0], *part[1:]) for part in self.parts)
+        return Index(steps, min(ends), max(ends), parts)
+
+    def plus(self, other: Index) -> Index:
+        """Return a sum."""
+        steps = _sum(self.steps, other.steps, 1)
+        parts = self.parts + other.parts
+        return Index(steps, self.low + other.low, self.high + other.high, parts)
+
+    def divided(self, divisor: int, is_quotient: bool) -> Index:
+        """Return the quotient by a positive number, or the remainder."""
+        low, high = self.low // divisor, self.high // divisor
+        if low == high and is_quotient:
+            return Index({}, low, high)
+        if low == high:
+            shift = low * divisor
+            return Index(self.steps, self.low - shift, self.high - shift, self.parts)
+        inside = self.steps
+        for factor, by, quotient, steps in self.parts:
+            inside = _sum(inside, steps, factor / by if quotient else factor)
+        part = (1, divisor, is_quotient, inside)
+        if is_quotient:
+            return Index({}, low, high, (part,))
+        return Index({}, 0, divisor - 1, (part,))
+
+
+def _sum(a: Mapping[int, float], b: Mapping[int, float], factor: float) -> dict[int, float]:
+    total = dict(a)
+    for loop, step in b.items():
+        total[loop] = total.get(loop, 0) + factor * step
+    return total
+
+
+@dataclass(slots=True)
+class _Access:
+    buffer: Buffer
+    indices: list[Index]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where in the program a statement is."""
+
+    loops: list[int] = field(default_factory=list)
+    several: frozenset[int] = frozenset()
+    """The loops whose bodies are several statements."""
+    values: dict[Var, Index] = field(default_factory=dict)
+    views: dict[Buffer, _Access] = field(default_factory=dict)
+    drives: dict[int, Drives] = field(default_factory=dict)
+    intrinsic_from: int | None = None
+    child: int = -1
+
+
+@dataclass(slots=True)
+class _Store:
+    place: _Place
+    target: _Access
+    loads: list[_Access]
+    work: list[int]
+    updates: bool
+    is_reordered: bool
+    is_init: bool
+
+
+def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
+    """Return the structure of a scheduled program and its numbers."""
+    reader = _Reader()
+    for func in mod.functions.values():
+        reader.function(func)
+    return reader.result()
+
+
+class _Reader:
+    """Walks over a program, collecting stores."""
+
+    def __init__(self) -> None:
+        self.loops: list[For] = []
+        self.extents: list[int] = []
+        self.stores: list[_Store] = []
+        self.allocated: set[Buffer] = set()
+        self.limits = dict.fromkeys(LIMITS, -1)
+        self._children = 0
+
+    def function(self, func: PrimFunc) -> None:
+        self._stmt(func.body, _Place())
+
+    # ----------------------------------------------------------------------------------- statements
+
+    def _stmt(self, node: Stmt, at: _Place) -> None:
+        if isinstance(node, For):
+            self._loop(node, at)
+        elif isinstance(node, BlockRealize):
+            self._block(node, at)
+        elif isinstance(node, SeqStmt):
+            inside = replace(at, several=at.several.union(at.loops[-1:]))
+            for part in node.seq:
+                self._stmt(part, inside)
+        elif isinstance(node, BufferStore):
+            self._store(node, at, is_init=False)
+        elif isinstance(node, IfThenElse):
+            self._stmt(node.then_case, at)
+            if node.else_case is not None:
+                self._stmt(node.else_case, at)
+        elif isinstance(node, LetStmt):
+            value = self._index(node.value, at)
+            values = {**at.values, node.var: value}
+            self._stmt(
+                node.body,
+                replace(at, values=values),
+            )
+        elif not isinstance(node, Evaluate):
+            body = getattr(node, "body", None)
+            if isinstance(body, Stmt):
+                self._stmt(body, at)
+
+    def _loop(self, node: For, at: _Place) -> None:
+        number = len(self.loops)
+        extent = max(1, int(self._index(node.extent, at).high))
+        self.loops.append(node)
+        self.extents.append(extent)
+        values = {**at.values, node.loop_var: Index({number: 1}, 0, extent - 1)}
+        self._stmt(
+            node.body,
+            replace(at, loops=[*at.loops, number], values=values),
+        )
+
+    def _block(self, realize: BlockRealize, at: _Place) -> None:
+        block = realize.block
+        values, drives = dict(at.values), dict(at.drives)
+        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
+            index = values[axis.var] = self._index(value, at)
+            kind = _DRIVES.get(axis.iter_type, Drives.OTHER)
+            for loop in dict.fromkeys(
+                [*index.steps, *(k for part in index.parts for k in part[3])]
+            ):
+                drives[loop] = kind if drives.get(loop, kind) == kind else Drives.OTHER
+        intrinsic = at.intrinsic_from
+        if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
+            intrinsic = len(at.loops)
+        self._wishes(block)
+        child = at.child
+        if block.iter_vars and child < 0:
+            child, self._children = self._children, self._children + 1
+        inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic, child=child)
+        for view in block.match_buffers:
+            inside.views = {**inside.views, view.buffer: self._view(view.source, inside)}
+        self.allocated.update(block.alloc_buffers)
+        if block.init is not None:
+            first = len(self.stores)
+            self._stmt(block.init, inside)
+            for store in self.stores[first:]:
+                store.is_init = True
+        self._stmt(block.body, inside)
+
+    def _wishes(self, block: Block) -> None:
+        for key, name in _WISHES.items():
+            value = block.annotations.get(key)
+            if value is not None:
+                self.limits[name] = max(self.limits[name], int(value))
+
+    def _view(self, source: BufferRegion, at: _Place) -> _Access:
+        starts = [self._index(r.min, at) for r in source.region]
+        return self._through(_Access(source.buffer, starts), at)
+
+    def _store(self, node: BufferStore, at: _Place, *, is_init: bool) -> None:
+        target = self._access(node.buffer, node.indices, at)
+        loads: list[_Access] = []
+        work = [0] * len(Work)
+        updates = self._value(node.value, node, at, loads, work)
+        is_reordered = not node.value.dtype.is_float or isinstance(node.value, (e.Min, e.Max))
+        self.stores.append(_Store(at, target, loads, work, updates, is_reordered, is_init))
+
+    # ---------------------------------------------------------------------------------- expressions
+
+    def _value(
+        self, node: PrimExpr, store: BufferStore, at: _Place, loads: list[_Access], work: list[int]
+    ) -> bool:
+        """Collect loads and operations; say whether the stored element itself is loaded."""
+        if isinstance(node, BufferLoad):
+            if node.buffer is store.buffer and all(
+                structural_equal(a, b) for a, b in zip(node.indices, store.indices, strict=True)
+            ):
+                return True
+            loads.append(self._access(node.buffer, node.indices, at))
+            return False
+        sort = _SORTS.get(type(node))
+        parts = children(node)
+        if sort is not None:
+            work[sort] += 1
+        elif isinstance(node, Call):
+            is_choice = isinstance(node.op, Op) and node.op.name.endswith(
+                ("if_then_else", "likely")
+            )
+            work[Work.CHOICE if is_choice else Work.FUNCTION] += 1
+        if sort is Work.CHOICE or (isinstance(node, Call) and is_choice):
+            parts = [p for p in parts if any(isinstance(q, BufferLoad) for q in walk(p))]
+        found = False
+        for child in parts:
+            if isinstance(child, PrimExpr) and type(child) not in (Var, IntImm):
+                found |= self._value(child, store, at, loads, work)
+        return found
+
+    def _access(self, buffer: Buffer, indices: Sequence[PrimExpr], at: _Place) -> _Access:
+        return self._through(_Access(buffer, [self._index(i, at) for i in indices]), at)
+
+    def _through(self, access: _Access, at: _Place) -> _Access:
+        """Return an access of a view as one of the buffer that it is a view of."""
+        view = at.views.get(access.buffer)
+        if view is None:
+            return access
+        indices = list(view.indices)
+        for dim in range(1, min(len(indices), len(access.indices)) + 1):
+            indices[-dim] = indices[-dim].plus(access.indices[-dim])
+        return _Access(view.buffer, indices)
+
+    def _index(self, node: PrimExpr, at: _Place) -> Index:
+        if isinstance(node, Var):
+            return at.values.get(node, Index())
+        if isinstance(node, IntImm):
+            return Index({}, node.value, node.value)
+        if isinstance(node, e.Add):
+            return self._index(node.a, at).plus(self._index(node.b, at))
+        if isinstance(node, e.Sub):
+            return self._index(node.a, at).plus(self._index(node.b, at).scaled(-1))
+        if isinstance(node, e.Mul):
+            a, b = self._index(node.a, at), self._index(node.b, at)
+            if not b.steps:
+                return a.scaled(b.high)
+            return b.scaled(a.high)
+        if isinstance(node, (e.FloorDiv, e.FloorMod)):
+            divisor = node.b.value if isinstance(node.b, IntImm) else 0
+            if divisor > 0:
+                return self._index(node.a, at).divided(divisor, isinstance(node, e.FloorDiv))
+        parts = [self._index(child, at) for child in children(node) if isinstance(child, PrimExpr)]
+        total = Index()
+        for part in parts:
+            total = total.plus(part)
+        if isinstance(node, (e.Min, e.Max)):
+            pick = min if isinstance(node, e.Min) else max
+            total.low, total.high = (
+                pick(p.low for p in parts),
+                pick(p.high for p in parts),
+            )
+        return total
+
+    # --------------------------------------------------------------------------------------- result
+
+    def result(self) -> tuple[ProgramShape, NDArray[np.float64]]:
+        """Return what was read."""
+        buffers: dict[Buffer, int] = {}
+        for store in self.stores:
+            for access in (store.target, *store.loads):
+                buffers.setdefault(access.buffer, len(buffers))
+        names = [*LIMITS, *(loop.loop_var.name for loop in self.loops)]
+        numbers: list[float] = [*self.limits.values(), *self.extents]
+        shapes = []
+        for buffer in buffers:
+            shapes.append(
+                BufferShape(buffer.dtype.nbytes, len(buffer.shape), buffer not in self.allocated)
+            )
+            for extent in buffer.shape:
+                names.append(f"shape of {buffer.name}")
+                numbers.append(extent.value if isinstance(extent, IntImm) else 1)
+        hidden = self._hidden()
+        drives = self._drives()
+        stores = []
+        for store in self.stores:
+            place = store.place
+            kept = list(range(len(place.loops)))
+            if store.is_init:
+                kept = [k for k in kept if not self._reduces(place, place.loops[k], drives)]
+            loops = tuple(place.loops[k] for k in kept)
+            accesses = []
+            for access in (store.target, *store.loads):
+                rows = [(f"[{dim}]", index.steps) for dim, index in enumerate(access.indices)]
+                terms = []
+                for dim, index in enumerate(access.indices):
+                    for factor, divisor, is_quotient, steps in index.parts:
+                        terms.append(Term(dim, factor, divisor, is_quotient))
+                        rows.append((f"[{dim}] {'//' if is_quotient else '%'} {divisor}", steps))
+                accesses.append(AccessShape(buffers[access.buffer], tuple(terms), len(numbers)))
+                skipped = hidden.get(access.buffer, frozenset())
+                for text, steps in rows:
+                    for loop in loops:
+                        numbers.append(0 if loop in skipped else steps.get(loop, 0))
+                        names.append(f"{access.buffer.name}{text} by {names[len(LIMITS) + loop]}")
+            intrinsic = place.intrinsic_from
+            stores.append(
+                StoreShape(
+                    loops,
+                    tuple(place.loops[k] not in place.several for k in kept),
+                    tuple(accesses),
+                    tuple(store.work),
+                    store.updates,
+                    store.updates and store.is_reordered,
+                    store.is_init,
+                    len(kept) if intrinsic is None else sum(1 for k in kept if k < intrinsic),
+                    place.child,
+                )
+            )
+        kinds = tuple(loop.kind for loop in self.loops)
+        shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), tuple(names))
+        return shape, np.array(numbers, np.float64)
+
+    def _drives(self) -> tuple[Drives, ...]:
+        found: list[set[Drives]] = [set() for _ in self.loops]
+        for store in self.stores:
+            for loop in store.place.loops:
+                if loop in store.place.drives:
+                    found[loop].add(store.place.drives[loop])
+        return tuple(
+            Drives.SPATIAL
+            if kinds <= {Drives.SPATIAL}
+            else Drives.REDUCTION
+            if kinds == {Drives.REDUCTION}
+            else Drives.OTHER
+            for kinds in found
+        )
+
+    def _reduces(self, place: _Place, loop: int, drives: Sequence[Drives]) -> bool:
+        """Say whether the init of a block runs before a loop."""
+        own = place.drives.get(loop, drives[loop])
+        return own != Drives.SPATIAL
+
+    def _hidden(self) -> Mapping[Buffer, frozenset[int]]:
+        """Return the loops outside of all uses of each allocated buffer.
+
+        Storage is made for what is live inside of them only, whatever the shape says.
+        """
+        common: dict[Buffer, list[int]] = {}
+        for store in self.stores:
+            for access in (store.target, *store.loads):
+                if access.buffer not in self.allocated:
+                    continue
+                loops = store.place.loops
+                before = common.get(access.buffer)
+                if before is None:
+                    common[access.buffer] = list(loops)
+                    continue
+                same = 0
+                while same < min(len(before), len(loops)) and before[same] == loops[same]:
+                    same += 1
+                del before[same:]
+        return {buffer: frozenset(loops) for buffer, loops in common.items()}
+
+
+_WISHES = {
+    PARALLEL: "parallel",
+    VECTORIZE: "vectorize",
+    UNROLL_EXPLICIT: "unroll",
+    UNROLL_IMPLICIT: "unroll",
+    REGISTER_TILE: "registers",
+}
+_DRIVES = {IterVar.DATA_PAR: Drives.SPATIAL, IterVar.COMM_REDUCE: Drives.REDUCTION}
+_SORTS: dict[type[PrimExpr], Work] = {
+    **dict.fromkeys((e.Add, e.Sub, e.Mul, e.Min, e.Max), Work.ARITHMETIC),
+    **dict.fromkeys((e.Div, e.Mod, e.FloorDiv, e.FloorMod), Work.DIVISION),
+    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE), Work.CHOICE),
+    **dict.fromkeys((e.And, e.Or, e.Not, e.Select), Work.CHOICE),
+}

@@ -1,0 +1,109 @@
+"""Features of nests: how a program runs, told from its loops and its target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from schedule import Schedule
+from search import TuneContext
+from search.feature_extractor import FeatureExtractor, NestFeature
+from search.measure_candidate import MeasureCandidate
+from tensorir import parse
+from tensorir.function import IRModule, PrimFunc
+
+MATMUL = """
+@T.prim_func
+def main(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")):
+    for i, j, k in T.grid(64, 64, 64):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+AVX2 = "llvm -mcpu=haswell -num-cores=4"
+
+
+def module(text: str) -> IRModule:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return IRModule({"main": func})
+
+
+def tiled(order: str, parallel: int | None = None) -> Schedule:
+    """Return the matmul with its loops in an order, and wishes for postprocessing."""
+    sch = Schedule(module(MATMUL))
+    loops = dict(zip("ijk", sch.get_loops(sch.get_block("C")), strict=True))
+    sch.reorder(*(loops[name] for name in order))
+    root = sch.get_block("root")
+    if parallel is not None:
+        sch.annotate(root, "meta_schedule.parallel", parallel)
+    sch.annotate(root, "meta_schedule.vectorize", 64)
+    sch.enter_postproc()
+    return sch
+
+
+def features(*schedules: Schedule, target: str = AVX2) -> list[dict[str, float]]:
+    context = TuneContext(module(MATMUL), target=target)
+    candidates = [MeasureCandidate(sch, []) for sch in schedules]
+    extracted = FeatureExtractor.create("nest-feature").extract_from(context, candidates)
+    return [dict(zip(NestFeature.names, rows[0], strict=True)) for rows in extracted]
+
+
+def test_one_row_of_finite_numbers():
+    (row,) = FeatureExtractor.create("nest-feature").extract_from(
+        TuneContext(module(MATMUL), target=AVX2), [MeasureCandidate(tiled("ijk"), [])]
+    )
+    assert row.shape == (1, len(NestFeature.names))
+    assert np.isfinite(row).all()
+
+
+def test_a_program_without_stores_has_no_rows():
+    sch = Schedule(
+        module('@T.prim_func\ndef main(A: T.Buffer((4,), "float32")):\n    T.evaluate(0)')
+    )
+    context = TuneContext(sch.mod, target=AVX2)
+    (rows,) = NestFeature().extract_from(context, [MeasureCandidate(sch, [])])
+    assert rows.shape == (0, len(NestFeature.names))
+
+
+def test_the_tile_is_what_the_postprocessors_make():
+    # Of the tiles whose sides divide the loops, 4 rows of 2 vectors fit 16 registers best.
+    (row,) = features(tiled("ijk"))
+    assert 2 ** row["main.vector"] == 8
+    assert 2 ** row["main.accumulators"] == 8
+    assert row["main.loads"] == pytest.approx(6 / 8)
+
+
+def test_parallel_iterations_keep_cores_busy():
+    few, many = features(tiled("ijk", parallel=1), tiled("ijk", parallel=64))
+    assert 2 ** few["main.parallel"] == 64
+    assert 2 ** many["main.parallel"] == 4096
+    assert few["main.balance"] == many["main.balance"] == 1
+    (one,) = features(tiled("kij", parallel=1))
+    assert one["main.balance"] == 0.25
+
+
+def test_the_target_counts():
+    avx2, avx512 = (
+        features(tiled("ijk"), target=f"llvm -mcpu={cpu} -num-cores=1")[0]
+        for cpu in ("haswell", "skylake-avx512")
+    )
+    assert 2 ** avx2["main.vector"] == 8
+    assert 2 ** avx512["main.vector"] == 16
+    assert avx2["all_cycles"] > avx512["all_cycles"]
+
+
+def test_what_was_done_after_the_mark_does_not_count():
+    before, after = tiled("ijk"), tiled("ijk")
+    after.parallel(after.get_loops(after.get_block("C"))[0])
+    first, second = features(before, after)
+    assert first == second
+
+
+def test_many_at_once_are_as_each_alone():
+    schedules = [tiled(order, parallel) for order in ("ijk", "ikj", "kij") for parallel in (1, 64)]
+    together = features(*schedules)
+    for sch, row in zip(schedules, together, strict=True):
+        assert features(sch) == [row]
