@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,21 @@ from numpy.typing import NDArray
 from search.kinds import Kinds
 
 if TYPE_CHECKING:
+    from schedule import Trace
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
+
+
+class Scores(NamedTuple):
+    """What a model says of candidates; two arrays [candidates].
+
+    A higher `mean` is faster. `std`, 0 or more, says how far the predictors of the model disagree.
+    """
+
+    mean: NDArray[np.float64]
+    std: NDArray[np.float64]
 
 
 class CostModel(ABC):
@@ -36,10 +48,10 @@ class CostModel(ABC):
         """Whether predictions mean something."""
         return True
 
-    def knows(self, context: TuneContext) -> bool:
-        """Whether the model has nothing to learn from what was measured of a program before.
+    def knows(self, context: TuneContext, trace: Trace) -> bool:
+        """Whether there is nothing to learn from the measurement of a trace.
 
-        A search shows the records of its database to a model that says False.
+        A search shows a model the records of its database that it does not know.
         """
         return True
 
@@ -65,6 +77,15 @@ class CostModel(ABC):
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> NDArray[np.float64]:
         """Return a score for each candidate; higher is better, the unit is the model's own."""
+
+    def score_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> Scores | None:
+        """Return scores of points of a design space whose programs nobody made yet.
+
+        None, as it is here, means that the model wants candidates.
+        """
+        return None
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

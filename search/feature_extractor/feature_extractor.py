@@ -13,6 +13,8 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.cost_model.packed_rows import PackedRows
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
 
 
@@ -35,6 +37,15 @@ class FeatureExtractor(ABC):
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> list[NDArray[np.float64]]:
         """Return an array [rows, features] for each candidate; there may be no rows."""
+
+    def extract_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedRows | None:
+        """Return the rows of points of a design space whose programs nobody made yet.
+
+        None, as it is here, means that the extractor needs programs.
+        """
+        return None
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
