@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any, TypeAlias
 
 from schedule.random_state import RandomState
@@ -65,6 +65,10 @@ class DecisionDomain(ABC):
             raise ValueError(f"the decision {decision!r} is not among {self}")
         return fitting
 
+    def is_disjoint(self, other: DecisionDomain) -> bool:
+        """Say whether two domains surely share nothing, without looking at all alternatives."""
+        return False
+
     def joined(self, other: DecisionDomain) -> DecisionDomain:
         """Return a domain of what is in either of two."""
         return UnionDomain.of((self, other))
@@ -121,6 +125,8 @@ class UnionDomain(DecisionDomain):
     @cached_property
     def size(self) -> int:
         """The number of different alternatives."""
+        if all(a.is_disjoint(b) for a, b in combinations(self.members, 2)):
+            return sum(member.size for member in self.members)
         return sum(1 for _ in self)
 
     def __contains__(self, decision: object) -> bool:

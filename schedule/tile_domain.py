@@ -48,6 +48,12 @@ class TileDomain(DecisionDomain):
     def __iter__(self) -> Iterator[Decision]:
         return (tile for tile in factorizations(self.extent, self.n) if self.allows(tile))
 
+    def is_disjoint(self, other: DecisionDomain) -> bool:
+        """Say whether the tiles of two domains have another product or other numbers of parts."""
+        if not isinstance(other, TileDomain):
+            return False
+        return (self.extent, self.n) != (other.extent, other.n)
+
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the tiles with one factor moved from one part to another."""
         assert isinstance(decision, tuple)

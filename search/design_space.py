@@ -23,7 +23,7 @@ Decisions: TypeAlias = tuple[Decision | None, ...]
 
 _COLUMNS: Final = ("decides", "variables", "alternatives", "which")
 _FIRST_REPLAYS: Final = 2
-_MOST_REPLAYS: Final = 8
+_MOST_REPLAYS: Final = 4
 
 
 class DesignSpace:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.cost_model.packed_rows import PackedRows
+from search.feature_extractor import PackedFeatures
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class TrainingSet:
     `log_seconds`, `is_bound` and `workload` (an index) have one entry for each candidate.
     """
 
-    packed: PackedRows
+    packed: PackedFeatures
     log_seconds: Floats
     is_bound: NDArray[np.bool_]
     workload: NDArray[np.intp]
@@ -105,7 +105,7 @@ class Measurements:
                 costs.append(workload.costs[k])
                 owner.append(index)
         return TrainingSet(
-            PackedRows.of(features),
+            PackedFeatures.of(features),
             np.log([cost.seconds for cost in costs]),
             np.array([cost.is_bound for cost in costs], np.bool_),
             np.array(owner, np.intp),

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from search.cost_model.cost_model import Scores
 from search.cost_model.measurements import TrainingSet
-from search.cost_model.packed_rows import PackedRows
 from search.cost_model.ranking_loss import RankingLoss
+from search.feature_extractor import PackedFeatures
 
 logger = logging.getLogger("tvm.meta_schedule")
 
-TEMPERATURE: Final = 0.2
-"""A fifth less time is a lead of one: the model is asked to be certain by 73 %."""
+TEMPERATURE: Final = 0.4
+"""Of two candidates whose times differ by half, the model is asked to be certain by 73 %."""
+_TRUST: Final = 0.7
+"""How much of the log of a ratio of estimated times is true, about: estimates exaggerate."""
 _MAX_ROUNDS: Final = 300
 
 
@@ -65,20 +67,22 @@ class TreeEnsemble:
     """A committee of boosters (Chen and Guestrin, XGBoost, KDD 2016).
 
     A booster gives a number for each row of features, and the score of a candidate is the sum over
-    its rows. Each member is trained without a fold of the candidates, and the loss on the pairs of
-    that fold says when to stop: a cross-validated committee (Krogh and Vedelsby, Neural Network
-    Ensembles, Cross Validation, and Active Learning, NIPS 1994). It also weighs the workloads at
-    random (the Bayesian bootstrap; Rubin, Annals of Statistics, 1981), since it is asked about
-    workloads that nobody measured. The mean ranks better than one booster of all data, and the
-    disagreement says how little is known of a candidate.
+    its rows, added to what the extractor estimates without having seen a time. Each member is
+    trained without a fold of the candidates, and the loss on the pairs of that fold says when to
+    stop: a cross-validated committee (Krogh and Vedelsby, Neural Network Ensembles, Cross
+    Validation, and Active Learning, NIPS 1994). It also weighs the workloads at random (the
+    Bayesian bootstrap; Rubin, Annals of Statistics, 1981), since it is asked about workloads that
+    nobody measured. The mean ranks better than one booster of all data, and the disagreement says
+    how little is known of a candidate.
     """
 
-    def __init__(self, members: Sequence[Any]) -> None:
+    def __init__(self, members: Sequence[Any] = ()) -> None:
         self.members = list(members)
 
     @staticmethod
     def trained(
         data: TrainingSet,
+        estimates: NDArray[np.float64],
         config: XGBConfig,
         *,
         folds: int,
@@ -87,6 +91,7 @@ class TreeEnsemble:
     ) -> TreeEnsemble:
         """Train `folds` boosters, each until `patience` rounds did not lower its held-out loss.
 
+        `estimates` has a log speed for each candidate, 0 for all where nothing is known.
         The same data give the same boosters. The loss is logged every `verbose_eval` rounds.
         """
         import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
@@ -102,6 +107,7 @@ class TreeEnsemble:
             emphasis /= emphasis.mean()
             training = _Training(
                 data.packed,
+                _TRUST / TEMPERATURE * estimates,
                 loss,
                 loss.without(held_out) * emphasis[data.workload[loss.faster]],
                 loss.only(held_out),
@@ -118,19 +124,20 @@ class TreeEnsemble:
             members.append(booster[: training.best_round])
         return TreeEnsemble(members)
 
-    def scores(self, packed: PackedRows) -> Scores:
+    def scores(self, packed: PackedFeatures, estimates: NDArray[np.float64]) -> Scores:
         """Return the mean score of each candidate, about its log speed, and the spread.
 
         What the loss does not ask for, a constant that a member adds to the scores of all, is no
         disagreement: the spread is that of the distances to the member's mean of these candidates.
+        Without members, all that is known are the estimates.
         """
-        if not len(packed.rows):
-            return Scores(np.zeros(packed.count), np.zeros(packed.count))
+        if not self.members or not len(packed.rows):
+            return Scores(_TRUST * estimates, np.zeros(packed.count))
         each = TEMPERATURE * np.array(
             [packed.summed(member.inplace_predict(packed.rows)) for member in self.members]
         )
         distances = each - each.mean(axis=1, keepdims=True)
-        return Scores(each.mean(axis=0), distances.std(axis=0))
+        return Scores(_TRUST * estimates + each.mean(axis=0), distances.std(axis=0))
 
     def saved(self) -> list[bytes]:
         """Return each member in XGBoost's binary form."""
@@ -156,7 +163,8 @@ class _Training:
 
     def __init__(
         self,
-        packed: PackedRows,
+        packed: PackedFeatures,
+        start: NDArray[np.float64],
         loss: RankingLoss,
         weights: NDArray[np.float64],
         held_out_weights: NDArray[np.float64],
@@ -164,6 +172,7 @@ class _Training:
         verbose_eval: int,
     ) -> None:
         self.packed = packed
+        self.start = start
         self.loss = loss
         self.weights = weights
         self.held_out_weights = held_out_weights
@@ -177,7 +186,7 @@ class _Training:
         self, outputs: NDArray[np.float32], _: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the derivatives of the loss by the output of each row."""
-        scores = self.packed.summed(outputs.ravel())
+        scores = self.start + self.packed.summed(outputs.ravel())
         self.rounds += 1
         held_out = self.loss.value(scores, self.held_out_weights)
         if self.rounds > 0 and held_out < self.best * 0.999:

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from search.cost_model.cost_model import CostModel, Scores
 from search.cost_model.measurements import FAILURE, Cost, Measurements
-from search.cost_model.packed_rows import PackedRows
 from search.cost_model.ranking_loss import average_peak, pairwise_accuracy
 from search.cost_model.saved_model import SavedModel
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
-from search.feature_extractor import FeatureExtractor
+from search.feature_extractor import FeatureExtractor, PackedFeatures
 from tensorir.structural_hash import structural_hash
 
 if TYPE_CHECKING:
@@ -43,7 +42,10 @@ class XGBModel(CostModel):
     ranking loss, each without a fold of the measurements, which says when to stop (after
     `early_stopping_rounds` without progress, at the latest after 300); their mean is the score and
     their spread the uncertainty. Below `num_warmup_samples` measurements, those of all workloads
-    together, scores are random.
+    together, scores are random unless the extractor estimates.
+
+    What the extractor estimates is where training starts from, and with such an extractor scores
+    mean something from the beginning.
 
     Training starts anew each time, with `adaptive_training` only once a workload has a fifth more
     measurements than at the last time. It takes at most 1,024 candidates, so that a long run does
@@ -56,7 +58,7 @@ class XGBModel(CostModel):
     def __init__(
         self,
         *,
-        extractor: str | FeatureExtractor = "per-store-feature",
+        extractor: str | FeatureExtractor = "nest-feature",
         config: XGBConfig | None = None,
         num_warmup_samples: int = 12,
         early_stopping_rounds: int = 10,
@@ -79,7 +81,7 @@ class XGBModel(CostModel):
         self.adaptive_training = adaptive_training
         self._measurements = Measurements()
         self._trained_sizes: dict[str, int] = {}
-        self._ensemble: TreeEnsemble | None = None
+        self._ensemble = TreeEnsemble()
         self._random = np.random.default_rng(self.config.seed)
 
     @property
@@ -89,8 +91,8 @@ class XGBModel(CostModel):
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model of enough measurements."""
-        return self._ensemble is not None
+        """Whether there were enough measurements, or scores are estimates at least."""
+        return bool(self._ensemble.members) or self.extractor.estimates
 
     def knows(self, context: TuneContext, trace: Trace) -> bool:
         """Whether the model was shown a measurement of a trace."""
@@ -102,10 +104,11 @@ class XGBModel(CostModel):
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> NDArray[np.float64]:
         """Return a score for each candidate: about the log of its speed."""
-        if self._ensemble is None or not candidates:
+        if not self.trained or not candidates:
             return self._random.random(len(candidates))
-        rows = PackedRows.of(self.extractor.extract_from(context, candidates))
-        return self._ensemble.scores(rows).mean
+        return self._scores(
+            PackedFeatures.of(self.extractor.extract_from(context, candidates))
+        ).mean
 
     def score_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
@@ -117,9 +120,12 @@ class XGBModel(CostModel):
         packed = self.extractor.extract_points(context, space, decisions)
         if packed is None:
             return None
-        if self._ensemble is None:
+        if not self.trained:
             return Scores(self._random.random(packed.count), np.zeros(packed.count))
-        return self._ensemble.scores(packed)
+        return self._scores(packed)
+
+    def _scores(self, packed: PackedFeatures) -> Scores:
+        return self._ensemble.scores(packed, self.extractor.estimate(packed))
 
     # ------------------------------------------------------------------------------------ training
 
@@ -154,8 +160,10 @@ class XGBModel(CostModel):
     def _train(self) -> None:
         workloads = self._measurements.workloads
         self._trained_sizes = {key: len(measured) for key, measured in workloads.items()}
+        data = self._measurements.training_set(_MOST_CANDIDATES)
         self._ensemble = TreeEnsemble.trained(
-            self._measurements.training_set(_MOST_CANDIDATES),
+            data,
+            self.extractor.estimate(data.packed),
             self.config,
             folds=self.num_folds,
             patience=self.early_stopping_rounds,
@@ -165,9 +173,9 @@ class XGBModel(CostModel):
     def _log_validation(
         self, features: Sequence[NDArray[np.float64]], costs: Sequence[Cost]
     ) -> None:
-        if self._ensemble is None or not logger.isEnabledFor(logging.DEBUG):
+        if not self.trained or not logger.isEnabledFor(logging.DEBUG):
             return
-        scores = self._ensemble.scores(PackedRows.of(features)).mean
+        scores = self._scores(PackedFeatures.of(features)).mean
         seconds = np.array([cost.seconds for cost in costs])
         logger.debug(
             "XGB validation: %.3f of the pairs in order, a-peak@%d: %.3f",
@@ -180,10 +188,9 @@ class XGBModel(CostModel):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the measurements and the boosters to a file; a reader never sees half of it."""
-        boosters = [] if self._ensemble is None else self._ensemble.saved()
-        SavedModel(self._measurements, self._trained_sizes, boosters, str(self.extractor)).write(
-            path
-        )
+        SavedModel(
+            self._measurements, self._trained_sizes, self._ensemble.saved(), self._features
+        ).write(path)
         logger.info("Saved XGBModel to %s", path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -192,14 +199,17 @@ class XGBModel(CostModel):
         A model of another version, or of other features, is of no use: it is left alone, which the
         log says.
         """
-        saved = SavedModel.read(path, str(self.extractor))
+        saved = SavedModel.read(path, self._features)
         if saved is None:
             return
         self._measurements = saved.measurements
         self._trained_sizes = saved.trained_sizes
-        self._ensemble = (
-            TreeEnsemble.loaded(saved.boosters, self.config) if saved.boosters else None
-        )
+        self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)
+
+    @property
+    def _features(self) -> str:
+        columns = getattr(self.extractor, "feature_vector_length", "any")
+        return f"{self.extractor} of {columns} columns"
 
     def __str__(self) -> str:
         return f"XGBModel({self.data_size} measurements)"

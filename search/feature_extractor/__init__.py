@@ -1,7 +1,17 @@
 """Feature extractors, which describe candidates by numbers."""
 
-from search.feature_extractor.feature_extractor import FeatureExtractor, PyFeatureExtractor
+from search.feature_extractor.feature_extractor import (
+    FeatureExtractor,
+    PackedFeatures,
+    PyFeatureExtractor,
+)
 from search.feature_extractor.nest_feature import NestFeature
 from search.feature_extractor.per_store_feature import PerStoreFeature
 
-__all__ = ["FeatureExtractor", "NestFeature", "PerStoreFeature", "PyFeatureExtractor"]
+__all__ = [
+    "FeatureExtractor",
+    "NestFeature",
+    "PackedFeatures",
+    "PerStoreFeature",
+    "PyFeatureExtractor",
+]

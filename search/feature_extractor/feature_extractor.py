@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,9 +14,32 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.cost_model.packed_rows import PackedRows
     from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFeatures:
+    """The rows of several candidates in one array."""
+
+    rows: NDArray[np.float32]
+    """[rows, features]"""
+    owner: NDArray[np.int64]
+    """For each row, the candidate that it belongs to [rows]."""
+    count: int
+    """The number of candidates."""
+
+    @staticmethod
+    def of(candidates: Sequence[NDArray[Any]]) -> PackedFeatures:
+        """Put the arrays [rows, features] of candidates one after the other."""
+        counts = [len(rows) for rows in candidates]
+        rows = np.concatenate(list(candidates)).astype(np.float32, copy=False)
+        return PackedFeatures(rows, np.repeat(np.arange(len(counts)), counts), len(counts))
+
+    def summed(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return for each candidate the sum over its rows of `values` [rows]."""
+        sums = np.bincount(self.owner, weights=values, minlength=self.count)
+        return sums.astype(np.float64, copy=False)
 
 
 class FeatureExtractor(ABC):
@@ -27,7 +51,7 @@ class FeatureExtractor(ABC):
     def create(
         kind: str | FeatureExtractor = "per-store-feature", *args: Any, **kwargs: Any
     ) -> FeatureExtractor:
-        """Return an extractor: `"per-store-feature"`."""
+        """Return an extractor: `"per-store-feature"` or `"nest-feature"`."""
         if isinstance(kind, FeatureExtractor):
             return kind
         return FeatureExtractor.kinds.make(kind, *args, **kwargs)
@@ -40,12 +64,35 @@ class FeatureExtractor(ABC):
 
     def extract_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
-    ) -> PackedRows | None:
-        """Return the rows of points of a design space whose programs nobody made yet.
+    ) -> PackedFeatures | None:
+        """Return what `extract_from` gives for points of a design space, without replaying them.
 
-        None, as it is here, means that the extractor needs programs.
+        None says that this extractor needs the programs.
         """
         return None
+
+    def check(
+        self,
+        context: TuneContext,
+        space: DesignSpace,
+        decisions: Decisions,
+        candidate: MeasureCandidate,
+    ) -> bool:
+        """Say whether `extract_points` is right about a point that was replayed.
+
+        Where it is wrong, it gives up on such points.
+        """
+        return True
+
+    estimates: ClassVar[bool] = False
+    """Whether `estimate` says something."""
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return an estimate of the log speed of each candidate, up to a constant of the workload.
+
+        A cost model starts from it. 0 for all, as it is here, says nothing.
+        """
+        return np.zeros(packed.count)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codegen.target import as_target
+from search.feature_extractor.compiled_space import CompiledSpace
 from search.feature_extractor.execution import Nest
-from search.feature_extractor.feature_extractor import FeatureExtractor
+from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
 from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
 from search.feature_extractor.nest_columns import COLUMNS, store_columns
 from search.feature_extractor.nests import Numbers, ProgramShape, Work
@@ -18,6 +20,7 @@ from search.feature_extractor.read_nests import read_nests
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
 
@@ -51,6 +54,10 @@ class NestFeature(FeatureExtractor):
     )
     """The columns."""
 
+    def __init__(self) -> None:
+        self._spaces: WeakKeyDictionary[DesignSpace, CompiledSpace] = WeakKeyDictionary()
+        self._least_of: tuple[IRModule | None, float] = (None, 1.0)
+
     @property
     def feature_vector_length(self) -> int:
         """The number of columns."""
@@ -65,7 +72,7 @@ class NestFeature(FeatureExtractor):
             mod = candidate.sch.state.before_postproc or candidate.sch.mod
             program, numbers = read_nests(mod)
             groups.setdefault(program, []).append((k, numbers))
-        machine, least = Machine.of(as_target(context.target)), least_cycles(context)
+        machine, least = Machine.of(as_target(context.target)), self._least(context)
         result = [np.zeros((0, len(self.names)))] * len(candidates)
         for program, members in groups.items():
             numbers = np.array([column for _, column in members]).T
@@ -73,6 +80,62 @@ class NestFeature(FeatureExtractor):
             for (k, _), row in zip(members, rows, strict=len(rows) > 0):
                 result[k] = row[None]
         return result
+
+    def extract_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> PackedFeatures | None:
+        """Return one row for each point; see `CompiledSpace`.
+
+        The first call for a space, and for points that compute blocks elsewhere, replays some.
+        """
+        if context.mod is None:
+            return None
+        compiled = self._spaces.get(space)
+        if compiled is None:
+            compiled = self._spaces[space] = CompiledSpace(space, context.mod)
+        groups = compiled.numbers(decisions)
+        if groups is None or any(not program.stores for program, _, _ in groups):
+            return None
+        machine, least = Machine.of(as_target(context.target)), self._least(context)
+        rows = np.empty((len(decisions), len(self.names)), np.float32)
+        for program, numbers, members in groups:
+            for start in range(0, len(members), _AT_ONCE):
+                part = slice(start, start + _AT_ONCE)
+                rows[members[part]] = nest_features(program, numbers[:, part], machine, least)
+        return PackedFeatures(rows, np.arange(len(decisions)), len(decisions))
+
+    def check(
+        self,
+        context: TuneContext,
+        space: DesignSpace,
+        decisions: Decisions,
+        candidate: MeasureCandidate,
+    ) -> bool:
+        """Say whether a point has the features of its candidate; withdraw its form if not."""
+        compiled = self._spaces.get(space)
+        packed = None if compiled is None else self.extract_points(context, space, [decisions])
+        if compiled is None or packed is None:
+            return True
+        (rows,) = self.extract_from(context, [candidate])
+        same = rows.shape == packed.rows.shape and np.allclose(rows, packed.rows, 1e-4, 1e-4)
+        if not same:
+            compiled.withdraw(decisions)
+        return same
+
+    estimates = True
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return the estimated time, as a log of the speed."""
+        return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
+
+    def _least(self, context: TuneContext) -> float:
+        if self._least_of[0] is not context.mod:
+            self._least_of = (context.mod, least_cycles(context))
+        return self._least_of[1]
+
+
+_AT_ONCE: Final = 1024
+"""Points computed together: more do not fit the caches."""
 
 
 def nest_features(

@@ -114,9 +114,15 @@ class ProgramShape:
     """What the numbers are, for messages."""
 
     @property
-    def count(self) -> int:
-        """How many numbers a program has."""
-        return len(self.names)
+    def loop_of_number(self) -> NDArray[np.int64]:
+        """For each number the loop that it says something about while that runs, else -1."""
+        loops = np.full(len(self.names), -1)
+        for store in self.stores:
+            for access in store.accesses:
+                rows = self.buffers[access.buffer].dims + len(access.terms)
+                end = access.steps + rows * len(store.loops)
+                loops[access.steps : end] = np.tile(store.loops, rows)
+        return loops
 
 
 LIMITS = ("parallel", "vectorize", "unroll", "registers")

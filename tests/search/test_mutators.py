@@ -7,6 +7,7 @@ import pytest
 import search as ms
 from schedule import Schedule, Trace
 from schedule.random_state import RandomState
+from search.errors import TuningError
 from search.mutator import (
     MutateComputeLocation,
     MutateParallel,
@@ -196,6 +197,63 @@ def test_every_factor_can_move_but_the_innermost_part_keeps_its_limit() -> None:
 def test_tiles_without_a_move() -> None:
     assert MutateTileSize().apply(one_tile(1, 8, [1, 1]), RandomState(1)) is None
     assert MutateTileSize().apply(one_tile(7, 4, [7, 1]), RandomState(1)) is None
+
+
+def test_stored_traces_are_mutated_once_the_program_is_known() -> None:
+    """A trace from a file does not know its alternatives before it is applied."""
+    context = task(padded_sum())
+    trace = Trace.from_json(context.generate_design_space()[0].trace.as_json())
+    for mutator, kind in [
+        (MutateTileSize(), "SamplePerfectTile"),
+        (MutateComputeLocation(), "SampleComputeLocation"),
+    ]:
+        with pytest.raises(TuningError, match="needs the program of a trace that was read"):
+            mutator.apply(trace, RandomState(1))
+        mutator._initialize_with_tune_context(context)
+        mutated = mutator.apply(trace, RandomState(1))
+        assert mutated is not None
+        before, after = trace.as_json(), mutated.as_json()
+        assert before[0] == after[0]
+        changed = [k for (k, old), (_, new) in zip(before[1], after[1], strict=True) if old != new]
+        assert [trace.insts[k].kind.name for k in changed] == [kind]
+
+
+def test_steps_in_a_space_are_those_of_its_traces() -> None:
+    """What a mutator does to a point is what it does to the trace of the point."""
+    context = task(padded_sum())
+    assert context.space_generator is not None
+    space = ms.DesignSpace.of(context.generate_design_space()[0])
+    for mutator in context.space_generator.mutator_probs:
+        rng, twin = RandomState(3), RandomState(3)
+        for _ in range(10):
+            point = mutator.neighbour(space, space.decisions, rng)
+            mutated = mutator.apply(space.trace, twin)
+            assert point is not None
+            assert mutated is not None
+            assert space.decisions_of(mutated) == point
+
+
+class SetNumber(Mutator):
+    """Knows nothing of sites: puts another number into an annotation of a trace."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:
+        rows, decisions = trace.as_json()
+        for row in rows:
+            if row[0] == "Annotate" and row[2] == [self.key]:
+                row[1][1] = 32
+        return Trace.from_json([rows, decisions])
+
+
+def test_a_mutator_of_traces_gives_points_too() -> None:
+    (space, *_) = ms.design_spaces(Matmul, "llvm -num-cores=4")
+    rng = RandomState(1)
+    point = SetNumber("meta_schedule.parallel").neighbour(space, space.decisions, rng)
+    assert point == (*space.decisions[:-1], 32)
+    outside = SetNumber("meta_schedule.vectorize").neighbour(space, space.decisions, rng)
+    assert outside is None, "no site of the space"
 
 
 def test_the_postprocessing_part_is_dropped() -> None:
