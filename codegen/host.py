@@ -74,22 +74,28 @@ def logical_cores() -> int:
 def physical_cores() -> int:
     """Return how many cores, hyper-threads not counted, this process may use."""
     try:
-        allowed = os.sched_getaffinity(0)
+        return len(core_groups())
     except AttributeError:
         return os.cpu_count() or 1
-    cores = {
-        (
-            _first_line(_CPU_DIR / f"cpu{cpu}/topology/physical_package_id"),
-            _first_line(_CPU_DIR / f"cpu{cpu}/topology/core_id") or str(cpu),
-        )
-        for cpu in allowed
-    }
-    siblings = {
-        _first_line(_CPU_DIR / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
-        for cpu in allowed
-    }
+
+
+def core_groups() -> list[frozenset[int]]:
+    """Return the cores that this process may use, each as its logical cores (hyper-threads).
+
+    Raises AttributeError where the system does not tell what a process may use.
+    """
+    allowed = os.sched_getaffinity(0)
+    by_id: dict[object, set[int]] = {}
+    by_siblings: dict[object, set[int]] = {}
+    for cpu in sorted(allowed):
+        topology = _CPU_DIR / f"cpu{cpu}/topology"
+        core = _first_line(topology / "core_id") or str(cpu)
+        by_id.setdefault((_first_line(topology / "physical_package_id"), core), set()).add(cpu)
+        siblings = _first_line(topology / "thread_siblings_list") or str(cpu)
+        by_siblings.setdefault(siblings, set()).add(cpu)
     # Some hypervisors give every virtual CPU core_id 0; the sibling lists are right there.
-    return max(len(cores), len(siblings))
+    groups = max(by_id, by_siblings, key=len)
+    return [frozenset(group) for group in groups.values()]
 
 
 @cache

@@ -164,6 +164,10 @@ class Target:
         return self.to_dict()
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         words = [self.kind, f"-keys={','.join(self.keys)}"]
         for key in sorted(self._options.keys() - {"kind", "keys"}):
             value = self._options[key]

@@ -12,14 +12,17 @@ from typing import Any, TypeAlias
 from schedule.random_state import RandomState
 
 Decision: TypeAlias = int | tuple[int, ...]
-"""What a trace keeps of a sampling: an index, a number, the factors of a tile."""
+"""What a trace keeps of a sampling: an index, a number, the factors of a tile.
+
+A primitive of one's own may decide something else that is hashable and survives JSON, such as text.
+"""
 
 
 def plain_decision(value: Any) -> Decision:
     """Return a decision as it stands in a trace, a JSON list say, in its hashable form."""
     if isinstance(value, (list, tuple)):
-        return tuple([int(part) for part in value])
-    return int(value)
+        return tuple([plain_decision(part) for part in value])  # type: ignore[misc]
+    return value  # type: ignore[no-any-return]
 
 
 class DecisionDomain(ABC):
@@ -64,6 +67,10 @@ class DecisionDomain(ABC):
         if fitting not in self:
             raise ValueError(f"the decision {decision!r} is not among {self}")
         return fitting
+
+    def label(self, decision: Decision) -> str:
+        """Return what a decision stands for, in a word, where it is a code for something else."""
+        return str(decision)
 
     def is_disjoint(self, other: DecisionDomain) -> bool:
         """Say whether two domains surely share nothing, without looking at all alternatives."""
@@ -151,6 +158,11 @@ class UnionDomain(DecisionDomain):
         """Return the decision if a domain has it, else what the first domain makes of it."""
         fitting = plain_decision(decision)
         return fitting if fitting in self else self.members[0].repair(decision)
+
+    def label(self, decision: Decision) -> str:
+        """Return what a decision stands for in the first domain that has it."""
+        having = [member for member in self.members if decision in member] or self.members
+        return having[0].label(decision)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.members))

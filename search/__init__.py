@@ -19,6 +19,7 @@ from search import (
     feature_extractor,
     measure_callback,
     mutator,
+    plot,
     postproc,
     runner,
     schedule_rule,
@@ -47,7 +48,8 @@ from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
-from search.tune import compile_tir, tune_tasks, tune_tir
+from search.trials import load_run
+from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
 from search.tune_config import TuneConfig
 
 __all__ = [
@@ -80,8 +82,10 @@ __all__ = [
     "derived_object",
     "design_spaces",
     "feature_extractor",
+    "load_run",
     "measure_callback",
     "mutator",
+    "plot",
     "postproc",
     "random_search",
     "runner",
@@ -90,6 +94,7 @@ __all__ = [
     "space_generator",
     "task_scheduler",
     "tir_integration",
+    "tune_module",
     "tune_tasks",
     "tune_tir",
 ]

@@ -1,35 +1,51 @@
-"""Which of the best candidates is the fastest: measured again, in turns."""
+"""Which of the best candidates is the fastest: they are measured again, in turns.
+
+In a search each candidate is measured once, at its own time, and the best of many is often one that
+was lucky. Measured in turns (A B C A B C ...), all of them meet the same machine.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.builder import Builder, BuilderInput
+from search.errors import TuningError
+from search.runner import Runner, RunnerInput
 
 if TYPE_CHECKING:
-    from search.builder import Builder
     from search.context import TuneContext
     from search.database.records import TuningRecord
-    from search.runner import Runner
+
+_FEWEST_ROUNDS: Final = 5
+_MOST_ROUNDS: Final = 15
+_ENOUGH: Final = 0.95
+_RESAMPLES: Final = 2000
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A record that was measured again: what each round gave, and how sure its rank is.
-
-    `confirm_best` returns them fastest first.
-    """
+    """A record that was measured again: what the rounds gave, and how sure its rank is."""
 
     record: TuningRecord
-    """The record with the times of the rounds in place of those that it had."""
+    """The record, with one time for each round in place of those that it had."""
     median: float
     """Seconds per call."""
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
     ratio: float
-    """The median over the median of the fastest; 1 for the fastest itself."""
+    """The median over that of the fastest: 1 for the fastest, whose runner-up is the second."""
     certainty: float
-    """Probability that it is the fastest of all that were measured again."""
+    """Probability that it is the fastest of those that were measured.
+
+    It is the share of 2,000 random choices of as many rounds, repetitions allowed (the bootstrap),
+    in which its median is the least.
+    """
 
 
 def confirm_best(
@@ -37,9 +53,99 @@ def confirm_best(
     builder: Builder,
     runner: Runner,
     context: TuneContext,
+    max_seconds: float = 10.0,
 ) -> list[Confirmation]:
     """Measure the records of a task again, in turns, and return them fastest first.
 
-    Records that cannot be built or run any more are left out.
+    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or at the
+    end of the round in which `max_seconds` are over. Records that cannot be built or run any more
+    are left out. Results are not checked again. TuningError for a context without a target.
     """
-    raise NotImplementedError
+    target = context.target
+    if target is None:
+        raise TuningError("the task has no target: pass one to TuneContext")
+    candidates = [record.as_measure_candidate() for record in records]
+    built = builder.build([BuilderInput(c.mod, target) for c in candidates])
+    contenders = {
+        place: RunnerInput(result.artifact_path, target.kind, candidate.args_info)
+        for place, (candidate, result) in enumerate(zip(candidates, built, strict=True))
+        if result.artifact_path is not None
+    }
+    try:
+        seconds = _rounds(contenders, runner, max_seconds)
+    finally:
+        for entry in contenders.values():
+            builder.remove_artifact(entry.artifact_path)
+    return _ranked({place: records[place] for place in seconds}, seconds)
+
+
+def summary(confirmations: Sequence[Confirmation]) -> str:
+    """Return in a sentence which is the fastest and how certain that is; fastest come first."""
+    if not confirmations:
+        return "No candidate could be measured again"
+    best, *others = confirmations
+    text = (
+        f"{best.median * 1e6:.4g} us +- {best.spread * 1e6:.2g} us in "
+        f"{len(best.record.run_secs or ())} rounds"
+    )
+    if not others:
+        return text
+    return (
+        f"{text}; the fastest of {len(confirmations)} with a certainty of {best.certainty:.0%}, "
+        f"the runner-up is {others[0].ratio:.3f} times as slow"
+    )
+
+
+def _rounds(
+    contenders: dict[int, RunnerInput], runner: Runner, max_seconds: float
+) -> dict[int, list[float]]:
+    """Return the seconds of each contender in each round, without those that failed in one."""
+    seconds: dict[int, list[float]] = {place: [] for place in contenders}
+    end = time.monotonic() + max_seconds
+    for number in range(1, _MOST_ROUNDS + 1):
+        for place in list(seconds):
+            (future,) = runner.run([contenders[place]])
+            found = future.result().median_secs
+            if found is None:
+                del seconds[place]
+            else:
+                seconds[place].append(found)
+        if not seconds or time.monotonic() >= end:
+            break
+        if number >= _FEWEST_ROUNDS and _certainties(_table(seconds)).max() >= _ENOUGH:
+            break
+    return seconds
+
+
+def _ranked(
+    records: dict[int, TuningRecord], seconds: dict[int, list[float]]
+) -> list[Confirmation]:
+    if not seconds:
+        return []
+    table = _table(seconds)
+    low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0)
+    certainties = _certainties(table)
+    confirmations = [
+        Confirmation(
+            replace(records[place], run_secs=tuple(seconds[place])),
+            float(middle[column]),
+            float(high[column] - low[column]) / 2,
+            float(middle[column] / middle.min()),
+            float(certainties[column]),
+        )
+        for column, place in enumerate(seconds)
+    ]
+    return sorted(confirmations, key=lambda c: c.median)
+
+
+def _table(seconds: dict[int, list[float]]) -> NDArray[np.float64]:
+    """Return the times as an array of [rounds, contenders]."""
+    return np.array(list(seconds.values())).T
+
+
+def _certainties(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each contender the probability that it is the fastest."""
+    rounds, contenders = table.shape
+    chosen = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))
+    fastest = np.median(table[chosen], axis=1).argmin(axis=1)
+    return np.bincount(fastest, minlength=contenders) / _RESAMPLES

@@ -1,10 +1,9 @@
-"""The logs of a search: a few lines on standard output, everything in files."""
+"""The logs of a search: a few lines for the user, everything in files."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +19,10 @@ _DATES: Final = "%Y-%m-%d %H:%M:%S"
 class Logs:
     """Log handlers for the duration of a run.
 
-    The scheduler's messages go to standard output (through the progress bar, if there is one) and
+    Messages of level INFO and above are shown by `progress`; the level of the logger
+    `tvm.meta_schedule` takes the place of INFO if it has one. All messages but those of a task go
     to `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
-    `...task_<i>_<name>.log`. Files are appended to. The level on standard output is that of the
-    logger `tvm.meta_schedule`, INFO if it has none.
+    `...task_<i>_<name>.log`, in full. Files are appended to.
     """
 
     def __init__(
@@ -31,10 +30,9 @@ class Logs:
     ) -> None:
         self.directory = Path(work_dir) / "logs"
         self._root = logging.getLogger(ROOT)
-        self._console = _Console(progress)
-        self._console.setFormatter(logging.Formatter(_FORMAT, _DATES))
+        self._shown = _Shown(progress)
         self._added: list[tuple[logging.Logger, logging.Handler]] = []
-        self._before = (self._root.level, self._root.propagate)
+        self._before: list[tuple[logging.Logger, int, bool]] = []
         self.scheduler = logging.getLogger(f"{ROOT}.logging.task_scheduler")
         digits = len(str(len(task_names) - 1))
         self.tasks = [
@@ -44,21 +42,16 @@ class Logs:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        if self._root.level == logging.NOTSET:
-            self._root.setLevel(logging.INFO)
-        self._root.propagate = False
-        self._add(self._root, self._console)
-        self._add(self.scheduler, self._file(self.scheduler))
+        level = self._root.level or logging.INFO
+        self._shown.setLevel(level)
+        self._open(self._root, self._shown, self._file(self.scheduler))
         for logger in self.tasks:
-            logger.propagate = False
-            logger.setLevel(logging.DEBUG)
-            self._add(logger, self._file(logger))
-        if self._root.level > logging.INFO:
+            self._open(logger, self._file(logger))
+        if level > logging.INFO:
             self.scheduler.warning(
-                "The level of logger %s is above INFO: the tables of the search are not shown",
-                ROOT,
+                "The level of logger %s is above INFO: the course of the search is not shown", ROOT
             )
-        self.scheduler.info("Logging directory: %s", self.directory)
+        self.scheduler.debug("Logging directory: %s", self.directory)
         return self
 
     def __exit__(
@@ -70,32 +63,31 @@ class Logs:
         for logger, handler in self._added:
             logger.removeHandler(handler)
             handler.close()
-        self._added = []
-        level, self._root.propagate = self._before
-        self._root.setLevel(level)
+        for logger, level, logger.propagate in self._before:
+            logger.setLevel(level)
+        self._added, self._before = [], []
+
+    def _open(self, logger: logging.Logger, *handlers: logging.Handler) -> None:
+        """Give all messages of a logger to the handlers and to nobody else."""
+        self._before.append((logger, logger.level, logger.propagate))
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        for handler in handlers:
+            handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
+            logger.addHandler(handler)
+            self._added.append((logger, handler))
 
     def _file(self, logger: logging.Logger) -> logging.Handler:
         name = logger.name.replace(os.sep, "_") + ".log"
-        handler = logging.FileHandler(self.directory / name, encoding="utf-8")
-        handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
-        return handler
-
-    def _add(self, logger: logging.Logger, handler: logging.Handler) -> None:
-        logger.addHandler(handler)
-        self._added.append((logger, handler))
+        return logging.FileHandler(self.directory / name, encoding="utf-8")
 
 
-class _Console(logging.Handler):
-    """Writes to what is standard output at the moment, without tearing the progress bar."""
+class _Shown(logging.Handler):
+    """Gives messages to what is on the screen."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
         self._progress = progress
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
-        if type(self._progress) is Progress:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
-        else:
-            self._progress.message(text)
+        self._progress.message(self.format(record))

@@ -11,18 +11,32 @@ from search.remove_layout_rewrite import without_layout_rewrite
 if TYPE_CHECKING:
     from schedule import Schedule
     from search.arg_info import ArgInfo
+    from search.design_space import Decisions
     from tensorir.function import IRModule
 
 
 class MeasureCandidate:
     """A complete schedule (postprocessed) and the arguments that its program takes.
 
-    The schedule is not changed any more once it is a candidate.
+    The schedule is not changed any more once it is a candidate. `space_index` and `decisions` say
+    which point of which design space it is; both are None where it is none of them or that is not
+    known. `predicted` is the score that the cost model gave it, None without one.
     """
 
-    def __init__(self, sch: Schedule, args_info: Sequence[ArgInfo]) -> None:
+    def __init__(
+        self,
+        sch: Schedule,
+        args_info: Sequence[ArgInfo],
+        *,
+        space_index: int | None = None,
+        decisions: Decisions | None = None,
+        predicted: float | None = None,
+    ) -> None:
         self.sch = sch
         self.args_info = list(args_info)
+        self.space_index = space_index
+        self.decisions = decisions
+        self.predicted = predicted
 
     @property
     def mod(self) -> IRModule:

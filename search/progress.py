@@ -1,6 +1,6 @@
 """How a long search tells what it is doing.
 
-`Progress` says nothing; the bar and the log lines that a user sees are in `search.progress_bar`.
+`Progress` says nothing; what a user sees is in `search.live_display`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ class Progress:
     def trial(self, best: str) -> None:
         """Take note of one more measured candidate; `best` describes the best so far."""
 
+    def table(self, text: str) -> None:
+        """Take note of the table of all tasks, which replaces the one before."""
+
     def message(self, text: str) -> None:
-        """Take note of text that a log handler is about to write on the same terminal."""
+        """Take note of text that a log handler is to show."""
 
     def close(self) -> None:
-        """Remove what is on the screen."""
+        """Leave on the screen what is to stay there: the last table."""

@@ -6,9 +6,16 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
+    from search.cost_model.cost_model import CostModel
+    from search.database import Database, Workload
+    from search.tune_config import TuneConfig
 
 JOURNAL_FILE: Final = "unfinished_run.json"
 
@@ -75,6 +82,50 @@ class RunJournal:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(content, file)
         Path(temporary).replace(self.path)
+
+
+def plan_of(
+    tasks: Sequence[TuneContext], config: TuneConfig, cost_model: CostModel | None
+) -> dict[str, Any]:
+    """Return as plain data what a run is to do; one with another plan does not go on with it."""
+    return {
+        "tasks": [
+            [
+                _task_key(k, task),
+                str(task.target),
+                type(task.space_generator).__name__,
+                type(task.search_strategy).__name__,
+            ]
+            for k, task in enumerate(tasks)
+        ],
+        "max_trials_global": config.max_trials_global,
+        "max_trials_per_task": config.trials_of_a_task,
+        "cost_model": type(cost_model).__name__,
+    }
+
+
+def record_counts(tasks: Sequence[TuneContext], database: Database) -> dict[str, int]:
+    """Return how many records each task has; those with one program and target share theirs."""
+    sharing: list[tuple[Workload, Target | None, list[str]]] = []
+    for k, task in enumerate(tasks):
+        assert task.mod is not None
+        workload = database.commit_workload(task.mod)
+        for other, target, names in sharing:
+            if target == task.target and database.same_workload(other.mod, workload.mod):
+                names.append(_task_key(k, task))
+                break
+        else:
+            sharing.append((workload, task.target, [_task_key(k, task)]))
+    counts = {}
+    for workload, target, names in sharing:
+        count = database.count(workload, target)
+        for place, name in enumerate(names):
+            counts[name] = (count + len(names) - 1 - place) // len(names)
+    return counts
+
+
+def _task_key(index: int, task: TuneContext) -> str:
+    return f"{index} {task.task_name}"
 
 
 def _locked(path: Path) -> int | None:

@@ -16,6 +16,8 @@ class TuneConfig:
     `max_trials_global` bounds the measurements of all tasks, `max_trials_per_task` those of one;
     a batch has at most `num_trials_per_iter`. The `..._config` mappings are passed to the
     constructors of the task scheduler and the strategy; `adaptive_training` to the cost model.
+    At the end of a task its `num_confirmed` best candidates, as far as they are nearly as good as
+    the best, are measured again in turns before the winner is named; 0 leaves that out.
     `logger_config` is accepted and unused: configure the logger `tvm.meta_schedule` instead.
     Raises TuningError for counts that make no sense.
     """
@@ -29,13 +31,21 @@ class TuneConfig:
     search_strategy_config: Mapping[str, Any] | None = None
     logger_config: Mapping[str, Any] | None = None
     adaptive_training: bool | None = None
+    num_confirmed: int = 4
 
     def __post_init__(self) -> None:
         counts = (
             ("max_trials_global", self.max_trials_global, 0),
             ("num_trials_per_iter", self.num_trials_per_iter, 1),
             ("max_trials_per_task", self.max_trials_per_task, 1),
+            ("num_confirmed", self.num_confirmed, 0),
         )
         for name, value, least in counts:
             if value is not None and (type(value) is not int or value < least):
                 raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+
+    @property
+    def trials_of_a_task(self) -> int:
+        """The most trials that one task may get."""
+        own = self.max_trials_per_task
+        return self.max_trials_global if own is None else own

@@ -1,236 +1,237 @@
 """Worker processes: whatever a job does to its process, only that job is lost.
 
-They are fresh interpreters rather than forks (LLVM and OpenMP hold threads, which a fork does not
-survive) and rather than `multiprocessing` spawns (those run the user's main script again).
+A library would do if it lost nothing else. POOL_FIGURES
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-import subprocess
-import sys
-import tempfile
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
-from typing import IO, Any, Final, Literal
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import Any
+
+import cloudpickle
 
 from search.errors import WorkerError
+from search.worker import Outcome, Worker
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function that a fresh interpreter can import, and its arguments."""
+"""A function and its arguments.
 
-_STARTUP_SECONDS: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a job ended: with a value, an exception, a timeout or the death of its process.
-
-    A job is lost, and given to another worker, if its worker died before the job arrived.
-    """
-
-    status: Literal["value", "error", "timeout", "crash", "lost"]
-    value: Any = None
-    """The value of the job, else a text that says what happened."""
+Functions and classes of a notebook or a script travel by value, those of modules by name.
+"""
 
 
 class WorkerPool:
     """Up to `size` worker processes, started when there is work and kept for the next.
 
-    `initializer` is called once in each. A process that dies or overruns its time is replaced.
+    `initializer` is called once in each. A process that dies or overruns its time is replaced, at
+    once if there are `spares`: idle processes beside the `size` that work. Processes start on
+    `cores`, where the system can bind them; a job may bind its process elsewhere.
     """
 
-    def __init__(self, size: int, initializer: Callable[[], object] | None = None) -> None:
-        self.size = size
-        self._initializer = _pickled(initializer)
-        self._workers: list[_Worker] = []
-
-    def run(
+    def __init__(
         self,
-        jobs: Sequence[Job],
-        timeout_sec: float,
-        on_done: Callable[[int, Outcome], object] | None = None,
-    ) -> list[Outcome]:
-        """Do the jobs and return their outcomes in order.
+        size: int,
+        initializer: Callable[[], object] | None = None,
+        spares: int = 0,
+        cores: Collection[int] | None = None,
+    ) -> None:
+        self.size = size
+        self._dispatcher = _Dispatcher(size, spares, _pickled(initializer), cores)
+        self._finalizer = weakref.finalize(self, self._dispatcher.stop)
 
-        A job may take `timeout_sec`. `on_done(index, outcome)` is called as each one ends. Raises
-        WorkerError if a worker cannot be started or a job cannot be sent to one.
+    def submit(self, job: Job, timeout_sec: float) -> Future[Outcome]:
+        """Have a job done after those submitted before, and return at once.
+
+        It may take `timeout_sec`, which begins when a worker has it. The future raises WorkerError
+        if a worker cannot be started. Raises WorkerError if the job cannot be sent to one.
         """
-        messages = [_pickled(job) for job in jobs]
-        outcomes: list[Outcome | None] = [None] * len(jobs)
-        self.start(len(jobs))
-        todo = list(reversed(range(len(jobs))))
-        busy: list[_Worker] = []
-        try:
-            while todo or busy:
-                for place, worker in enumerate(self._workers):
-                    if not todo:
-                        break
-                    if worker.job is None:
-                        if not worker.alive:
-                            worker = self._workers[place] = _Worker(self._initializer)
-                        index = todo.pop()
-                        worker.begin(index, messages[index], timeout_sec)
-                        busy.append(worker)
-                for worker, outcome in _next_ended(busy):
-                    index = worker.end()
-                    busy.remove(worker)
-                    if outcome.status == "lost":
-                        todo.append(index)
-                        continue
-                    outcomes[index] = outcome
-                    if on_done is not None:
-                        on_done(index, outcome)
-        finally:
-            for worker in busy:  # an interrupted job would answer the next question
-                worker.kill()
-        return [outcome for outcome in outcomes if outcome is not None]
+        task = _Task(_pickled(job), timeout_sec)
+        self._dispatcher.add(task)
+        return task.future
 
-    def start(self, number: int | None = None) -> None:
-        """Start workers ahead of need, without waiting until they are up."""
-        wanted = self.size if number is None else min(self.size, number)
-        self._workers = [w for w in self._workers if w.alive]
-        while len(self._workers) < wanted:
-            self._workers.append(_Worker(self._initializer))
+    def run(self, jobs: Sequence[Job], timeout_sec: float) -> list[Outcome]:
+        """Do the jobs and return their outcomes in order; see `submit`."""
+        futures = [self.submit(job, timeout_sec) for job in jobs]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:  # an interrupted job would go on beside the next
+            self.cancel()
+            raise
+
+    def start(self) -> None:
+        """Start the workers ahead of need, without waiting until they are up."""
+        self._dispatcher.start_workers()
+
+    def cancel(self) -> None:
+        """Give up all jobs that have no outcome yet; workers that have one are ended."""
+        self._dispatcher.cancel()
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers that are there."""
-        return [worker.pid for worker in self._workers if worker.alive]
+        """The process ids of the workers that are there, those with a job first."""
+        return self._dispatcher.pids()
 
     def close(self) -> None:
-        """End the workers."""
-        for worker in self._workers:
-            worker.kill()
-        self._workers = []
+        """End the workers; the next job starts new ones."""
+        self._dispatcher.stop()
 
 
-class _Worker:
-    """One worker process and the job it has."""
+@dataclass(eq=False)
+class _Task:
+    message: bytes
+    timeout_sec: float
+    future: Future[Outcome] = field(default_factory=Future)
 
-    def __init__(self, initializer: bytes) -> None:
-        ours, theirs = Pipe()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by the finalizer
-        command = "import sys; from search.worker_process import serve; serve(int(sys.argv[1]))"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", command, str(theirs.fileno())],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=True,
-        )
-        theirs.close()
-        self.connection: Connection = ours
-        self.job: int | None = None
-        self.deadline = 0.0
-        self._timeout = 0.0
-        self._ready = False
-        self._began = False
-        self._finalizer = weakref.finalize(self, _end, self._process, ours, self._errors)
-        ours.send_bytes(initializer)
-
-    @property
-    def alive(self) -> bool:
-        return self._finalizer.alive and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def begin(self, job: int, message: bytes, timeout_sec: float) -> None:
-        self.job = job
-        self._began = False
-        self._timeout = timeout_sec
-        seconds = timeout_sec if self._ready else _STARTUP_SECONDS
-        self.deadline = time.monotonic() + seconds
-        try:
-            self.connection.send_bytes(message)
-        except OSError:
-            # It died before it got the job: the read that follows finds out what happened.
+    def settle(self, outcome: Outcome | WorkerError) -> None:
+        """Answer, unless the task was given up before; for one thread at a time."""
+        if self.future.done():
             return
+        if isinstance(outcome, Outcome):
+            self.future.set_result(outcome)
+        else:
+            self.future.set_exception(outcome)
 
-    def receive(self) -> Outcome | None:
-        """Return how the job ended, None if it has not yet."""
+
+class _Dispatcher:
+    """Gives tasks to workers and takes their outcomes, in a thread of its own.
+
+    Workers are children of the thread that starts them and die with it, so one thread starts all
+    of them and lives until `stop`.
+    """
+
+    def __init__(
+        self, size: int, spares: int, initializer: bytes, cores: Collection[int] | None
+    ) -> None:
+        self._size = size
+        self._spares = spares
+        self._initializer = initializer
+        self._cores = cores
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wake_end, self._wait_end = -1, -1
+        self._todo: deque[_Task] = deque()
+        self._busy: dict[Worker, _Task] = {}
+        self._idle: list[Worker] = []
+        self._starting: list[Worker] = []
+        self._wanted = 0
+        self._stopping = False
+
+    # ------------------------------------------------------------------------ called by any thread
+
+    def add(self, task: _Task) -> None:
+        with self._lock:
+            self._todo.append(task)
+            self._wanted = min(self._size, max(self._wanted, len(self._todo) + len(self._busy)))
+            self._wake()
+
+    def start_workers(self) -> None:
+        with self._lock:
+            self._wanted = self._size
+            self._wake()
+
+    def cancel(self) -> None:
+        with self._lock:
+            for task in (*self._busy.values(), *self._todo):
+                task.settle(Outcome("cancelled", "nobody waits for it any more"))
+            self._todo.clear()
+            for worker in self._busy:
+                worker.end_process()  # the thread, which waits for its answer, does the rest
+
+    def pids(self) -> list[int]:
+        with self._lock:
+            return [worker.pid for worker in self._workers() if worker.alive]
+
+    def stop(self) -> None:
+        self.cancel()
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stopping = thread is not None
+            if thread is not None:
+                os.write(self._wake_end, b".")
+        if thread is not None:
+            thread.join()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._wait_end, self._wake_end = os.pipe()
+            self._thread = threading.Thread(target=self._serve, name="worker pool", daemon=True)
+            self._thread.start()
+        os.write(self._wake_end, b".")
+
+    # --------------------------------------------------------------------------- called by its own
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if self._stopping:
+                    break
+                self._fill()
+                awaited = [*self._busy, *self._starting]
+            deadline = min((worker.deadline for worker in awaited), default=None)
+            patience = None if deadline is None else max(0.0, deadline - time.monotonic())
+            told = wait([self._wait_end, *(worker.connection for worker in awaited)], patience)
+            if self._wait_end in told:
+                os.read(self._wait_end, 4096)
+            with self._lock:
+                for worker in awaited:
+                    if worker.connection in told or time.monotonic() >= worker.deadline:
+                        self._hear(worker)
+        for worker in self._workers():
+            worker.kill()
+        self._busy, self._idle, self._starting, self._wanted = {}, [], [], 0
+        os.close(self._wait_end)
+        os.close(self._wake_end)
+        self._stopping = False
+
+    def _workers(self) -> list[Worker]:
+        return [*self._busy, *self._idle, *self._starting]
+
+    def _fill(self) -> None:
+        """Start the workers that are missing and give tasks to those that are idle."""
+        self._idle = [worker for worker in self._idle if worker.alive]
+        if self._wanted:
+            missing = self._wanted + self._spares - len(self._workers())
+            self._starting += [Worker(self._initializer, self._cores) for _ in range(missing)]
+        while self._todo and self._idle and len(self._busy) < self._size:
+            worker, task = self._idle.pop(0), self._todo.popleft()
+            self._busy[worker] = task
+            worker.begin(task.message, task.timeout_sec)
+
+    def _hear(self, worker: Worker) -> None:
+        """Take what a worker says, or end it if its time is over."""
         try:
-            status, value = pickle.loads(self.connection.recv_bytes())
-        except (EOFError, OSError):
-            return self._died()
-        if status == "ready":
-            self._ready = True
-        if status in ("ready", "began"):
-            self._began = status == "began"
-            self.deadline = time.monotonic() + self._timeout
-            return None
-        return Outcome(status, value)
-
-    def overran(self) -> Outcome:
-        """Kill the worker because of its job."""
-        self.kill()
-        if not self._ready:
-            raise WorkerError(f"a worker process did not start within {_STARTUP_SECONDS:g} s")
-        return Outcome("timeout", f"killed after {self._timeout:g} seconds")
-
-    def end(self) -> int:
-        job, self.job = self.job, None
-        assert job is not None
-        return job
-
-    def kill(self) -> None:
-        self._finalizer()
-
-    def _died(self) -> Outcome:
-        code = self._process.wait()
-        self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").strip()
-        self.kill()
-        if not self._ready:
-            raise WorkerError(f"a worker process cannot start (exit code {code}):\n{said}")
-        if not self._began:
-            return Outcome("lost")
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
-        return Outcome("crash", f"the worker process {how}\n{_last_lines(said, 30)}".rstrip())
-
-
-def _next_ended(busy: Sequence[_Worker]) -> list[tuple[_Worker, Outcome]]:
-    """Wait until something happens to busy workers; return those whose job ended."""
-    if not busy:
-        return []
-    patience = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
-    ready = wait([worker.connection for worker in busy], patience)
-    ended = []
-    for worker in busy:
-        if worker.connection in ready:
-            outcome = worker.receive()
-            if outcome is not None:
-                ended.append((worker, outcome))
-        elif time.monotonic() >= worker.deadline:
-            ended.append((worker, worker.overran()))
-    return ended
-
-
-def _end(process: subprocess.Popen[bytes], connection: Connection, errors: IO[bytes]) -> None:
-    connection.close()
-    process.kill()
-    process.wait()
-    errors.close()
+            outcome = worker.receive() if worker.connection.poll() else worker.overran()
+        except WorkerError as error:
+            self._starting.remove(worker)
+            self._wanted = 0  # until somebody asks again
+            while self._todo:
+                self._todo.popleft().settle(error)
+            return
+        if worker in self._starting:
+            self._starting.remove(worker)
+            self._idle.append(worker)
+        elif outcome is not None:
+            task = self._busy.pop(worker)
+            if worker.alive:
+                self._idle.insert(0, worker)
+            if outcome.status == "lost" and not task.future.done():
+                self._todo.appendleft(task)
+            else:
+                task.settle(outcome)
 
 
 def _pickled(job: Any) -> bytes:
     try:
-        return pickle.dumps(job, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        return bytes(cloudpickle.dumps(job))
+    except Exception as error:
         raise WorkerError(
-            f"a worker process cannot be given this function or argument: {error}; functions must "
-            "be defined at the top level of a module that can be imported"
+            f"a worker process cannot be given this function or argument: {error}"
         ) from error
-
-
-def _last_lines(text: str, count: int) -> str:
-    return "\n".join(text.splitlines()[-count:])

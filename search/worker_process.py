@@ -9,7 +9,6 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final, Literal, TypeAlias
 
@@ -45,15 +44,11 @@ def serve(file_descriptor: int) -> None:
 def _do(message: bytes) -> Answer:
     try:
         function, args = pickle.loads(message)
-    except (AttributeError, ImportError) as error:
+    except Exception as error:  # noqa: BLE001  whatever importing the user's module raises
         return "error", (
-            f"a function given to the search cannot be found in a worker process: {error}; "
-            "define it in a module that can be imported, not in a notebook or a script"
+            f"a function given to the search cannot be found in a worker process: {error!r}; "
+            "define it in a notebook, a script or a module that can be imported"
         )
-    return _call(function, args)
-
-
-def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> Answer:
     try:
         return "value", function(*args)
     except Exception as error:  # noqa: BLE001  whatever a candidate does is its own failure
@@ -61,7 +56,12 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> Answer:
 
 
 def _answer(connection: Connection, answer: Answer) -> None:
-    connection.send_bytes(pickle.dumps(answer, pickle.HIGHEST_PROTOCOL))
+    try:
+        message = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001  an object of the user may raise anything
+        text = f"what a function returned cannot leave its worker process: {error}"
+        message = pickle.dumps(("error", text))
+    connection.send_bytes(message)
 
 
 def _die_with_parent() -> None:

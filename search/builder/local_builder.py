@@ -6,15 +6,18 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import codegen
 from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
-from search.builder.builder import Builder, BuilderInput, BuilderResult
+from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
+from search.core_split import CoreSplit, core_split
 from search.errors import TuningError
-from search.remove_layout_rewrite import without_layout_rewrite
-from search.worker_pool import Job, Outcome, WorkerPool
+from search.remove_layout_rewrite import with_separate_layout_rewrite
+from search.worker import Outcome
+from search.worker_pool import WorkerPool
 from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")
@@ -28,8 +31,8 @@ class LocalBuilder(Builder):
     """Builds in up to `max_workers` processes (default: the logical cores).
 
     A build that takes longer than `timeout_sec` is killed. `f_build(mod, target, params)` returns a
-    `codegen.Module` and `f_export(module)` the path it wrote it to; like `initializer`, which each
-    worker calls once, they must be functions of a module that a worker can import.
+    `codegen.Module` and `f_export(module)` the path it wrote it to; `initializer` is called once in
+    each worker. They may be functions of a notebook or a script.
     """
 
     def __init__(
@@ -53,17 +56,42 @@ class LocalBuilder(Builder):
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build each program to an object file of its own, which is there until `clean_up`."""
+        futures = self._started(build_inputs)
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            self._pool.cancel()
+            raise
+
+    def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
+        """Start to build, in this order, and return at once; see `build`.
+
+        A subclass with a `build` of its own builds with that, all at once.
+        """
+        if type(self).build is not LocalBuilder.build:
+            return super().start(build_inputs)
+        return self._started(build_inputs)
+
+    def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         if self._directory is None:
             self._directory = ArtifactDirectory()
-        folder = str(self._directory.path)
-        jobs: list[Job] = [
-            (build_and_export, (i.mod, i.target, i.params, self.f_build, self.f_export, folder))
+        folder, split = str(self._directory.path), core_split()
+        return [
+            _future(
+                self._pool.submit(
+                    (
+                        build_and_export,
+                        (i.mod, i.target, i.params, self.f_build, self.f_export, folder, split),
+                    ),
+                    self.timeout_sec,
+                )
+            )
             for i in build_inputs
         ]
-        return [_result(o) for o in self._pool.run(jobs, self.timeout_sec)]
 
     def clean_up(self) -> None:
-        """Delete the artifacts that are left, but those that `f_export` put elsewhere."""
+        """Give up what is still being built and delete all but what `f_export` put elsewhere."""
+        self._pool.cancel()
         if self._directory is not None:
             self._directory.remove()
             self._directory = None
@@ -84,13 +112,17 @@ def build_and_export(
     f_build: BuildFunction | None,
     f_export: ExportFunction | None,
     folder: str,
+    split: CoreSplit | None,
 ) -> str:
     """Build a program and return the path of the artifact; this is a worker's job.
 
     Without `f_export` it is an object file in `folder`.
     """
+    if split is not None:
+        split.release()
+        split.bind_building(target)
     if f_build is None:
-        data = codegen.compile_object(without_layout_rewrite(mod), target)
+        data = codegen.compile_object(with_separate_layout_rewrite(mod), target)
         if f_export is None:
             return export_object(data, folder)
         return f_export(codegen.Module.from_object(data))
@@ -106,11 +138,16 @@ def export_object(data: bytes, folder: str) -> str:
     return path
 
 
+def _future(outcome: Future[Outcome]) -> BuilderFuture:
+    return BuilderFuture(outcome.done, lambda: _result(outcome.result()))
+
+
 def _result(outcome: Outcome) -> BuilderResult:
     if outcome.status == "value":
-        return BuilderResult(artifact_path=outcome.value)
-    if outcome.status == "timeout":
-        return BuilderResult(error_msg=f"LocalBuilder: Timeout, {outcome.value}")
-    if outcome.status == "crash":
-        return BuilderResult(error_msg=f"LocalBuilder: Crash, {outcome.value}")
-    return BuilderResult(error_msg=f"LocalBuilder: An exception occurred\n{outcome.value}")
+        return BuilderResult(artifact_path=outcome.value, seconds=outcome.seconds)
+    text = outcome.value
+    if outcome.status == "error":
+        text = f"An exception occurred\n{text}"
+    else:
+        text = f"{outcome.status.capitalize()}, {text}"
+    return BuilderResult(error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds)

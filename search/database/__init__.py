@@ -2,21 +2,28 @@
 
 from search.database.database import Database, PyDatabase
 from search.database.json_database import JSONDatabase
+from search.database.keyed_database import KeyedDatabase
 from search.database.memory_database import MemoryDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord, Workload
 from search.database.schedule_fn_database import ScheduleFnDatabase
+from search.database.sql_database import SQLDatabase
+from search.database.target_key import same_target, target_key
 from search.database.union_database import OrderedUnionDatabase, UnionDatabase
 
 __all__ = [
     "Database",
     "JSONDatabase",
+    "KeyedDatabase",
     "MemoryDatabase",
     "ModuleEquality",
     "OrderedUnionDatabase",
     "PyDatabase",
+    "SQLDatabase",
     "ScheduleFnDatabase",
     "TuningRecord",
     "UnionDatabase",
     "Workload",
+    "same_target",
+    "target_key",
 ]

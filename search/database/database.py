@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from codegen import Target
-from search.database.module_equality import ModuleEquality, ModuleSet
+from search.database.best_records import best_of_each
+from search.database.module_equality import ModuleEquality, unnamed
+from search.database.target_key import same_target
+from search.database.validate import Findings, validate
 from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
     from schedule import Schedule
+    from search.builder import Builder
     from search.database.records import TuningRecord, Workload
+    from search.runner import Runner
     from tensorir.function import IRModule
 
 _current: ContextVar[tuple[Database, ...]] = ContextVar("databases", default=())
 
 
 class Database(ABC):
-    """Workloads and tuning records.
+    """Workloads and tuning records, as the search asks for them.
 
-    `module_equality` says which programs are the same workload. `with database:` makes it the
-    current one.
+    A subclass implements the abstract methods, which are those of TVM's `PyDatabase`; the rest
+    builds on them. One that keeps values under keys is easier to derive from `KeyedDatabase`.
+
+    `module_equality` says which programs are the same workload; what their function is called does
+    not count. Where a target is asked for, records made for another one do not answer (`target_key`
+    says what that is); None asks for any. Of several records of a workload with the same trace and
+    target the last one counts. `with database:` makes it the current one.
     """
 
     kinds: ClassVar[Kinds[Database]] = Kinds("database")
@@ -37,7 +47,7 @@ class Database(ABC):
     def create(
         kind: str | Database | Callable[[Schedule], bool] = "json", *args: Any, **kwargs: Any
     ) -> Database:
-        """Return a database: `"json"`, `"memory"`, `"union"`, `"ordered_union"`, or a function.
+        """Return a database: `"json"`, `"sql"`, `"memory"`, `"union"`, ... or a function.
 
         A function `f(sch) -> bool` schedules a program itself, or says by False that it cannot.
         """
@@ -68,44 +78,65 @@ class Database(ABC):
     def get_all_tuning_records(self) -> list[TuningRecord]:
         """Return all records, valid or not, in the order in which they were committed."""
 
-    def tuning_records_of(self, workload: Workload) -> list[TuningRecord]:
-        """Return all records of a workload or one equal to it, in the order of their commit."""
-        same: dict[Workload, bool] = {workload: True}
-        found = []
-        for record in self.get_all_tuning_records():
-            other = record.workload
-            if other not in same:
-                same[other] = self.module_equality.equal(other.mod, workload.mod)
-            if same[other]:
-                found.append(record)
-        return found
-
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of records."""
 
+    # ---------------------------------------------------------------------------- by key and target
+
+    def workload_key(self, mod: IRModule) -> str:
+        """Return a text that programs share if they are the same workload."""
+        return str(self.module_equality.hash(unnamed(mod)))
+
+    def same_workload(self, a: IRModule, b: IRModule) -> bool:
+        """Say whether two programs are the same workload."""
+        return a is b or self.module_equality.equal(unnamed(a), unnamed(b))
+
+    def tuning_records_of(
+        self, workload: Workload, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return all records of a workload, valid or not, in the order of their commit."""
+        same: dict[Workload, bool] = {}
+        found = []
+        for record in self.get_all_tuning_records():
+            other = record.workload
+            if other not in same:
+                same[other] = self.same_workload(other.mod, workload.mod)
+            if same[other] and same_target(record.target, target):
+                found.append(record)
+        return found
+
+    def count(self, workload: Workload, target: Target | None = None) -> int:
+        """Return how many records a workload has; a trace measured twice counts twice."""
+        return len(self.tuning_records_of(workload, target))
+
+    def top_records(
+        self, workload: Workload, count: int, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return the best valid records of a workload made for a target, best first."""
+        best = self.get_top_k(workload, count if target is None else len(self))
+        return [record for record in best if same_target(record.target, target)][:count]
+
     # ------------------------------------------------------------------------------------ queries
 
     def query_tuning_record(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the best valid record of a program, None without one.
-
-        The target is not compared: a record made for another machine is found too.
-        """
+        """Return the best valid record of a program, None without one."""
         if not self.has_workload(mod):
             return None
-        return next(iter(self.get_top_k(self.commit_workload(mod), 1)), None)
+        wanted = None if target is None else Target(target)
+        return next(iter(self.top_records(self.commit_workload(mod), 1, wanted)), None)
 
     def query_schedule(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Schedule | None:
-        """Return the best schedule of a program, None without one."""
+        """Return the best schedule of a program, under the names it was recorded with, or None."""
         record = self.query_tuning_record(mod, target, workload_name)
         return None if record is None else record.schedule()
 
     def query_ir_module(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> IRModule | None:
         """Return the best scheduled form of a program, None without one."""
         sch = self.query_schedule(mod, target, workload_name)
@@ -114,7 +145,7 @@ class Database(ABC):
     def query(
         self,
         mod: IRModule,
-        target: Target | str,
+        target: Target | str | None,
         *,
         workload_name: str = "main",
         kind: Literal["schedule", "record", "ir_module"] = "schedule",
@@ -128,16 +159,37 @@ class Database(ABC):
             return self.query_ir_module(mod, target, workload_name)
         raise IRValueError(f"kind is 'schedule', 'record' or 'ir_module', got {kind!r}")
 
-    def dump_pruned(self, destination: Database) -> None:
-        """Add the best valid record of each workload to another database."""
-        seen = ModuleSet(self.module_equality)
-        for record in self.get_all_tuning_records():
-            workload = record.workload
-            if not seen.add(workload.mod):
-                continue
-            for best in self.get_top_k(workload, 1):
-                destination.commit_workload(workload.mod)
-                destination.commit_tuning_record(best)
+    def validate(
+        self,
+        *,
+        runner: str | Runner | None = None,
+        builder: str | Builder = "local",
+        factor: float = 1.5,
+    ) -> Findings:
+        """Replay every record, with a runner measure it again, and return what is wrong.
+
+        See `search.database.validate`.
+        """
+        return validate(self, runner=runner, builder=builder, factor=factor)
+
+    # ----------------------------------------------------------------------------- to another one
+
+    def copy_to(self, destination: Database) -> None:
+        """Add all records to another database, of whatever kind, in the order of their commit."""
+        destination.commit_records(self.get_all_tuning_records())
+
+    def dump_pruned(self, destination: Database, keep: int = 1) -> None:
+        """Add the `keep` best valid records of each workload and target to another database."""
+        best = best_of_each(
+            self.get_all_tuning_records(), keep, lambda workload: self.workload_key(workload.mod)
+        )
+        destination.commit_records(best)
+
+    def commit_records(self, records: Sequence[TuningRecord]) -> None:
+        """Commit records and their workloads."""
+        for record in records:
+            self.commit_workload(record.workload.mod)
+            self.commit_tuning_record(record)
 
     # -------------------------------------------------------------------------------- the current
 

@@ -4,27 +4,54 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search.database.database import Database
-from search.database.growing_file import GrowingFile
-from search.database.memory_database import MemoryDatabase
+from search.database.growing_file import (
+    GrowingFile,
+    Line,
+    json_line,
+    json_of,
+    located,
+    refusals_named,
+)
+from search.database.keyed_database import Choose, KeyedDatabase
 from search.database.module_equality import ModuleEquality
-from search.database.records import TuningRecord, Workload
+from search.database.record_line import RecordLine, read_record_line, write_record_line
+from search.database.records import Workload, digest
+from search.database.stored_record import StoredRecord
+from search.database.target_key import same_target
+from search.database.workload_table import WorkloadTable
 from search.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from tensorir.function import IRModule
+    from codegen import Target
+    from search.arg_info import ArgInfo
+    from search.database.records import TuningRecord
 
 WORKLOAD_FILE: Final = "database_workload.json"
 RECORD_FILE: Final = "database_tuning_record.json"
 
 
+class _Entry(NamedTuple):
+    """A record but for its trace, and the line where that is."""
+
+    line: int
+    offset: int
+    length: int
+    workload: int
+    run_secs: tuple[float, ...] | None
+    target: Target | None
+    args_info: tuple[ArgInfo, ...] | None
+    trace_key: bytes
+    schedules: bool
+
+
 @Database.kinds.register("json")
-class JSONDatabase(MemoryDatabase):
+class JSONDatabase(KeyedDatabase):
     """Workloads and records in files, each on a line of its own.
 
     The paths default to `database_workload.json` and `database_tuning_record.json` in `work_dir`.
@@ -33,8 +60,10 @@ class JSONDatabase(MemoryDatabase):
     with a warning. Any other line that cannot be read is a DatabaseError that names file, line and
     field. `allow_missing=False` makes a missing file an error.
 
-    Several processes may write to the same files. Each takes a lock on the file of workloads for
-    it, and before it writes it reads what the others wrote; its queries see that from then on.
+    Traces stay in the file until they are asked for, so a broken one is found only then, or by
+    `validate`. Several processes may write to the same files. Each takes a lock on the file of
+    workloads for it, and before it writes it reads what the others wrote; its queries see that from
+    then on. `prune` replaces the file of records; others that have it open must open it anew.
     """
 
     def __init__(
@@ -53,13 +82,21 @@ class JSONDatabase(MemoryDatabase):
         self.path_workload = Path(path_workload or folder / WORKLOAD_FILE)
         self.path_tuning_record = Path(path_tuning_record or folder / RECORD_FILE)
         for path in (self.path_workload, self.path_tuning_record):
-            if not path.exists():
-                if not allow_missing:
-                    raise DatabaseError(f"there is no database file {path}")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
+            with refusals_named(path):
+                if not path.exists():
+                    if not allow_missing:
+                        raise DatabaseError(f"there is no database file {path}")
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
         self._workload_file = GrowingFile(self.path_workload)
         self._record_file = GrowingFile(self.path_tuning_record)
+        self._workloads = WorkloadTable()
+        self._entries: list[_Entry] = []
+        self._of_key: dict[str, list[_Entry]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what other processes have written."""
         with self._up_to_date():
             pass
 
@@ -67,43 +104,113 @@ class JSONDatabase(MemoryDatabase):
     def _up_to_date(self) -> Iterator[None]:
         """Keep other processes from writing, after all that they have written was read."""
         with self._workload_file.lock():
-            for where, obj in self._workload_file.new_lines():
-                with _located(where):
-                    self._add_workload(Workload.from_json(obj))
-            for where, obj in self._record_file.new_lines():
-                with _located(where):
-                    self._records.append(self._record(obj))
+            for line in self._workload_file.new_lines():
+                with located(self.path_workload, line):
+                    workload = Workload.from_json(json_of(line.text))
+                    self._workloads.add(self.workload_key(workload.mod), workload)
+            for line in self._record_file.new_lines():
+                with located(self.path_tuning_record, line):
+                    self._add_line(line, read_record_line(line.text))
             yield
 
-    def _record(self, obj: Any) -> TuningRecord:
-        if not isinstance(obj, list) or len(obj) != 2 or type(obj[0]) is not int:
-            raise DatabaseError("a line is [index of the workload, record]")
-        if not 0 <= obj[0] < len(self._workloads):
+    def _add_line(self, line: Line, content: RecordLine) -> None:
+        if content.workload >= len(self._workloads) or content.workload < 0:
             raise DatabaseError(
-                f"field 0 is workload {obj[0]}, but {self.path_workload} has "
+                f"field 0 is workload {content.workload}, but {self.path_workload} has "
                 f"{len(self._workloads)}; the two files belong together"
             )
-        return TuningRecord.from_json(obj[1], self._workloads[obj[0]])
+        entry = _Entry(
+            line.number,
+            line.offset,
+            len(line.text),
+            content.workload,
+            content.run_secs,
+            content.target,
+            content.args_info,
+            digest(content.trace),
+            content.schedules,
+        )
+        self._entries.append(entry)
+        self._of_key.setdefault(self._workloads.key(entry.workload), []).append(entry)
 
-    def commit_workload(self, mod: IRModule) -> Workload:
-        """Return the workload of a program, added and written to the file if it is new."""
-        index = self._find(mod)
-        if index is not None:
-            return self._workloads[index]
-        with self._up_to_date():
-            index = self._find(mod)
-            if index is not None:
-                return self._workloads[index]
-            workload = Workload(mod)
-            self._workload_file.append(workload.as_json())
-            return self._add_workload(workload)
+    # ------------------------------------------------------------------------------------ storage
 
-    def commit_tuning_record(self, record: TuningRecord) -> None:
-        """Add a record and write it; IRValueError if its workload was not committed before."""
-        index = self.workload_index(record.workload)
+    def workloads(self, key: str | None = None) -> Sequence[Workload]:
+        """Return the programs under a key in the order of their commit; all without a key."""
+        return self._workloads.under(key)
+
+    def put_workload(self, key: str, workload: Workload) -> Workload:
+        """Return the workload with the same script under a key; it is added if there is none."""
+        place = self._workloads.find(key, workload)
+        if place is None:
+            with self._up_to_date():
+                place = self._workloads.find(key, workload)
+                if place is None:
+                    self._workload_file.append([json_line(workload.as_json())])
+                    place = self._workloads.add(key, workload)
+        return self._workloads[place]
+
+    def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
+        """Return the records under a key, or all, in the order of their commit."""
+        return [self._record(entry) for entry in self._selected(key, target)]
+
+    def count_records(self, key: str | None = None, target: Target | None = None) -> int:
+        """Return the number of records under a key, or of all."""
+        return len(self._selected(key, target))
+
+    def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
+        """Add records with the keys of their workloads, which were put before."""
         with self._up_to_date():
-            self._record_file.append([index, record.as_json()])
-            self._records.append(replace(record, workload=self._workloads[index]))
+            texts = []
+            for key, record in records:
+                place = self._workloads.find(key, record.workload)
+                if place is None:
+                    raise DatabaseError(f"{self.path_workload}: a record of an unknown workload")
+                texts.append(write_record_line(place, record))
+            for line in self._record_file.append(texts):
+                self._add_line(line, read_record_line(line.text))
+
+    def retain(self, choose: Choose) -> None:
+        """Drop all records but those that `choose` returns of all, in a new file of records."""
+        with self._up_to_date():
+            records = self.records()
+            kept = set(map(id, choose(records)))
+            self._record_file.rewrite(
+                self._record_file.read(entry.offset, entry.length)
+                for entry, record in zip(self._entries, records, strict=True)
+                if id(record) in kept
+            )
+            self._entries = []
+            self._of_key = {}
+        self.refresh()
+
+    def _selected(self, key: str | None, target: Target | None) -> Sequence[_Entry]:
+        entries = self._entries if key is None else self._of_key.get(key, [])
+        if target is None:
+            return entries
+        return [entry for entry in entries if same_target(entry.target, target)]
+
+    def _record(self, entry: _Entry) -> TuningRecord:
+        return StoredRecord.at(
+            f"{self.path_tuning_record}:{entry.line}",
+            partial(self._trace_text, entry),
+            self._workloads[entry.workload],
+            entry.run_secs,
+            entry.target,
+            entry.args_info,
+            entry.trace_key,
+            entry.schedules,
+        )
+
+    def _trace_text(self, entry: _Entry) -> str:
+        text = self._record_file.read(entry.offset, entry.length)
+        trace = read_record_line(text).trace
+        if digest(trace) != entry.trace_key:
+            raise DatabaseError(
+                f"{self.path_tuning_record}:{entry.line}: the line was changed while the file was "
+                "in use; open the database anew"
+            )
+        return trace.decode()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path: the files are read again."""
@@ -112,17 +219,3 @@ class JSONDatabase(MemoryDatabase):
 
 def _reopen(path_workload: Path, path_record: Path, equality: ModuleEquality) -> JSONDatabase:
     return JSONDatabase(path_workload, path_record, module_equality=equality)
-
-
-class _located:  # noqa: N801  used like a function
-    """Puts file and line before what is wrong with a line."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, DatabaseError):
-            raise DatabaseError(f"{self._where}: {error}") from error

@@ -84,6 +84,16 @@ class AnchorBlockEquality(ModuleEquality):
         return structural_equal(_without_data(first), _without_data(second), map_free_vars=True)
 
 
+def unnamed(mod: IRModule) -> IRModule:
+    """Return a module without what its function is called, inside and outside of it."""
+    if len(mod) != 1:
+        return mod
+    (func,) = mod.functions.values()
+    if "global_symbol" in func.attrs:
+        func = func.without_attr("global_symbol")
+    return IRModule({"main": func}, mod.attrs)
+
+
 class ModuleSet:
     """A set of modules under some equality."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import math
 import statistics
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any, Final
 from codegen import Target, TargetError
 from schedule import Schedule, Trace
 from search.arg_info import ArgInfo
+from search.database.growing_file import json_line
 from search.errors import DatabaseError
 from search.measure_candidate import MeasureCandidate
 from tensorir import parse
@@ -36,9 +38,14 @@ class Workload:
         """The structural hash of the program."""
         return structural_hash(self.mod)
 
+    @cached_property
+    def script(self) -> str:
+        """The program as text."""
+        return self.mod.script()
+
     def as_json(self) -> list[str]:
         """Return `[hash, base64 of the script]`."""
-        text = self.mod.script().encode("utf-8")
+        text = self.script.encode("utf-8")
         return [str(self.shash), base64.b64encode(text).decode("ascii")]
 
     @staticmethod
@@ -58,6 +65,11 @@ class Workload:
                 "field 1 (program) is an object dump of another tool, which cannot be read; "
                 "commit the program anew from its script"
             )
+        return Workload.from_script(text)
+
+    @staticmethod
+    def from_script(text: str) -> Workload:
+        """Return the workload with this program; DatabaseError if the text is no module."""
         try:
             mod = parse(text)
         except TensorIRError as error:
@@ -90,14 +102,31 @@ class TuningRecord:
     @property
     def is_valid(self) -> bool:
         """Whether the trace does something and ran."""
+        return self.schedules and any(s != FAILED for s in self.run_secs or ())
+
+    @property
+    def schedules(self) -> bool:
+        """Whether the trace has an instruction before the postprocessing."""
         insts = self.trace.insts
-        scheduled = bool(insts) and insts[0].kind.name != "EnterPostproc"
-        return scheduled and any(s != FAILED for s in self.run_secs or ())
+        return bool(insts) and insts[0].kind.name != "EnterPostproc"
+
+    @cached_property
+    def trace_text(self) -> str:
+        """The JSON form of the trace as compact text."""
+        return json_line(self.trace.as_json())
+
+    @cached_property
+    def trace_key(self) -> bytes:
+        """16 bytes that two records share if they have the same trace."""
+        return digest(self.trace_text.encode())
 
     def as_json(self) -> list[Any]:
         """Return `[trace, run_secs, target, args_info]`, None for what is missing."""
+        return [self.trace.as_json(), *self.measured_as_json()]
+
+    def measured_as_json(self) -> list[Any]:
+        """Return `[run_secs, target, args_info]`, None for what is missing."""
         return [
-            self.trace.as_json(),
             None if self.run_secs is None else [float(s) for s in self.run_secs],
             None if self.target is None else self.target.export(),
             None if self.args_info is None else [info.as_json() for info in self.args_info],
@@ -106,13 +135,9 @@ class TuningRecord:
     @staticmethod
     def from_json(obj: Any, workload: Workload) -> TuningRecord:
         """Return the record that `as_json` described; DatabaseError names the field at fault."""
-        if not isinstance(obj, list) or len(obj) != 4:
-            raise DatabaseError(
-                f"a record is [trace, run_secs, target, args_info], got {_short(obj)}"
-            )
-        trace, seconds, target, args = obj
+        trace, seconds, target, args = fields_of(obj)
         return TuningRecord(
-            _trace(trace), workload, _seconds(seconds), _target(target), _arguments(args)
+            trace_of(trace), workload, seconds_of(seconds), target_of(target), arguments_of(args)
         )
 
     def schedule(self) -> Schedule:
@@ -128,14 +153,28 @@ class TuningRecord:
         return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod) if args is None else args)
 
 
-def _trace(obj: Any) -> Trace:
+def digest(trace_text: bytes) -> bytes:
+    """Return 16 bytes that stand for a trace."""
+    return hashlib.sha256(trace_text).digest()[:16]  # CPUs have instructions for it
+
+
+def fields_of(obj: Any) -> list[Any]:
+    """Return the four fields of a record; DatabaseError if it has others."""
+    if not isinstance(obj, list) or len(obj) != 4:
+        raise DatabaseError(f"a record is [trace, run_secs, target, args_info], got {_short(obj)}")
+    return obj
+
+
+def trace_of(obj: Any) -> Trace:
+    """Return a trace read from JSON; DatabaseError for anything else, as for the other fields."""
     try:
         return Trace.from_json(obj)
     except (ValueError, TypeError) as error:
         raise DatabaseError(f"field 0 (trace): {error}") from error
 
 
-def _seconds(obj: Any) -> tuple[float, ...] | None:
+def seconds_of(obj: Any) -> tuple[float, ...] | None:
+    """Return the seconds per call read from JSON."""
     if obj is None:
         return None
     numbers = isinstance(obj, list) and all(
@@ -146,7 +185,8 @@ def _seconds(obj: Any) -> tuple[float, ...] | None:
     return tuple(map(float, obj))
 
 
-def _target(obj: Any) -> Target | None:
+def target_of(obj: Any) -> Target | None:
+    """Return a target read from JSON."""
     if obj is None:
         return None
     if not isinstance(obj, dict):
@@ -157,13 +197,14 @@ def _target(obj: Any) -> Target | None:
         raise DatabaseError(f"field 2 (target): {error}") from error
 
 
-def _arguments(obj: Any) -> list[ArgInfo] | None:
+def arguments_of(obj: Any) -> tuple[ArgInfo, ...] | None:
+    """Return argument descriptions read from JSON."""
     if obj is None:
         return None
     if not isinstance(obj, list):
         raise DatabaseError(f"field 3 (args_info) is a list or null, got {_short(obj)}")
     try:
-        return [ArgInfo.from_json(entry) for entry in obj]
+        return tuple(ArgInfo.from_json(entry) for entry in obj)
     except ValueError as error:
         raise DatabaseError(f"field 3 (args_info): {error}") from error
 

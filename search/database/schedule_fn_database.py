@@ -30,7 +30,7 @@ class ScheduleFnDatabase(QueryOnlyDatabase):
         self.schedule_fn = schedule_fn
 
     def query_schedule(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Schedule | None:
         """Return the program as the function scheduled it, None if it did not."""
         named = IRModule(
@@ -41,10 +41,12 @@ class ScheduleFnDatabase(QueryOnlyDatabase):
         return sch if self.schedule_fn(sch) else None
 
     def query_tuning_record(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
         """Return the trace of the function's schedule as a record without times."""
         sch = self.query_schedule(mod, target, workload_name)
         if sch is None:
             return None
-        return TuningRecord(sch.trace, Workload(mod), None, Target(target), None)
+        return TuningRecord(
+            sch.trace, Workload(mod), None, None if target is None else Target(target), None
+        )

@@ -55,7 +55,7 @@ class UnionDatabase(QueryOnlyDatabase):
         self.databases = databases
 
     def query_tuning_record(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
         """Return the fastest record that a member has, None without any."""
         answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
@@ -72,7 +72,7 @@ class OrderedUnionDatabase(QueryOnlyDatabase):
         self.databases = databases
 
     def query_tuning_record(
-        self, mod: IRModule, target: Target | str, workload_name: str = "main"
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
         """Return the record of the first member that has one, None without any."""
         for database in self.databases:

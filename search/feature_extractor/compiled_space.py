@@ -9,14 +9,16 @@ thousand points take as long as one replay.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schedule import Instruction, Schedule, ScheduleError, TraceError
+from schedule.decision_domain import Decision
 from schedule.random_state import RandomState
 from search.decision_site import LOCATION, Site
 from search.feature_extractor.compute_places import PlaceRule, Reach
@@ -29,13 +31,19 @@ if TYPE_CHECKING:
     from search.design_space import Decisions, DesignSpace
     from tensorir.function import IRModule
 
-Places = tuple[object, ...]
+Places: TypeAlias = "tuple[Decision | None, ...]"
 """What the sites decide that the structure of the program depends on."""
 
 _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
 """Points for which expressions that fit are compared."""
+_WORTH_A_FORM: Final = 8
+"""How many points with certain places are replayed before expressions are looked for: finding them
+takes about as many replays."""
+_ALONE: Final = 64
+_SHARE_ALONE: Final = 0.1
+"""How many points of a population, at least and of all, may be replayed one by one."""
 _MOST_DRAWS: Final = 4
 """How many times as many points to draw to find some with certain places."""
 
@@ -77,6 +85,8 @@ class CompiledSpace:
             self._sort(k, site)
         self._factors = Factors(tuple(n for _, n in self._tiles), len(self._values))
         self._probes: dict[Decisions, _Probe | None] = {}
+        self._asked: Counter[Places] = Counter()
+        """How many points with such places there were."""
         self._forms: dict[Places, _Form | None] = {}
         self._rules: dict[Places, PlaceRule | None] = {}
         """By the places of the sites before."""
@@ -105,7 +115,8 @@ class CompiledSpace:
     ) -> list[tuple[ProgramShape, Numbers, NDArray[np.int64]]] | None:
         """Return structures, numbers [numbers, points] of each, and which points these are.
 
-        None if points of the space cannot be described without replaying them.
+        Points with places that few have asked for, or for which no expressions were found, are
+        replayed; None if those are too many.
         """
         if any(None in point for point in points):
             return None
@@ -114,11 +125,25 @@ class CompiledSpace:
         if groups is None:
             return None
         found = []
+        alone: list[int] = []
         for places, members in groups.items():
-            form = self._form(places)
+            self._asked[places] += len(members)
+            form = self._form(places) if self._asked[places] > _WORTH_A_FORM else None
             if form is None:
+                alone += members.tolist()
+            else:
+                found.append((form.program, form.numbers.at(entries[:, members]), members))
+            if len(alone) > max(_ALONE, _SHARE_ALONE * len(points)):
                 return None
-            found.append((form.program, form.numbers.at(entries[:, members]), members))
+        replayed: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
+        for k in alone:
+            probe = self._probe(points[k])
+            if probe is None:
+                return None
+            replayed.setdefault(probe.program, []).append((k, probe.numbers))
+        for program, probes in replayed.items():
+            columns = np.array([numbers for _, numbers in probes]).T
+            found.append((program, columns, np.array([k for k, _ in probes])))
         return found
 
     def withdraw(self, point: Decisions) -> None:

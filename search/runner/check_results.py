@@ -1,66 +1,140 @@
-"""Whether a candidate computed what the unscheduled program computes."""
+"""Whether a candidate computed what the unscheduled program computes.
+
+Integers and booleans must be equal. Floats may differ by what rounding does, and how much that is,
+a second run of the unscheduled program tells, element by element: in float64, or where that cannot
+be, on inputs that differ by the relative amount `rounding` (see `ProgramFacts`), for adding in
+another order is as if the inputs were a little different. An element may by chance differ little
+between the runs; so it may also be off by `rounding` of its size or of the array's mean magnitude,
+or by as much of it as is usual in the array.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
-_TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 6e-2}
-"""Allowed differences relative to the larger of the value and the mean magnitude of the array.
-
-Reordering a sum of n numbers changes it by up to n rounding errors, so these leave room for long
-reductions, while a missing or doubled term of one is seen.
-"""
+_CHANCE: Final = 4
+"""How many times the difference between the two runs a candidate may be off."""
+_USUAL_SHARE: Final = 0.99
+"""The elements that say what is usual: all but those that differ most."""
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What an array has to hold after a run, and by how much each element may be off."""
+
+    values: NDArray[Any]
+    tolerance: NDArray[Any]
+    """Of the same shape; for integers 0 unless they come of rounded floats."""
+
+    @staticmethod
+    def unchanged(array: NDArray[Any], dtype: DataType) -> Expected:
+        """Return what to expect of an array that nobody writes."""
+        return Expected(as_numbers(array, dtype), np.zeros(1, np.uint8))
+
+    @staticmethod
+    def of(
+        array: NDArray[Any],
+        second: NDArray[Any],
+        dtype: DataType,
+        rounding: float,
+        is_exact: bool,
+    ) -> Expected:
+        """Return what to expect after two runs; `is_exact` if the second was in float64.
+
+        Then its results are those that are expected, where the first run's are finite.
+        """
+        values = as_numbers(array, dtype)
+        if dtype.element not in FLOATS:
+            # Floats that are rounded to integers may have been near the middle between two.
+            step = np.abs(values.astype(np.float64) - second).max(initial=0)
+            return Expected(values, np.full(1, step))
+        with np.errstate(invalid="ignore", over="ignore"):
+            other = second if is_exact else as_numbers(second, dtype)
+            change = np.nan_to_num(np.abs(other - values), nan=0.0, posinf=0.0)
+            if is_exact:
+                values = np.where(np.isfinite(values), other, values).astype(values.dtype)
+            size = np.maximum(np.abs(values), _mean_magnitude(values))
+            relative = np.divide(change, size, out=np.zeros_like(change), where=size > 0)
+            usual = float(np.quantile(relative, _USUAL_SHARE)) if relative.size else 0.0
+            allowed = np.maximum(max(_CHANCE * usual, rounding) * size, _CHANCE * change)
+        return Expected(values, allowed.astype(values.dtype))
+
+
+@dataclass(frozen=True)
 class Reference:
-    """The arrays after a run of the unscheduled program."""
+    """What the unscheduled program makes of its arguments, by their positions."""
 
-    def __init__(self, arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> None:
-        self.arrays = [_as_float(a, d) for a, d in zip(arrays, dtypes, strict=True)]
-        self.dtypes = list(dtypes)
-        self.scales = [_scale(a) for a in self.arrays]
+    fill: Fill
+    expected: dict[int, Expected]
 
+    def save(self, path: Path) -> None:
+        """Write it to a file, which appears complete."""
+        arrays: dict[str, NDArray[Any]] = {
+            "fill": np.array([self.fill.signed, self.fill.integers_are_data])
+        }
+        for position, expected in self.expected.items():
+            arrays[f"values_{position}"] = expected.values
+            arrays[f"tolerance_{position}"] = expected.tolerance
+        data = io.BytesIO()
+        np.savez(data, **arrays)  # type: ignore[arg-type]
+        unfinished = path.with_suffix(".part")
+        unfinished.write_bytes(data.getvalue())
+        unfinished.replace(path)
 
-def difference(arrays: Sequence[NDArray[Any]], expected: Reference) -> str | None:
-    """Return where arrays are not what is expected, None if they are all right.
-
-    Integers and booleans must be equal. NaN equals NaN.
-    """
-    for number, (array, want, dtype, scale) in enumerate(
-        zip(arrays, expected.arrays, expected.dtypes, expected.scales, strict=True)
-    ):
-        got = _as_float(array, dtype)
-        tolerance = _TOLERANCE.get(str(dtype))
-        if tolerance is None:
-            bad = got != want
-        else:
-            with np.errstate(invalid="ignore"):
-                close = np.abs(got - want) <= tolerance * np.maximum(np.abs(want), scale)
-            bad = ~(close | (got == want) | (np.isnan(got) & np.isnan(want)))
-        if bad.any():
-            where = tuple(int(i) for i in np.argwhere(bad)[0])
-            return (
-                f"argument {number} is wrong in {int(bad.sum())} of {bad.size} elements, first at "
-                f"{list(where)}: {got[where]} instead of {want[where]}"
+    @staticmethod
+    def load(path: Path) -> Reference:
+        """Read what `save` wrote."""
+        with np.load(path) as arrays:
+            signed, data = map(bool, arrays["fill"])
+            positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
+            return Reference(
+                Fill(signed, data),
+                {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
             )
-    return None
 
 
-def _as_float(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return an array as numpy can compute with it, never the array itself."""
-    if dtype == "bfloat16":
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float32) if dtype == "float16" else array.copy()
+def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bool:
+    """Say whether no float is infinite or NaN."""
+    return all(
+        bool(np.isfinite(as_numbers(array, dtype)).all())
+        for array, dtype in zip(arrays, dtypes, strict=True)
+        if dtype.element in FLOATS
+    )
 
 
-def _scale(array: NDArray[Any]) -> float:
-    if array.dtype.kind != "f" or array.size == 0:
-        return 0.0
-    finite = np.abs(array[np.isfinite(array)], dtype=np.float64)
+def difference(array: NDArray[Any], dtype: DataType, expected: Expected) -> str | None:
+    """Return where an array is not what is expected, None if it is all right.
+
+    NaN equals NaN.
+    """
+    got, want = as_numbers(array, dtype), expected.values
+    with np.errstate(invalid="ignore"):
+        bad = got != want
+        if bad.any() and expected.tolerance.any():
+            off = np.abs(got.astype(np.float64) - want)
+            bad = bad & ~(off <= expected.tolerance) & ~(np.isnan(got) & np.isnan(want))
+        elif dtype.element in FLOATS:
+            bad = bad & ~(np.isnan(got) & np.isnan(want))
+    if not bad.any():
+        return None
+    where = tuple(int(i) for i in np.argwhere(bad)[0])
+    text = f"wrong in {int(bad.sum())} of {bad.size} elements, first at {list(where)}"
+    allowed = float(np.broadcast_to(expected.tolerance, want.shape)[where])
+    return f"{text}: {got[where]:.9g} instead of {want[where]:.9g}" + (
+        f", which may be off by {allowed:.2g}" if allowed else ""
+    )
+
+
+def _mean_magnitude(values: NDArray[Any]) -> float:
+    finite = np.abs(values[np.isfinite(values)])
     return float(finite.mean()) if finite.size else 0.0

@@ -11,9 +11,9 @@ from search.errors import TuningError
 class EvaluatorConfig:
     """How a candidate is timed.
 
-    Each of `repeat` results is the time per call over calls that take `min_repeat_ms` altogether,
-    starting with `number` calls. `enable_cpu_cache_flush` drops the arguments but the first from
-    the caches before each result.
+    Each of `repeat` results is the time per call over at least `number` calls that take at least
+    `min_repeat_ms` altogether. With `enable_cpu_cache_flush`, the arguments but the first are
+    dropped from the caches before each `number` calls, up to 64 times.
     """
 
     number: int = 3

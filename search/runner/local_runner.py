@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from codegen import Target
+from search.core_split import core_split
 from search.runner.evaluator_config import EvaluatorConfig
-from search.runner.measure import measure, measure_with
+from search.runner.measure import evaluate_reference, measure, measure_with
+from search.runner.program_facts import ProgramFacts
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.worker_pool import Job, Outcome, WorkerPool
+from search.runner.time_call import first_call_limit
+from search.worker import Outcome
+from search.worker_pool import Job, WorkerPool
 
 logger = logging.getLogger("tvm.meta_schedule")
+
+
+_REFERENCE_PATIENCE: Final = 10
+"""How many times longer than a candidate the unscheduled program may take."""
 
 
 @Runner.kinds.register("local")
@@ -20,14 +30,19 @@ class LocalRunner(Runner):
     """Measures candidates one after another in one long-lived process.
 
     A candidate that takes longer than `timeout_sec` altogether is killed, one that brings the
-    process down costs a new process; both are results with an error. `alloc_repeat` sets of
-    arguments are made and timed. Where the input names a reference, its results are checked.
+    process down costs a new process, which waits ready; both are results with an error. One whose
+    first call takes 10 times as long as the best known time (and 50 ms) is ended then: its result
+    is `stopped`. `alloc_repeat` sets of arguments are made and timed. Where the input names a
+    reference, results are checked.
+
+    A candidate for a target of one core runs on a core that nothing else of the search runs on,
+    where this machine has several and the system can bind processes.
 
     `f_alloc_argument(device, args_info, alloc_repeat)` returns lists of arrays,
     `f_run_evaluator(module, device, evaluator_config, arguments)` seconds per call, and
-    `f_cleanup()` runs after each candidate; like `initializer`, which the process calls at its
-    start, they must be functions of a module that a worker can import. With any of the first two,
-    results are not checked. `cooldown_sec` is accepted and unused.
+    `f_cleanup()` runs after each candidate; the process calls `initializer` at its start. They may
+    be functions of a notebook or a script. With any of the first two, results are not checked.
+    `cooldown_sec` is accepted and unused.
     """
 
     def __init__(
@@ -48,7 +63,10 @@ class LocalRunner(Runner):
         self.f_alloc_argument = f_alloc_argument
         self.f_run_evaluator = f_run_evaluator
         self.f_cleanup = f_cleanup
-        self._pool = WorkerPool(1, initializer)
+        self._split = core_split()
+        starting = None if self._split is None else self._split.building
+        self._pool = WorkerPool(1, initializer, spares=1, cores=starting)
+        self._references: dict[str, RunnerResult | None] = {}
         logger.info("LocalRunner: max_workers = 1")
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
@@ -62,16 +80,45 @@ class LocalRunner(Runner):
 
     def measure(self, entry: RunnerInput) -> RunnerResult:
         """Measure one candidate now."""
-        (outcome,) = self._pool.run([self._job(entry)], self.timeout_sec)
-        return _result(outcome)
-
-    def _job(self, entry: RunnerInput) -> Job:
-        args = [info.as_json() for info in entry.args_info]
         own = (self.f_alloc_argument, self.f_run_evaluator, self.f_cleanup)
-        common = (entry.artifact_path, args, self.evaluator_config, self.alloc_repeat)
+        args = [info.as_json() for info in entry.args_info]
+        config = self.evaluator_config
+        common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
         if any(function is not None for function in own):
-            return measure_with, (*common, *own)
-        return measure, (*common, entry.reference_path, entry.best_seconds)
+            return self._result(entry, (measure_with, (*common, *own)))
+        if entry.reference_path is not None:
+            failure = self._evaluated(entry.reference_path, entry.facts or ProgramFacts())
+            if failure is not None:
+                return failure
+        rest = (entry.reference_path, entry.best_seconds)
+        return self._result(entry, (measure, (*common, *rest)))
+
+    def _evaluated(self, path: str, facts: ProgramFacts) -> RunnerResult | None:
+        """Run the unscheduled program, once; return a failure if that is impossible."""
+        if path not in self._references:
+            job = (evaluate_reference, (path, facts, self._split))
+            (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
+            failed = outcome.status != "value"
+            self._references[path] = (
+                _failure("the unscheduled program", outcome) if failed else None
+            )
+        return self._references[path]
+
+    def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
+        (outcome,) = self._pool.run([job], self.timeout_sec)
+        limit = first_call_limit(entry.best_seconds)
+        if outcome.ended_by == signal.SIGPROF and limit is not None:
+            return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)
+        if outcome.status != "value":
+            return _failure("the candidate", outcome)
+        if outcome.value.wrong is not None:
+            text = f"LocalRunner: Wrong result, {outcome.value.wrong}"
+            return RunnerResult(error_msg=text, seconds=outcome.seconds, stage="check")
+        return RunnerResult(run_secs=outcome.value.seconds, seconds=outcome.seconds)
+
+    def may_overlap(self, target: Target) -> bool:
+        """Whether candidates for `target` have a core of their own."""
+        return target.num_cores == 1 and self._split is not None
 
     @property
     def worker_pid(self) -> int | None:
@@ -120,11 +167,8 @@ class _Measurement:
         return self._found
 
 
-def _result(outcome: Outcome) -> RunnerResult:
-    if outcome.status == "value":
-        return RunnerResult(run_secs=outcome.value)
-    if outcome.status == "timeout":
-        return RunnerResult(error_msg=f"LocalRunner: Timeout, {outcome.value}\n")
-    if outcome.status == "crash":
-        return RunnerResult(error_msg=f"LocalRunner: Crash, {outcome.value}\n")
-    return RunnerResult(error_msg=f"LocalRunner: An exception occurred\n{outcome.value}")
+def _failure(what: str, outcome: Outcome) -> RunnerResult:
+    """Return the result of a job that ended without a value."""
+    kinds = {"error": f"An exception occurred in {what}\n"}
+    kind = kinds.get(outcome.status, f"{outcome.status.capitalize()} of {what}, ")
+    return RunnerResult(error_msg=f"LocalRunner: {kind}{outcome.value}", seconds=outcome.seconds)

@@ -1,28 +1,81 @@
-"""Measuring one candidate; this is the job of a runner's worker process."""
+"""The jobs of a runner's worker process: computing what to expect, measuring a candidate."""
 
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 import codegen
-from codegen import Module
+from codegen import Function, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
-from search.runner.check_results import Reference, difference
+from search.core_split import CoreSplit
+from search.reference_program import EXACT
+from search.remove_layout_rewrite import rewritten_parameter
+from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.evaluator_config import EvaluatorConfig
-from search.runner.random_fill import random_arrays
+from search.runner.program_facts import ProgramFacts
+from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
+from search.runner.time_call import first_call_limit, times
+from tensorir.dtype import FLOAT64, DataType
 
-_SLICES: Final = 8
-"""In how many parts the calls of one result are timed."""
-
-_references: dict[str, Reference] = {}
 _MAX_REFERENCES: Final = 4
+_MOST_PERTURBED: Final = 0.25
+"""Relative change of inputs at which a program is still the same computation."""
+
+_known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
+"""References and the arguments they are for, by path."""
 
 
-class WrongResultError(Exception):
-    """The candidate computes something else than the unscheduled program."""
+@dataclass(frozen=True)
+class Measured:
+    """What measuring gave: seconds per call, or what is wrong with the results."""
+
+    seconds: tuple[float, ...] = ()
+    wrong: str | None = None
+
+
+def expected_path(reference_path: str) -> Path:
+    """Return where the results of an unscheduled program are kept."""
+    return Path(reference_path).with_suffix(".expected")
+
+
+def evaluate_reference(
+    reference_path: str, facts: ProgramFacts, split: CoreSplit | None = None
+) -> None:
+    """Run the unscheduled program and keep its results beside it.
+
+    The arguments have both signs if that gives finite numbers, else they are positive.
+    """
+    module = _load(reference_path, split)
+    function = module.entry_func
+    infos = _arguments_of(function)
+    dtypes = [info.dtype for info in infos]
+    for signed in (True, False):
+        fill = Fill(signed, facts.integers_are_data)
+        arrays, inputs = random_arrays(infos, 0, fill), random_arrays(infos, 0, fill)
+        function(*arrays)
+        if all_finite(arrays, dtypes):
+            break
+    is_exact = EXACT in module
+    if is_exact:
+        second = [_widened(*entry) for entry in zip(inputs, dtypes, strict=True)]
+        module[EXACT](*second)
+    else:
+        second = perturbed(inputs, dtypes, min(facts.rounding, _MOST_PERTURBED), seed=1)
+        function(*second)
+    expected = {
+        k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact)
+        for k, parameter in enumerate(function.signature.parameters)
+        if parameter.written
+    }
+    Reference(fill, expected).save(expected_path(reference_path))
 
 
 def measure(
@@ -30,31 +83,35 @@ def measure(
     args_json: Sequence[Any],
     config: EvaluatorConfig,
     alloc_repeat: int,
+    split: CoreSplit | None,
     reference_path: str | None,
     best_seconds: float | None,
-) -> tuple[float, ...]:
-    """Run and time an artifact; return seconds per call, `alloc_repeat * repeat` of them.
+) -> Measured:
+    """Run, check and time an artifact; there are `alloc_repeat * repeat` times.
 
-    With a reference, the first call is on its arguments and must give its results; WrongResultError
-    if not. The candidate is timed on the same arguments, on others for each further allocation.
+    With a reference, which `evaluate_reference` must have run, the first call is on its arguments
+    and must give its results. The candidate is timed on the same arguments, on others for each
+    further allocation. If the first call takes longer than `first_call_limit(best_seconds)`, the
+    process ends by SIGPROF.
     """
-    module = _load(artifact_path)
-    infos = [ArgInfo.from_json(entry) for entry in args_json]
+    module = _load(artifact_path, split)
     function = module.entry_func
+    infos = [ArgInfo.from_json(entry) for entry in args_json]
     seconds: list[float] = []
     for number in range(alloc_repeat):
-        arrays = random_arrays(infos, seed=number)
-        call = function.prepare(*arrays)
         if number == 0 and reference_path is not None:
-            expected = _reference(reference_path, infos)
-            first = call.time(1).seconds
-            wrong = difference(arrays, expected)
+            reference, inputs = _reference(reference_path, split)
+            arrays = _laid_out(module, inputs, infos)
+            call = function.prepare(*arrays)
+            first = _first_call(call, best_seconds, module.target)
+            wrong = _wrong(module, arrays, inputs, reference)
             if wrong is not None:
-                raise WrongResultError(wrong)
+                return Measured(wrong=wrong)
         else:
-            first = call.time(1).seconds
-        seconds += _times(call, config, first, best_seconds or math.inf)
-    return tuple(seconds)
+            call = function.prepare(*random_arrays(infos, number, Fill()))
+            first = _first_call(call, best_seconds, module.target)
+        seconds += times(call, config, first, best_seconds or math.inf)
+    return Measured(tuple(seconds))
 
 
 def measure_with(
@@ -62,78 +119,117 @@ def measure_with(
     args_json: Sequence[Any],
     config: EvaluatorConfig,
     alloc_repeat: int,
+    split: CoreSplit | None,
     f_alloc_argument: Any,
     f_run_evaluator: Any,
     f_cleanup: Any,
-) -> tuple[float, ...]:
+) -> Measured:
     """Run and time an artifact with functions of the user in place of ours."""
     device = codegen.cpu()
     try:
-        module = _load(artifact_path)
+        module = _load(artifact_path, split)
         if f_alloc_argument is None:
             infos = [ArgInfo.from_json(entry) for entry in args_json]
-            allocated = [random_arrays(infos, seed=number) for number in range(alloc_repeat)]
+            allocated = [random_arrays(infos, number, Fill()) for number in range(alloc_repeat)]
         else:
             allocated = f_alloc_argument(device, args_json, alloc_repeat)
         if f_run_evaluator is not None:
-            return tuple(map(float, f_run_evaluator(module, device, config, allocated)))
+            return Measured(tuple(map(float, f_run_evaluator(module, device, config, allocated))))
         seconds: list[float] = []
         for arrays in allocated:
             call = module.entry_func.prepare(*arrays)
-            seconds += _times(call, config, call.time(1).seconds, math.inf)
-        return tuple(seconds)
+            seconds += times(call, config, call.time(1).seconds)
+        return Measured(tuple(seconds))
     finally:
         if f_cleanup is not None:
             f_cleanup()
 
 
-def _times(
-    call: codegen.PreparedCall, config: EvaluatorConfig, first: float, best: float
-) -> list[float]:
-    """Return `repeat` times per call.
+def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
+    """Return the seconds of a call, which the system ends, and this process, if it takes long.
 
-    The calls of one result are timed in slices and the median of the slices is the result, which a
-    pause of the machine does not reach. A candidate that is certainly slower than `best` seconds is
-    not timed any longer: after n slices, one whose fastest slice is 1 + 1/n times as slow.
+    The clock counts what all threads computed, so that a busy machine takes nothing from it.
     """
-    results: list[float] = []
-    wanted = config.min_repeat_ms * 1e-3
-    per_call = first
-    for _ in range(config.repeat):
-        if config.enable_cpu_cache_flush:
-            call.flush_from_caches(skip_first=True)
-        slices: list[float] = []
-        spent = 0.0
-        while not slices or spent < wanted:
-            share = wanted / _SLICES / per_call if per_call > 0 else config.number * 1.618
-            batch = call.time(max(config.number, min(int(share), 1 << 30)))
-            per_call = batch.seconds / batch.runs
-            spent += max(batch.seconds, 1e-6)
-            slices.append(per_call)
-            if min(slices) > best * (1 + 1 / len(slices)):
-                return [_median(slices)] * config.repeat
-        results.append(_median(slices))
-    return results
+    limit = first_call_limit(best)
+    if limit is None:
+        return call.time(1).seconds
+    cores = target.num_cores or host.logical_cores()
+    signal.setitimer(signal.ITIMER_PROF, limit * cores)
+    try:
+        return call.time(1).seconds
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
-def _load(artifact_path: str) -> Module:
+def _load(artifact_path: str, split: CoreSplit | None) -> Module:
+    """Load an artifact and bind this process to the cores that its target measures on."""
+    if split is not None:
+        split.release()  # OpenMP, once loaded, counts on the cores that it sees then
     if Path(artifact_path).suffix == ".o":
-        return Module.from_object(Path(artifact_path).read_bytes())
-    return codegen.load_module(artifact_path)
+        module = Module.from_object(Path(artifact_path).read_bytes())
+    else:
+        module = codegen.load_module(artifact_path)
+    if split is not None:
+        split.bind_measuring(module.target)
+    return module
 
 
-def _reference(path: str, infos: Sequence[ArgInfo]) -> Reference:
-    """Return what the unscheduled program makes of the arguments, computed once for each."""
-    known = _references.get(path)
+def _widened(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return a copy of an argument for a program in float64."""
+    wide = FLOAT64 if dtype.is_floating else dtype.element
+    copy = codegen.empty(array.shape, wide)
+    copy[...] = as_numbers(array, dtype)
+    return copy
+
+
+def _arguments_of(function: Function) -> list[TensorInfo]:
+    parameters = function.signature.parameters
+    return [TensorInfo(p.dtype, [d for d in p.shape if isinstance(d, int)]) for p in parameters]
+
+
+def _reference(path: str, split: CoreSplit | None) -> tuple[Reference, list[NDArray[Any]]]:
+    """Return what to expect and the arguments that it is expected of."""
+    known = _known.get(path)
     if known is None:
-        arrays = random_arrays(infos, seed=0)
-        _load(path).entry_func(*arrays)
-        known = Reference(arrays, [i.dtype for i in infos if isinstance(i, TensorInfo)])
-        while len(_references) >= _MAX_REFERENCES:
-            del _references[next(iter(_references))]
-        _references[path] = known
+        reference = Reference.load(expected_path(path))
+        inputs = random_arrays(_arguments_of(_load(path, split).entry_func), 0, reference.fill)
+        while len(_known) >= _MAX_REFERENCES:
+            del _known[next(iter(_known))]
+        known = _known[path] = (reference, inputs)
     return known
+
+
+def _laid_out(
+    module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[ArgInfo]
+) -> list[NDArray[Any]]:
+    """Return copies of the inputs, weights in the layout that the candidate takes."""
+    arrays = []
+    for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
+        assert isinstance(info, TensorInfo)
+        array = codegen.empty(info.shape, info.dtype)
+        rewrite = rewritten_parameter(position)
+        if rewrite in module:
+            module[rewrite](given, array)
+        else:
+            np.copyto(array, given)
+        arrays.append(array)
+    return arrays
+
+
+def _wrong(
+    module: Module,
+    arrays: Sequence[NDArray[Any]],
+    inputs: Sequence[NDArray[Any]],
+    reference: Reference,
+) -> str | None:
+    """Return what is wrong with the arrays after a call; what nobody writes stays as it was."""
+    for position, parameter in enumerate(module.entry_func.signature.parameters):
+        expected = reference.expected.get(position)
+        if expected is None:
+            if not parameter.written or rewritten_parameter(position) in module:
+                continue
+            expected = Expected.unchanged(inputs[position], parameter.dtype)
+        found = difference(arrays[position], parameter.dtype, expected)
+        if found is not None:
+            return f"argument {position} ({parameter.name}) is {found}"
+    return None

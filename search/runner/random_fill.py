@@ -1,9 +1,10 @@
-"""Arguments to measure on."""
+"""Arguments to check and to measure on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +14,102 @@ from search.arg_info import ArgInfo, TensorInfo
 from search.errors import TuningError
 from tensorir.dtype import DataType
 
+FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
+"""The floats that can be made up and compared as numbers; others are compared as bits."""
+_OCTAVES: Final = 3
+"""Signed floats have magnitudes from 2 ** -3 to 2 ** 3."""
 
-def random_arrays(infos: Sequence[ArgInfo], seed: int) -> list[NDArray[Any]]:
+
+@dataclass(frozen=True)
+class Fill:
+    """What arguments are made up of.
+
+    Signed floats have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`,
+    `min` or `abs` shows, products neither overflow nor become subnormal, and sums of them stay in
+    the range of float16. The others lie in [0.5, 1.5), for programs that take no negative numbers.
+
+    Integers that are data have the full range of 8 and 16 bits, one in 8 is the lowest or the
+    highest number, so that saturation shows; wider ones lie in [-1000, 1000], where products do not
+    overflow. All others lie in [0, 8), inside the bounds of what they may index. Booleans are both.
+    """
+
+    signed: bool = False
+    integers_are_data: bool = False
+
+
+def random_arrays(
+    infos: Sequence[ArgInfo], seed: int, fill: Fill | None = None
+) -> list[NDArray[Any]]:
     """Return one array for each argument, the same ones for the same seed.
 
-    Floats lie in [0.5, 1.5): no subnormals, no cancellation, nothing that overflows a sum. Integers
-    lie in [0, 8), booleans are both. Data begin at a multiple of 64 bytes.
+    Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. TuningError
+    for an argument that is no tensor.
     """
     rng = np.random.default_rng(seed)
+    fill = fill or Fill()
     arrays = []
     for info in infos:
         if not isinstance(info, TensorInfo):
             raise TuningError(f"only tensors can be made up for measuring, got {info}")
-        arrays.append(_filled(info.dtype, info.shape, rng))
+        array = empty(info.shape, info.dtype)
+        array[...] = _values(info.dtype.element, array.shape, fill, rng)
+        arrays.append(array)
     return arrays
 
 
-def _filled(dtype: DataType, shape: Sequence[int], rng: np.random.Generator) -> NDArray[Any]:
-    array = empty(shape, dtype)
+def perturbed(
+    arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType], by: float, seed: int
+) -> list[NDArray[Any]]:
+    """Return copies whose floats differ from the given ones by up to the relative amount `by`."""
+    rng = np.random.default_rng(seed)
+    results = []
+    for array, dtype in zip(arrays, dtypes, strict=True):
+        result = empty(array.shape, dtype.element)
+        if dtype.element in FLOATS:
+            factor = 1 + by * rng.uniform(-1, 1, array.shape)
+            result[...] = as_stored(as_numbers(array, dtype) * factor, dtype)
+        else:
+            result[...] = array
+        results.append(result)
+    return results
+
+
+def as_numbers(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return an array as numpy can compute with it: floats of 16 bits become float32."""
+    if dtype.element == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float32) if dtype.element == "float16" else array
+
+
+def as_stored(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return floats in the form in which numpy stores `dtype`; bfloat16 is cut off."""
+    if dtype.element == "bfloat16":
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(dtype.to_numpy())
+
+
+def _values(
+    dtype: DataType, shape: Sequence[int], fill: Fill, rng: np.random.Generator
+) -> NDArray[Any]:
     if dtype.is_bool:
-        array[...] = rng.integers(0, 2, shape, np.uint8)
-    elif dtype == "bfloat16":
-        values = rng.random(shape, np.float32) + np.float32(0.5)
-        array[...] = values.view(np.uint32) >> 16
-    elif dtype.is_float:
-        array[...] = rng.random(shape, np.float32) + np.float32(0.5)
-    else:
-        array[...] = rng.integers(0, 8, shape, np.uint8)
-    return array
+        return rng.integers(0, 2, shape, np.uint8).astype(np.bool_)
+    if dtype in FLOATS:
+        uniform = rng.random(shape, np.float32)
+        return as_stored(_signed(uniform, rng) if fill.signed else uniform + np.float32(0.5), dtype)
+    if not fill.integers_are_data or not dtype.is_integral:
+        return rng.integers(0, 8, shape, np.uint8)
+    if dtype.bits > 16:
+        return rng.integers(0 if dtype.is_uint else -1000, 1001, shape)
+    low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
+    high = low + 2**dtype.bits - 1
+    values = rng.integers(low, high + 1, shape, np.int32)
+    kind = rng.integers(0, 16, shape, np.uint8)
+    return np.where(kind == 0, low, np.where(kind == 1, high, values))
+
+
+def _signed(uniform: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
+    kind = rng.integers(0, 32, uniform.shape, np.uint8)
+    values[kind < 16] *= -1
+    values[(kind == 0) | (kind == 16)] = 0
+    return values

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from search.kinds import Kinds
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -22,7 +23,7 @@ class RunnerInput:
 
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
     compared with; None leaves that out. `best_seconds` is the best time so far, from which a runner
-    may see early that a candidate is no rival.
+    may see early that a candidate is no rival. `facts` are those of the unscheduled program.
     """
 
     artifact_path: str
@@ -30,6 +31,7 @@ class RunnerInput:
     args_info: Sequence[ArgInfo]
     reference_path: str | None = None
     best_seconds: float | None = None
+    facts: ProgramFacts | None = None
 
 
 @dataclass(frozen=True)

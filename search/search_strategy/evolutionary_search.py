@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import heapq
-import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from schedule import Schedule, Trace
+from schedule import Schedule
 from schedule.random_state import RandomState
 from search.database.module_equality import ModuleSet
-from search.errors import TuningError, blamed_on
-from search.measure_candidate import MeasureCandidate, described
+from search.design_space import DesignSpace
+from search.errors import TuningError
+from search.measure_candidate import MeasureCandidate
 from search.profiler import Profiler
+from search.search_strategy.batch_choice import choose_batch
+from search.search_strategy.breeding import Breeding
+from search.search_strategy.evolution import Evolution, front_place
+from search.search_strategy.individual import Individual, Key
+from search.search_strategy.measured import Measured
+from search.search_strategy.scoring import Scoring
 from search.search_strategy.search_strategy import SearchStrategy, already_started, not_started
 from search.search_strategy.trace_application import TraceApplication
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.database.database import Database
-    from search.database.records import Workload
-    from search.mutator.mutator import Mutator
     from search.runner import RunnerResult
 
 _EXHAUSTED_AFTER: Final = 64
@@ -35,25 +35,47 @@ _EXHAUSTED_AFTER: Final = 64
 With the fewest points that this search can have left, one of n, it misses it with probability
 (1 - 1/n)^64: 6e-7 for n = 5, 0.2 for n = 40, and mutation finds most of what random draws missed.
 """
-_UNSCORED: Final = -1.0
+_EXPLORATION: Final = 1.0
+"""How many deviations of the model's score count as a promise."""
+_RANDOM_AT_FIRST: Final = 5
+"""How many times as many are random while the model has seen nothing of the program."""
+_FIRST_SHARE: Final = 4
+"""A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
+_GUIDED_BATCHES: Final = 8
+"""In how many batches at least a trained model chooses all trials."""
+_LEAST_BATCH: Final = 2
+_POINTS_A_SECOND: Final = 1000
+"""How many points may be bred for each second of measuring; it takes a tenth of that or less."""
+_TRIAL_SECONDS: Final = 0.2
+"""What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
+_CALLS: Final = 5
+_LEAST_POPULATION: Final = 64
+"""Also how many programs are made for a model that cannot do without, in each generation."""
+_MOST_POPULATION: Final = 2048
 
 
 @SearchStrategy.kinds.register("evolutionary")
 class EvolutionarySearch(SearchStrategy):
-    """Mutates the decisions of good candidates and measures what the cost model expects most of.
+    """Changes the decisions of good candidates and measures what the cost model expects most of.
 
-    While the model knows nothing, batches are random samples of all design spaces, in batches of
-    `first_batch` so that the model soon knows something. Then each batch comes from a population:
-    the best measured ones (a share of `init_measured_ratio`), the most promising of the population
-    before, the rest random but at least `init_min_unmeasured` of them. `genetic_num_iters`
-    generations follow, in which an individual, drawn in proportion to its score, is mutated with
-    probability `genetic_mutate_prob`, in up to `genetic_max_fail_count + 1` attempts. Of all
-    individuals seen, the best by score are measured, and a share `eps_greedy` of random ones. A
-    batch has at most `num_trials_per_iter` candidates, and at most a fifth of all trials once the
-    model is trained, so that it learns several times from its own choices.
+    An individual is a point of a design space: which space, and what each sampling instruction
+    decides. A model that scores points (`CostModel.score_points`) sees thousands of them for the
+    time that one trial takes, and only what is to be measured is replayed; for another model every
+    individual is replayed, and there are fewer.
 
-    A population is smaller than TVM's (512): a candidate costs milliseconds here, and a model of a
-    hundred measurements does not rank thousands of candidates well.
+    While the model knows nothing, batches of `first_batch` are random points, half of them steps
+    away from the best measured ones as soon as there are any. Then each batch comes from a
+    population: the best measured ones (a share of `init_measured_ratio`), the most promising of
+    the population before, the rest random but at least `init_min_unmeasured` of them.
+    `genetic_num_iters` generations follow, each of children of the best seen so far: with
+    probability `genetic_mutate_prob` a mutation, else a cross of two, in up to
+    `genetic_max_fail_count + 1` attempts to get one that was not seen. The batch is chosen by
+    upper confidence bounds, see `choose_batch`, and a share `eps_greedy` of it at random. It has
+    at most `num_trials_per_iter` candidates, and at most an eighth of all trials, so that the
+    model learns several times from its own choices.
+
+    `population_size`, `genetic_num_iters` and `first_batch` are chosen where they are None: the
+    first so that breeding takes a small share of the time that measuring the batch takes.
 
     No program is measured twice. When nothing new can be found, the search ends.
     """
@@ -61,7 +83,7 @@ class EvolutionarySearch(SearchStrategy):
     def __init__(
         self,
         *,
-        population_size: int = 64,
+        population_size: int | None = None,
         init_measured_ratio: float = 0.25,
         init_min_unmeasured: int = 16,
         max_fail_count: int = 5,
@@ -69,13 +91,13 @@ class EvolutionarySearch(SearchStrategy):
         genetic_mutate_prob: float = 0.85,
         genetic_max_fail_count: int = 10,
         eps_greedy: float = 0.05,
-        first_batch: int = 16,
+        first_batch: int | None = None,
     ) -> None:
         _check_share("init_measured_ratio", init_measured_ratio)
         _check_share("genetic_mutate_prob", genetic_mutate_prob)
         _check_share("eps_greedy", eps_greedy)
-        if population_size < 1:
-            raise TuningError(f"population_size is at least 1, got {population_size}")
+        _check_count("population_size", population_size)
+        _check_count("first_batch", first_batch)
         self.population_size = population_size
         self.init_measured_ratio = init_measured_ratio
         self.init_min_unmeasured = init_min_unmeasured
@@ -109,22 +131,26 @@ class EvolutionarySearch(SearchStrategy):
                 "EvolutionarySearch needs design spaces, a database and a cost model; "
                 'for a search without a model use strategy="replay-trace"'
             )
-        assert self.context is not None
-        assert self.context.mod is not None
-        self._search = _Search(
-            application=TraceApplication(self.context),
-            spaces=[space.trace.simplified(True) for space in design_spaces],
-            database=database,
+        context = self.context
+        assert context is not None
+        assert context.mod is not None
+        spaces = [DesignSpace.of(sch, k, context.mod) for k, sch in enumerate(design_spaces)]
+        breeding = Breeding(context, spaces, TraceApplication(context), self._rng)
+        search = self._search = _Search(
+            breeding=breeding,
+            scoring=Scoring(
+                context, cost_model, breeding, max(_LEAST_POPULATION, self.population_size or 0)
+            ),
             cost_model=cost_model,
-            workload=database.commit_workload(self.context.mod),
-            measured=ModuleSet(database.module_equality),
+            programs=ModuleSet(database.module_equality),
             max_trials=max_trials,
             per_iter=num_trials_per_iter,
         )
-        self._search.known.update(
-            decisions_key(record.trace)
-            for record in database.tuning_records_of(self._search.workload)
-        )
+        for record in database.tuning_records_of(database.commit_workload(context.mod)):
+            individual = Individual.of_trace(record.trace, spaces)
+            search.known.add(individual.key)
+            if record.is_valid:
+                search.measured.add(individual, record.mean_seconds)
 
     def post_tuning(self) -> None:
         """Forget the search."""
@@ -142,28 +168,36 @@ class EvolutionarySearch(SearchStrategy):
         logger = self.context.logger
         logger.info("Generating candidates......")
         self.context.progress.phase("sampling")
-        if search.cost_model.trained:
-            wanted = min(wanted, max(1, search.max_trials // 5))
-            picked = self._guided(search, wanted)
-        else:
-            picked = self._new(search, self._sample(search, min(wanted, self.first_batch)))
+        wanted = min(wanted, self._batch_size(search))
+        picked = (self._guided if search.cost_model.trained else self._unguided)(search, wanted)
         if not picked:
             logger.info(self.why_nothing() or "no candidate is left that was not measured")
             return None
         logger.info("Sending %d candidates(s) for measurement", len(picked))
-        return [search.application.candidate(individual.sch) for individual in picked]
+        search.pending = {}
+        for individual in picked:
+            score = individual.mean if search.cost_model.trained else None
+            search.pending[search.breeding.candidate(individual, score)] = individual
+        return list(search.pending)
 
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Count the trials."""
-        if self._search is None:
+        """Count the trials and remember how fast each was."""
+        search = self._search
+        if search is None:
             raise not_started(self)
-        self._search.sent += len(results)
+        search.sent += len(results)
+        for candidate, result in zip(candidates, results, strict=True):
+            individual = search.pending.get(candidate)
+            seconds = result.median_secs
+            if individual is not None and seconds is not None:
+                search.measured.add(individual, seconds)
+        search.pending = {}
 
     def why_nothing(self) -> str | None:
         """Return what rejected all samples, None if one was accepted."""
-        return None if self._search is None else self._search.application.why_nothing()
+        return None if self._search is None else self._search.breeding.application.why_nothing()
 
     def clone(self) -> EvolutionarySearch:
         """Return a strategy with the same parameters and no search in progress."""
@@ -171,179 +205,126 @@ class EvolutionarySearch(SearchStrategy):
         twin._search = None
         return twin
 
-    # ------------------------------------------------------------------------------ the population
+    # ------------------------------------------------------------------------------------- batches
 
-    def _sample(self, search: _Search, count: int) -> list[_Individual]:
-        """Return up to `count` random candidates, all different and none measured before.
+    def _batch_size(self, search: _Search) -> int:
+        """Return how many candidates the next batch has at most."""
+        if search.cost_model.trained and len(search.measured):
+            return max(_LEAST_BATCH, search.max_trials // _GUIDED_BATCHES)
+        return self.first_batch or min(16, max(4, search.max_trials // _FIRST_SHARE))
+
+    def _unguided(self, search: _Search, wanted: int) -> list[Individual]:
+        """Return a batch without a model: random, and near the best where there is one."""
+        parents = search.measured.best(wanted)
+        near: list[Individual] = []
+        seen: set[Key] = set()
+        for _ in range(wanted // 2 * (self.genetic_max_fail_count + 1) if parents else 0):
+            parent = parents[front_place(len(parents), self._rng)]
+            child = search.breeding.mutated(parent)
+            if child is None or child.key in search.known or child.key in seen:
+                continue
+            seen.add(child.key)
+            if self._accept(search, child):
+                near.append(child)
+            if len(near) == wanted // 2:
+                break
+        return [*near, *self._random(search, wanted - len(near))]
+
+    def _guided(self, search: _Search, wanted: int) -> list[Individual]:
+        """Return the most promising candidates of an evolution, and random ones."""
+        pool = self._evolve(search, wanted)
+        with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
+            share = self.eps_greedy * (1 if len(search.measured) else _RANDOM_AT_FIRST)
+            search.random_due += wanted * share
+            lucky = self._random(search, min(wanted, int(search.random_due)))
+            search.random_due -= len(lucky)
+            best = choose_batch(
+                [x for x in pool if x.key not in search.known],
+                wanted - len(lucky),
+                _EXPLORATION,
+                lambda individual: self._accept(search, individual),
+            )
+        self._log("Scores of the best %d candidates:\n%s", len(best), _scores(best))
+        self._log("Got %d candidate(s) with evolutionary search", len(best))
+        promising = sorted(pool, key=lambda x: -x.mean)
+        search.promising = promising[: max(1, len(pool) // (2 * self.genetic_num_iters + 2))]
+        missing = wanted - len(best) - len(lucky)
+        return [*best, *lucky, *self._random(search, missing)]
+
+    def _random(self, search: _Search, count: int) -> list[Individual]:
+        """Return up to `count` random candidates, none measured before.
 
         There are fewer if draws give nothing new, or `max_fail_count` of them for each that is
         wanted (and for at least 64) are rejected.
         """
-        found: list[_Individual] = []
-        keys: set[str] = set()
+        found: list[Individual] = []
         in_vain = rejected = 0
         most_rejected = self.max_fail_count * max(count, _EXHAUSTED_AFTER)
         with Profiler.timeit("EvoSearch/SampleInitPopulation"):
             while len(found) < count and in_vain < _EXHAUSTED_AFTER and rejected < most_rejected:
-                trace = search.spaces[self._rng.uniform_int(0, len(search.spaces))]
-                sch = search.application.apply(trace, resample=True)
-                if sch is None:
+                individual = search.breeding.sampled()
+                if individual is None:
                     rejected += 1
-                    continue
-                individual = _Individual(sch, decisions_key(sch.trace))
-                if individual.key in keys or individual.key in search.known:
+                elif individual.key in search.known:
                     in_vain += 1
-                    continue
-                in_vain = 0
-                keys.add(individual.key)
-                found.append(individual)
-        self._log("Sample-Init-Population summary:\n%s", search.application.summary())
-        self._log("Sampled %d candidate(s)", len(found))
+                elif self._accept(search, individual):
+                    in_vain = 0
+                    found.append(individual)
+                elif individual.sch is None:
+                    rejected += 1
+                else:
+                    in_vain += 1
+        if count:
+            summary = search.breeding.application.summary()
+            self._log("Sample-Init-Population summary:\n%s", summary)
+            self._log("Sampled %d candidate(s)", len(found))
         return found
 
-    def _best_measured(self, search: _Search, count: int) -> list[_Individual]:
-        """Return the best candidates of the database, replayed once each."""
-        with Profiler.timeit("EvoSearch/PickBestFromDatabase"):
-            best: list[_Individual] = []
-            for record in search.database.get_top_k(search.workload, count):
-                key = decisions_key(record.trace)
-                if key not in search.replayed:
-                    search.replayed[key] = search.application.apply(record.trace)
-                sch = search.replayed[key]
-                if sch is not None:
-                    best.append(_Individual(sch, key))
-        self._log("Picked top %d candidate(s) from database", len(best))
-        return best
+    def _accept(self, search: _Search, individual: Individual) -> bool:
+        """Say whether an individual has a program that was not measured, and count it as known."""
+        search.known.add(individual.key)
+        if not search.breeding.replay(individual):
+            return False
+        assert individual.sch is not None
+        search.known.add(individual.key)
+        return search.programs.add(individual.sch.mod)
 
-    def _guided(self, search: _Search, wanted: int) -> list[_Individual]:
-        """Return the most promising candidates of an evolution."""
-        measured = self._best_measured(search, int(self.population_size * self.init_measured_ratio))
-        known = [*measured, *(i for i in search.promising if i.key not in search.known)]
-        fresh = self._sample(
-            search, max(self.init_min_unmeasured, self.population_size - len(known))
+    def _evolve(self, search: _Search, wanted: int) -> list[Individual]:
+        """Return what an evolution found that was not measured, with its scores."""
+        context = self.context
+        assert context is not None
+        size = self._population(search, wanted)
+        first = {x.key: x for x in search.measured.best(int(size * self.init_measured_ratio))}
+        self._log("Picked top %d candidate(s) from database", len(first))
+        first.update((x.key, x) for x in search.promising if x.key not in search.known)
+        for _ in range(max(self.init_min_unmeasured, size - len(first))):
+            fresh = search.breeding.sampled()
+            if fresh is not None and fresh.key not in search.known:
+                first.setdefault(fresh.key, fresh)
+
+        def report(number: int) -> None:
+            context.progress.phase("evolving", number, self.genetic_num_iters)
+            summary = search.breeding.application.summary()
+            self._log("Evolve iter #%d done. Summary:\n%s", number, summary)
+
+        evolution = Evolution(
+            search.breeding,
+            search.scoring,
+            search.known,
+            self._rng,
+            mutate_prob=self.genetic_mutate_prob,
+            max_fail_count=self.genetic_max_fail_count,
+            exploration=_EXPLORATION,
         )
-        if not known and not fresh:
-            return []
-        best = self._evolve(search, [*known, *fresh], wanted)
-        self._log("Got %d candidate(s) with evolutionary search", len(best))
-        with Profiler.timeit("EvoSearch/PickWithEpsGreedy"):
-            if len(best) >= wanted:
-                search.random_due += wanted * self.eps_greedy
-            lucky = self._shuffled(fresh)[: int(search.random_due)]
-            search.random_due -= len(lucky)
-            keys = {individual.key for individual in lucky}
-            chosen = [i for i in best if i.key not in keys][: wanted - len(lucky)]
-            return self._new(search, [*chosen, *lucky])
+        return evolution.run(list(first.values()), self.genetic_num_iters, size, report)
 
-    def _evolve(
-        self, search: _Search, population: list[_Individual], wanted: int
-    ) -> list[_Individual]:
-        """Return the `wanted` best unmeasured individuals of all generations, best first."""
-        assert self.context is not None
-        seen = set(search.known)
-        promising: list[_Individual] = []
-        heap: list[tuple[float, int, _Individual]] = []
-        order = 0
-        for generation in range(self.genetic_num_iters + 1):
-            self._score(search, population)
-            for individual in population:
-                if individual.key in seen:
-                    continue
-                seen.add(individual.key)
-                promising.append(individual)
-                order += 1
-                entry = (individual.score, -order, individual)
-                if len(heap) < wanted:
-                    heapq.heappush(heap, entry)
-                else:
-                    heapq.heappushpop(heap, entry)
-            self._log(
-                "Evolve iter #%d done. Summary:\n%s", generation, search.application.summary()
-            )
-            if generation == self.genetic_num_iters:
-                break
-            self.context.progress.phase("evolving", generation, self.genetic_num_iters)
-            with Profiler.timeit("EvoSearch/Evolve/Mutation"):
-                population = self._next_generation(search, population)
-        promising.sort(key=lambda individual: -individual.score)
-        search.promising = promising[: self.population_size // 2]
-        for individual in search.promising:
-            individual.score = _UNSCORED  # the model will have learned by the next time
-        ranked = sorted(heap, reverse=True)
-        self._log("Scores of the best %d candidates:\n%s", len(ranked), _scores(ranked))
-        return [individual for _, _, individual in ranked]
-
-    def _score(self, search: _Search, population: Sequence[_Individual]) -> None:
-        assert self.context is not None
-        unscored = [individual for individual in population if individual.score == _UNSCORED]
-        if not unscored:
-            return
-        with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
-            candidates = [search.application.candidate(i.sch) for i in unscored]
-            with blamed_on(search.cost_model, lambda: described(candidates)):
-                scores = search.cost_model.predict(self.context, candidates)
-        for individual, score in zip(unscored, scores, strict=True):
-            individual.score = max(0.0, float(score))
-
-    def _next_generation(self, search: _Search, population: list[_Individual]) -> list[_Individual]:
-        assert self.context is not None
-        assert self.context.space_generator is not None
-        mutators = list(self.context.space_generator.mutator_probs.items())
-        weights = np.array([individual.score for individual in population])
-        cumulative = np.cumsum(weights if weights.sum() > 0 else np.ones(len(population)))
-        choice = _MutatorChoice(mutators, self.genetic_mutate_prob)
-        children: dict[str, _Individual] = {}
-        kept: set[int] = set()
-        for _ in range(len(population)):
-            for _ in range(self.genetic_max_fail_count + 1):
-                place = _draw(cumulative, self._rng)
-                parent = population[place]
-                mutator = choice.draw(self._rng)
-                if mutator is None:
-                    if place not in kept:
-                        kept.add(place)
-                        children[parent.key] = parent
-                        break
-                    continue
-                child = self._mutated(search, parent, mutator, children)
-                if child is not None:
-                    children[child.key] = child
-                    break
-        return list(children.values()) or population
-
-    def _mutated(
-        self,
-        search: _Search,
-        parent: _Individual,
-        mutator: Mutator,
-        known: dict[str, _Individual],
-    ) -> _Individual | None:
-        with blamed_on(mutator, lambda: f"the trace\n{parent.sch.trace}"):
-            trace = mutator.apply(parent.sch.trace, self._rng)
-        if trace is None:
-            return None
-        key = decisions_key(trace)
-        if key in search.known or key in known:
-            return None
-        sch = search.application.apply(trace)
-        if sch is None:
-            return None
-        return _Individual(sch, decisions_key(sch.trace))
-
-    # ------------------------------------------------------------------------------------- picking
-
-    def _new(self, search: _Search, individuals: Iterable[_Individual]) -> list[_Individual]:
-        """Return those whose program was not measured yet, and count them as measured."""
-        new = []
-        for individual in individuals:
-            search.known.add(individual.key)
-            if search.measured.add(individual.sch.mod):
-                new.append(individual)
-        return new
-
-    def _shuffled(self, individuals: Sequence[_Individual]) -> list[_Individual]:
-        order = sorted((self._rng.next(), k) for k in range(len(individuals)))
-        return [individuals[k] for _, k in order]
+    def _population(self, search: _Search, wanted: int) -> int:
+        """Return how many individuals a generation has."""
+        if self.population_size is not None:
+            return self.population_size
+        seconds = wanted * (_TRIAL_SECONDS + _CALLS * search.measured.typical_seconds())
+        size = int(_POINTS_A_SECOND * seconds) // (self.genetic_num_iters + 1)
+        return min(max(size, _LEAST_POPULATION), _MOST_POPULATION)
 
     def _log(self, text: str, *values: object) -> None:
         assert self.context is not None
@@ -354,63 +335,27 @@ class EvolutionarySearch(SearchStrategy):
 class _Search:
     """The state of a search in progress."""
 
-    application: TraceApplication
-    spaces: list[Trace]
-    database: Database
+    breeding: Breeding
+    scoring: Scoring
     cost_model: CostModel
-    workload: Workload
-    measured: ModuleSet
-    """Programs that were measured."""
+    programs: ModuleSet
+    """Programs that were measured, those of this search."""
     max_trials: int
     per_iter: int
     sent: int = 0
-    known: set[str] = field(default_factory=set)
-    """Keys of the traces that were measured, or whose program was."""
-    promising: list[_Individual] = field(default_factory=list)
+    known: set[Key] = field(default_factory=set)
+    """Keys of what was measured, of what has the same program, and of what was rejected."""
+    measured: Measured = field(default_factory=Measured)
+    pending: dict[MeasureCandidate, Individual] = field(default_factory=dict)
+    """The batch that is being measured."""
+    promising: list[Individual] = field(default_factory=list)
     """The best of the last evolution that were not measured; the next one starts from them too."""
     random_due: float = 0.0
     """How many candidates are still to be chosen at random; a batch takes the whole ones of it."""
-    replayed: dict[str, Schedule | None] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
-class _Individual:
-    """A candidate of a population, with its score once the model was asked."""
-
-    sch: Schedule
-    key: str
-    score: float = _UNSCORED
-
-
-class _MutatorChoice:
-    """None with probability `1 - prob`, else a mutator in proportion to its weight."""
-
-    def __init__(self, mutators: Sequence[tuple[Mutator, float]], prob: float) -> None:
-        self._mutators = [mutator for mutator, _ in mutators]
-        weights = np.array([weight for _, weight in mutators], np.float64)
-        total = weights.sum()
-        self._cumulative = np.cumsum([1 - prob, *(weights * prob / total)] if total else [1.0])
-
-    def draw(self, rng: RandomState) -> Mutator | None:
-        place = _draw(self._cumulative, rng)
-        return None if place == 0 else self._mutators[place - 1]
-
-
-def decisions_key(trace: Trace) -> str:
-    """Return a text that two traces share if they do the same with the same decisions.
-
-    Postprocessing is left out: it follows from the rest.
-    """
-    return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"))
-
-
-def _draw(cumulative: NDArray[np.float64], rng: RandomState) -> int:
-    place = int(np.searchsorted(cumulative, rng.uniform_real() * cumulative[-1], side="right"))
-    return min(place, len(cumulative) - 1)
-
-
-def _scores(ranked: Sequence[tuple[float, int, _Individual]]) -> str:
-    texts = [f"{score:.4f}" for score, _, _ in ranked]
+def _scores(ranked: Sequence[Individual]) -> str:
+    texts = [f"{individual.mean:.4f}" for individual in ranked]
     rows = [texts[k : k + 16] for k in range(0, len(texts), 16)]
     return "\n".join("  ".join(row) for row in rows)
 
@@ -418,3 +363,8 @@ def _scores(ranked: Sequence[tuple[float, int, _Individual]]) -> str:
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise TuningError(f"{name} lies between 0 and 1, got {value}")
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise TuningError(f"{name} is at least 1, got {value}")

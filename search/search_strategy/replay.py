@@ -84,8 +84,8 @@ class _Replay(SearchStrategy):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Count a batch as done."""
-        self._sent += self._per_iter
+        """Count the trials."""
+        self._sent += len(results)
 
     @abstractmethod
     def _draw(self, application: TraceApplication) -> Schedule | None:

@@ -14,6 +14,7 @@ from tensorir.function import IRModule
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+    from search.design_space import Decisions
     from search.postproc.postproc import Postproc
 
 
@@ -61,9 +62,22 @@ class TraceApplication:
         self._accepted += 1
         return True
 
-    def candidate(self, sch: Schedule) -> MeasureCandidate:
+    def candidate(
+        self,
+        sch: Schedule,
+        *,
+        space_index: int | None = None,
+        decisions: Decisions | None = None,
+        predicted: float | None = None,
+    ) -> MeasureCandidate:
         """Return a schedule as something to be measured."""
-        return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
+        return MeasureCandidate(
+            sch,
+            ArgInfo.from_entry_func(sch.mod, remove_preproc=True),
+            space_index=space_index,
+            decisions=decisions,
+            predicted=predicted,
+        )
 
     def fork_seed(self) -> int:
         """Return a seed for a schedule, in [1, 2**31 - 1]."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schedule.random_state import RandomState
 from search.task_scheduler.task_record import TaskRecord
 from search.task_scheduler.task_scheduler import TaskScheduler
+
+if TYPE_CHECKING:
+    from search.tuning_run import TuningRun
 
 _UNKNOWN: Final = -1e9
 
@@ -20,7 +23,8 @@ class GradientBased(TaskScheduler):
     The expectation mixes, by `alpha`, how much the best latency fell over the last `window_size`
     batches and how much it would fall if it went on as on average since the start (Zheng et al.,
     Ansor, OSDI 2020). Each task gets one batch first. One of which no trial succeeded has no
-    gradient: it gets as many batches as the others on average. Ties are broken at random by `seed`.
+    gradient: it gets as many batches as the others on average. Ties are broken at random by `seed`;
+    -1 takes one from the first task.
     """
 
     def __init__(
@@ -34,7 +38,13 @@ class GradientBased(TaskScheduler):
         super().__init__(logger)
         self.alpha = alpha
         self.window_size = window_size
+        self.seed = seed
         self._rng = RandomState(seed)
+
+    def tune(self, run: TuningRun) -> None:
+        """Search all tasks of a run until its trials are used up or the tasks are exhausted."""
+        self._rng = RandomState(run.tasks[0].fork_seed() if self.seed == -1 else self.seed)
+        super().tune(run)
 
     def next_task_id(self) -> int:
         """Return the task with the steepest gradient, -1 when none is left."""
@@ -43,7 +53,7 @@ class GradientBased(TaskScheduler):
             if task.batches == 0 and not task.is_terminated:
                 return index
         for index, task in enumerate(self.tasks):
-            if task.measure_candidates is not None:
+            if task.batch is not None:
                 self.join_running_task(index)
         alive = [index for index in range(count) if not self.tasks[index].is_terminated]
         if not alive:

@@ -11,10 +11,8 @@ class RoundRobin(TaskScheduler):
 
     def next_task_id(self) -> int:
         """Return the first of the tasks that had fewest batches, -1 when none is left."""
-        for index in range(len(self.tasks)):
-            self.touch_task(index)
         alive = [index for index, task in enumerate(self.tasks) if not task.is_terminated]
         index = min(alive, key=lambda index: self.tasks[index].batches, default=-1)
-        if index >= 0 and self.tasks[index].measure_candidates is not None:
+        if index >= 0 and self.tasks[index].batch is not None:
             self.join_running_task(index)
         return index

@@ -30,7 +30,7 @@ def statistics_table(tasks: Sequence[TaskRecord]) -> str:
     ]
     rule = "-" * len(lines[0])
     measured = [task for task in tasks if task.best_ms is not None]
-    trials = sum(len(task.latency_ms) for task in measured)
+    trials = sum(task.trials for task in measured)
     latency = sum((task.best_ms or 0.0) * 1e3 * task.task_weight for task in measured)
     return "\n".join(
         [
@@ -57,6 +57,6 @@ def _row(index: int, task: TaskRecord) -> tuple[str, ...]:
         str(int(task.flop)),
         str(int(task.task_weight)),
         *figures,
-        str(len(task.latency_ms)),
+        str(task.trials),
         "Y" if task.is_terminated else "",
     )

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from search.flops import estimate_tir_flops
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
-    from search.builder import BuilderResult
+    from search.builder import BuilderFuture, BuilderResult
     from search.context import TuneContext
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerFuture
+    from search.task_scheduler.batch import Batch
 
 FAILED_MS: Final = 1e9
 """The latency in milliseconds of a trial that failed."""
@@ -33,22 +35,50 @@ class TaskRecord:
     """The latency of each trial; 1e9 for one that failed."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
-    measure_candidates: list[MeasureCandidate] | None = None
-    """The batch that is being measured, None between batches."""
-    builder_results: list[BuilderResult] = field(default_factory=list)
-    runner_futures: list[RunnerFuture] = field(default_factory=list)
-    reference_path: str | None = None
-    """The artifact of the unscheduled program."""
+    confirmed_ms: float | None = None
+    """The latency of the best, measured again at the end of the run."""
+    batch: Batch | None = None
+    """What is being measured, None between batches."""
+    reference: BuilderFuture | None = None
+    """The build of the unscheduled program, from the first batch on."""
+    trials_before: int = 0
+    """How many trials the run made before it was interrupted; `latency_ms` has only those since."""
+    facts: ProgramFacts = field(default_factory=ProgramFacts)
+    """What a runner has to know of the unscheduled program."""
 
     @staticmethod
-    def of(ctx: TuneContext, task_weight: float = 1.0) -> TaskRecord:
-        """Return the record of a task that was not searched yet."""
+    def of(ctx: TuneContext, task_weight: float = 1.0, trials_before: int = 0) -> TaskRecord:
+        """Return the record of a task that was not searched yet in this process."""
         flop = 1.0 if ctx.mod is None else max(1.0, estimate_tir_flops(ctx.mod))
-        return TaskRecord(ctx, task_weight, flop)
+        facts = ProgramFacts() if ctx.mod is None else ProgramFacts.of(ctx.mod)
+        return TaskRecord(ctx, task_weight, flop, trials_before=trials_before, facts=facts)
+
+    @property
+    def measure_candidates(self) -> list[MeasureCandidate] | None:
+        """The candidates that are being measured, None between batches."""
+        return None if self.batch is None else self.batch.candidates
+
+    @property
+    def builder_results(self) -> list[BuilderResult]:
+        """The builds of the batch that are done."""
+        builds = [] if self.batch is None else self.batch.builds
+        return [build.result() for build in builds if build.done()]
+
+    @property
+    def runner_futures(self) -> list[RunnerFuture] | None:
+        """The measurements of the batch, None between batches."""
+        return None if self.batch is None else self.batch.runner_futures
+
+    @property
+    def trials(self) -> int:
+        """How many trials the run made of the task so far."""
+        return self.trials_before + len(self.latency_ms)
 
     @property
     def best_ms(self) -> float | None:
         """The best latency in milliseconds, None while no trial succeeded."""
+        if self.confirmed_ms is not None:
+            return self.confirmed_ms
         best = min(self.latency_ms, default=FAILED_MS)
         return None if best >= FAILED_MS else best
 

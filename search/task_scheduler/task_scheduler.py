@@ -7,23 +7,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from search.builder import Builder, BuilderInput, BuilderResult
-from search.cost_model.cost_model import CostModel
 from search.cost_model.learn_from_records import learn_from_records
-from search.database.database import Database
 from search.errors import TuningError, blamed_on
 from search.kinds import Kinds
-from search.measure_callback import MeasureCallback
 from search.measure_candidate import described
 from search.profiler import Profiler
-from search.progress import Progress
-from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.task_scheduler.batch import Batch
 from search.task_scheduler.statistics_table import statistics_table
 from search.task_scheduler.task_record import FAILED_MS, TaskRecord
+from search.task_scheduler.trial_of import trial_of
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
+    from search.builder import Builder, BuilderResult
+    from search.cost_model.cost_model import CostModel
+    from search.database.database import Database
+    from search.measure_callback import MeasureCallback
     from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+    from search.tuning_run import TuningRun
 
 
 class TaskScheduler(ABC):
@@ -34,14 +35,9 @@ class TaskScheduler(ABC):
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self.logger = logger or logging.getLogger("tvm.meta_schedule")
         self.tasks: list[TaskRecord] = []
-        self.measure_callbacks: list[MeasureCallback] = []
-        self.builder: Builder | None = None
-        self.database: Database | None = None
-        self.cost_model: CostModel | None = None
         self.remaining_tasks = 0
-        self.progress = Progress()
-        self.interrupted = False
-        """Whether the last `tune` was ended by Ctrl-C."""
+        self.run: TuningRun | None = None
+        """What is being tuned and with what, from `tune` on."""
 
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
@@ -53,59 +49,54 @@ class TaskScheduler(ABC):
     def next_task_id(self) -> int:
         """Return the index of the task to work on, -1 when none is left."""
 
+    # ----------------------------------------------------------------------------- parts of the run
+
+    @property
+    def builder(self) -> Builder | None:
+        """What builds candidates, None before `tune`."""
+        return None if self.run is None else self.run.builder
+
+    @property
+    def database(self) -> Database | None:
+        """Where records go, None before `tune`."""
+        return None if self.run is None else self.run.database
+
+    @property
+    def cost_model(self) -> CostModel | None:
+        """What predicts speeds, None before `tune` and in a run without."""
+        return None if self.run is None else self.run.cost_model
+
+    @property
+    def measure_callbacks(self) -> list[MeasureCallback]:
+        """What is told about measurements."""
+        return [] if self.run is None else self.run.measure_callbacks
+
     # ------------------------------------------------------------------------------------ the loop
 
-    def tune(
-        self,
-        tasks: Sequence[TuneContext],
-        task_weights: Sequence[float],
-        max_trials_global: int,
-        max_trials_per_task: int,
-        num_trials_per_iter: int,
-        builder: Builder,
-        runner: Runner,
-        measure_callbacks: Sequence[MeasureCallback] = (),
-        database: Database | None = None,
-        cost_model: CostModel | None = None,
-        trials_done: Sequence[int] | None = None,
-    ) -> None:
-        """Search all tasks until the trials are used up or the tasks are exhausted.
-
-        `trials_done` says for each task how many of its trials an interrupted run made already.
-        Ctrl-C ends the search after the trial at hand; what was measured is kept.
-        """
-        if len(tasks) != len(task_weights):
-            raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
-        done = list(trials_done or [0] * len(tasks))
+    def tune(self, run: TuningRun) -> None:
+        """Search all tasks of a run until its trials are used up or the tasks are exhausted."""
+        self.run = run
+        self.logger = run.logs.scheduler
         self.tasks = []
-        self.measure_callbacks = list(measure_callbacks)
-        self.builder = builder
-        self.database = database
-        self.cost_model = cost_model
-        self.remaining_tasks = len(tasks)
-        self.interrupted = False
-        builder.warm_up()
-        runner.warm_up()
+        self.remaining_tasks = len(run.tasks)
+        run.builder.warm_up()
+        run.runner.warm_up()
         try:
-            for ctx, weight, made in zip(tasks, task_weights, done, strict=True):
-                self._start(ctx, weight, max(0, max_trials_per_task - made), num_trials_per_iter)
-            self._search(max_trials_global - sum(done), max_trials_per_task, builder, runner)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            self.logger.warning("Interrupted: what has been measured is kept")
+            for place in range(len(run.tasks)):
+                self._start(run, place)
+            run.save_model()
+            self._search(run)
         finally:
             for task in self.tasks:
                 if task.ctx.search_strategy is not None:
                     task.ctx.search_strategy.post_tuning()
-            builder.clean_up()
-            self.progress.close()
 
-    def _start(self, ctx: TuneContext, weight: float, max_trials: int, per_iter: int) -> None:
-        index = len(self.tasks)
-        self.logger.info('Initializing Task #%d: "%s"', index, ctx.task_name)
+    def _start(self, run: TuningRun, index: int) -> None:
+        ctx, before = run.tasks[index], run.trials_done[index]
+        self.logger.debug('Initializing Task #%d: "%s"', index, ctx.task_name)
         with Profiler.timeit("InitializeTask"):
-            ctx.progress = self.progress
-            record = TaskRecord.of(ctx, weight)
+            ctx.progress = run.progress
+            record = TaskRecord.of(ctx, run.task_weights[index], before)
             self.tasks.append(record)
             ctx.logger.info("\n%s", ctx.mod)
             spaces = ctx.generate_design_space()
@@ -116,35 +107,41 @@ class TaskScheduler(ABC):
                 ctx.logger.info(
                     "Design space #%d:\n%s\n%s", k, space.mod, space.trace.simplified(True)
                 )
+            max_trials = max(0, run.config.trials_of_a_task - before)
             if max_trials == 0:
                 self.terminate_task(index)
-            elif self.cost_model is not None and self.database is not None:
-                learned = learn_from_records(self.cost_model, self.database, ctx)
+            elif run.cost_model is not None:
+                learned = learn_from_records(run.cost_model, run.database, ctx)
                 ctx.logger.info("The cost model learned from %d record(s)", learned)
-            ctx.pre_tuning(max_trials, per_iter, spaces, self.database, self.cost_model)
+            ctx.pre_tuning(
+                max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
+            )
 
-    def _search(self, max_trials: int, max_per_task: int, builder: Builder, runner: Runner) -> None:
+    def _search(self, run: TuningRun) -> None:
         self.print_tuning_statistics()
-        sent = 0
-        while sent < max_trials:
+        left = run.config.max_trials_global - sum(run.trials_done)
+        while left > 0:
             index = self.next_task_id()
             if index < 0:
                 break
             task = self.tasks[index]
-            if len(task.latency_ms) >= max_per_task:
+            if task.trials >= run.config.trials_of_a_task:
                 self.terminate_task(index)
                 continue
-            self.logger.info('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
+            self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
             candidates = task.ctx.generate_measure_candidates()
             if candidates is None:
                 self._say_why_nothing(index)
                 self.terminate_task(index)
                 continue
-            candidates = candidates[: max_trials - sent]
-            sent += len(candidates)
-            self._send(task, candidates, builder, runner)
+            candidates = candidates[:left]
+            left -= len(candidates)
+            task.batches += 1
+            run.progress.phase(f"building {len(candidates)} candidates")
+            self.logger.debug("Sending %d sample(s) to builder", len(candidates))
+            task.batch = Batch(task, candidates, run.builder, run.runner)
         for index, task in enumerate(self.tasks):
-            if task.measure_candidates is not None:
+            if task.batch is not None:
                 self.join_running_task(index)
             if not task.is_terminated:
                 self.terminate_task(index)
@@ -158,68 +155,24 @@ class TaskScheduler(ABC):
                 'Task #%d "%s" cannot be tuned: %s', index, task.ctx.task_name, reason
             )
 
-    def _send(
-        self,
-        task: TaskRecord,
-        candidates: list[MeasureCandidate],
-        builder: Builder,
-        runner: Runner,
-    ) -> None:
-        task.batches += 1
-        task.measure_candidates = candidates
-        task.builder_results, task.runner_futures = [], []
-        target = task.ctx.target
-        assert target is not None
-        self.progress.phase(f"building {len(candidates)} candidates")
-        self.logger.info("Sending %d sample(s) to builder", len(candidates))
-        with Profiler.timeit("SendToBuilder"):
-            inputs = [BuilderInput(c.sch.mod, target) for c in candidates]
-            if task.reference_path is None:
-                assert task.ctx.mod is not None
-                inputs.append(BuilderInput(task.ctx.mod, target))
-            results = builder.build(inputs)
-            if task.reference_path is None:
-                task.reference_path = _reference(task, results.pop())
-        self.logger.info("Sending %d sample(s) to runner", len(candidates))
-        with Profiler.timeit("SendToRunner"):
-            best = None if task.best_ms is None else task.best_ms * 1e-3
-            built = [
-                RunnerInput(
-                    result.artifact_path,
-                    target.kind,
-                    candidate.args_info,
-                    _comparable(task, candidate),
-                    best,
-                )
-                for candidate, result in zip(candidates, results, strict=True)
-                if result.artifact_path is not None
-            ]
-            futures = iter(runner.run(built))
-        task.builder_results = results
-        task.runner_futures = [
-            RunnerFuture.ready(RunnerResult(error_msg=result.error_msg))
-            if result.artifact_path is None
-            else next(futures)
-            for result in results
-        ]
-
     def join_running_task(self, task_id: int) -> list[RunnerResult]:
-        """Wait for the batch of a task, tell everybody who wants to know, return the results."""
-        task = self.tasks[task_id]
-        candidates = task.measure_candidates
-        if candidates is None:
+        """Measure the batch of a task, tell everybody who wants to know, return the results."""
+        task, run = self.tasks[task_id], self.run
+        batch = task.batch
+        if batch is None or run is None:
             raise TuningError(f"Task #{task_id} has nothing that runs")
         results: list[RunnerResult] = []
         try:
-            with Profiler.timeit("JoinRunnerFutures"):
-                for k, future in enumerate(task.runner_futures):
-                    self.progress.phase("measuring", k, len(candidates))
-                    result = future.result().checked()
-                    results.append(result)
-                    self._tell(task_id, candidates[k], task.builder_results[k], result)
-                    self._note(task_id, candidates[k], task.builder_results[k], result)
+            for k, future in enumerate(batch.runner_futures):
+                run.progress.phase("measuring", k, len(batch.candidates))
+                result = future.result()
+                results.append(result)
+                candidate, build = batch.candidates[k], batch.builds[k].result()
+                run.trial_log.append(trial_of(task, run.database, candidate, build, result))
+                self._tell(task_id, candidate, build, result)
+                self._note(task_id, candidate, build, result)
         finally:
-            self._finish_batch(task_id, candidates[: len(results)], results)
+            self._finish_batch(task_id, batch, results)
         return results
 
     def _tell(
@@ -233,28 +186,43 @@ class TaskScheduler(ABC):
             with blamed_on(callback, lambda: described([candidate])):
                 callback.apply_to_trial(self, task_id, candidate, build, result)
 
-    def _finish_batch(
-        self,
-        task_id: int,
-        candidates: list[MeasureCandidate],
-        results: list[RunnerResult],
-    ) -> None:
-        task = self.tasks[task_id]
+    def _finish_batch(self, task_id: int, batch: Batch, results: list[RunnerResult]) -> None:
+        """End a batch, of which the first few may be all that was measured."""
+        task, run = self.tasks[task_id], self.run
+        assert run is not None
+        candidates = batch.candidates[: len(results)]
+        builds = [build.result() for build in batch.builds[: len(results)]]
         task.ctx.notify_runner_results(candidates, results)
-        self.progress.phase("learning")
+        run.progress.phase("learning")
         for callback in self.measure_callbacks:
             with (
                 Profiler.timeit(f"MeasureCallback/{type(callback).__name__}"),
                 blamed_on(callback, lambda: described(candidates)),
             ):
-                builds = task.builder_results[: len(results)]
                 callback.apply(self, task_id, candidates, builds, results)
-        task.measure_candidates = None
-        task.builder_results, task.runner_futures = [], []
+        task.batch = None
         if results:
+            run.save_model()
             task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
-            self.logger.info('[Updated] Task #%d: "%s"', task_id, task.ctx.task_name)
+            self._say_what_came_out(task_id, results)
             self.print_tuning_statistics()
+
+    def _say_what_came_out(self, task_id: int, results: Sequence[RunnerResult]) -> None:
+        task = self.tasks[task_id]
+        failed = sum(result.error_msg is not None for result in results)
+        stopped = sum(result.stopped for result in results)
+        self.logger.info(
+            'Task #%d "%s": batch %d of %d trial(s)%s%s; best %s',
+            task_id,
+            task.ctx.task_name,
+            task.batches,
+            len(results),
+            f", {failed} failed" if failed else "",
+            f", {stopped} ended early" if stopped else "",
+            "N/A"
+            if task.best_ms is None
+            else f"{task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
+        )
 
     def _note(
         self,
@@ -266,17 +234,18 @@ class TaskScheduler(ABC):
         """Enter one trial into the statistics and the log of the task."""
         task = self.tasks[task_id]
         name = task.ctx.task_name
-        number = len(task.latency_ms) + 1
+        number = task.trials + 1
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
         seconds = result.median_secs
         if seconds is not None:
             latency = seconds * 1e3
             task.latency_ms.append(latency)
             task.ctx.logger.info(
-                "%sGFLOPs: %.4f. Time: %.4f us. Best GFLOPs: %.4f",
+                "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
                 prefix,
                 task.flop / latency / 1e6,
                 latency * 1e3,
+                " or more, ended early" if result.stopped else "",
                 task.best_gflops,
             )
         else:
@@ -295,12 +264,17 @@ class TaskScheduler(ABC):
                 candidate.sch.trace,
             )
         best = task.best_ms
-        self.progress.trial("" if best is None else f"{best * 1e3:.2f} us")
+        assert self.run is not None
+        self.run.progress.trial("" if best is None else f"{best * 1e3:.2f} us")
 
     def touch_task(self, task_id: int) -> None:
-        """Join a task if all that runs of it is done."""
-        task = self.tasks[task_id]
-        if task.measure_candidates is not None and all(f.done() for f in task.runner_futures):
+        """Join a task if all builds of its batch are done.
+
+        A scheduler that calls this decides by how long builds take, and does not do the same again
+        with the same seed and the same measured times.
+        """
+        batch = self.tasks[task_id].batch
+        if batch is not None and all(build.done() for build in batch.builds):
             self.join_running_task(task_id)
 
     def terminate_task(self, task_id: int) -> None:
@@ -310,27 +284,16 @@ class TaskScheduler(ABC):
             raise TuningError(f"Task #{task_id} has finished before")
         task.is_terminated = True
         self.remaining_tasks -= 1
-        self.logger.info(
+        self.logger.debug(
             "Task #%d has finished. Remaining task(s): %d", task_id, self.remaining_tasks
         )
 
     def print_tuning_statistics(self) -> None:
-        """Log the table of all tasks."""
-        self.logger.info("\n%s\n", statistics_table(self.tasks))
-
-
-def _reference(task: TaskRecord, result: BuilderResult) -> str:
-    if result.artifact_path is None:
-        raise TuningError(
-            f'the program of task "{task.ctx.task_name}" cannot be built even unscheduled:\n'
-            f"{result.error_msg}"
-        )
-    return result.artifact_path
-
-
-def _comparable(task: TaskRecord, candidate: MeasureCandidate) -> str | None:
-    """Return the reference for a candidate, None if it takes weights in a layout of its own."""
-    return task.reference_path if candidate.measured_mod is candidate.mod else None
+        """Show the table of all tasks in place of the one before, and log it."""
+        table = statistics_table(self.tasks)
+        self.logger.debug("\n%s\n", table)
+        if self.run is not None:
+            self.run.progress.table(table)
 
 
 PyTaskScheduler = TaskScheduler

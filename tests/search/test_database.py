@@ -119,8 +119,10 @@ def test_a_line_cut_by_a_kill_is_dropped_and_said(
         ("[0,[[[],[]],[-1],null,null]]", "field 1 (run_secs)"),
         ('[0,[[[],[]],[1],{"kind":"tpu"},null]]', "field 2 (target)"),
         ('[0,[[[],[]],[1],null,[["SCALAR"]]]]', "field 3 (args_info)"),
-        ('[0,[[[["Explode",[],[],[]]],[]],[1],null,null]]', "field 0 (trace)"),
-        ('[0,[[[["GetLoops",["b9"],[],[]]],[]],[1],null,null]]', "b9 is not defined"),
+        ("[0,[{},[1],null,null]]", "field 0 (trace)"),
+        ('[0,[[[["Get[0,[[[],[]],[1],{"kind":"llvm"},null]]', "not a line of JSON"),
+        ('[0,[[[],[]],[1],{"kind":"llvm"},{}]]', "field 3 (args_info)"),
+        ('[0,[[[],[]],[1e999],{"kind":"llvm"},null]]', "field 1 (run_secs)"),
     ],
 )
 def test_a_foreign_line_is_an_error_with_its_place(tmp_path: Path, line: str, message: str) -> None:
@@ -130,6 +132,30 @@ def test_a_foreign_line_is_an_error_with_its_place(tmp_path: Path, line: str, me
         file.write(line + "\n")
     with pytest.raises(DatabaseError) as caught:
         JSONDatabase(work_dir=tmp_path)
+    assert f"{path}:2: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        ('[[["Explode",[],[],[]]],[]]', "field 0 (trace): "),
+        ('[[["GetLoops",["b9"],[],[]]],[]]', "b9 is not defined"),
+        ('[[["GetLoops",["b9],[],[]]],[]]', "not a line of JSON"),
+    ],
+)
+def test_a_broken_trace_is_an_error_where_it_is_asked_for(
+    tmp_path: Path, trace: str, message: str
+) -> None:
+    commit(JSONDatabase(work_dir=tmp_path), (8, 4), 1e-6)
+    path = tmp_path / "database_tuning_record.json"
+    with path.open("a") as file:
+        file.write(f'[0,[{trace},[1.5],{{"kind":"llvm"}},null]]\n')
+    good, broken = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
+    assert_structural_equal(good.schedule().mod, scheduled((8, 4)).mod)
+    assert broken.run_secs == (1.5,)
+    with pytest.raises(DatabaseError) as caught:
+        broken.schedule()
     assert f"{path}:2: " in str(caught.value)
     assert message in str(caught.value)
 

@@ -32,7 +32,7 @@ class KillAt(MeasureCallback):
 
 work_dir, kill_at = sys.argv[1], int(sys.argv[2])
 ms.tune_tir(
-    Matmul, "llvm -num-cores=1", ms.TuneConfig(max_trials_global=12, num_trials_per_iter=6),
+    Matmul, "llvm -num-cores=1", ms.TuneConfig(12, num_trials_per_iter=6, num_confirmed=0),
     work_dir, space=split_all, cost_model="random",
     runner=LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1)),
     measure_callbacks=[*MeasureCallback.create("default"), KillAt(kill_at)],
@@ -46,7 +46,7 @@ def test_a_killed_runner_costs_one_trial(tmp_path: Path, monkeypatch: pytest.Mon
     best = ms.tune_tir(
         Matmul,
         "llvm -num-cores=1",
-        ms.TuneConfig(max_trials_global=6, num_trials_per_iter=6),
+        ms.TuneConfig(6, num_trials_per_iter=6, num_confirmed=0),
         tmp_path,
         space=split_all,
         cost_model="random",
@@ -77,13 +77,13 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
     killed = run(kill_at=8)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert list(temporary.iterdir()), "what was built but not measured"
+    assert list(temporary.glob("tune_artifacts_*")), "what was built but not measured"
     before = (tmp_path / "database_tuning_record.json").read_text()
     assert len(before.splitlines()) == 8, "the eighth was written before the kill"
 
     resumed = run(kill_at=0)
     assert resumed.returncode == 0, resumed.stderr
-    assert not list(temporary.iterdir())
+    assert not list(temporary.glob("tune_artifacts_*"))
     assert "Resuming after 8 of 12 trials" in resumed.stdout
     after = (tmp_path / "database_tuning_record.json").read_text()
     assert after.startswith(before)

@@ -11,10 +11,10 @@ import pytest
 import search as ms
 from codegen import Target
 from search.builder import Builder, BuilderInput, BuilderResult
-from search.database import MemoryDatabase
 from search.measure_callback import MeasureCallback
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler import TaskScheduler
+from search.tuning_run import TuningRun
 from tests.search.programs import Matmul, split_all
 
 TARGET = Target("llvm -num-cores=1")
@@ -67,17 +67,21 @@ def tune(
     callbacks: Sequence[MeasureCallback] | None = None,
 ) -> list[int]:
     """Return how many trials each task got, in batches of 2."""
-    scheduler.tune(
+    artifacts = folder / "artifacts"
+    artifacts.mkdir(exist_ok=True)
+    with TuningRun.open(
         tasks,
         [1.0] * len(tasks),
-        trials,
-        trials,
-        2,
-        EmptyFiles(folder),
-        MadeUpTimes(result_of),
-        callbacks or MeasureCallback.create("default"),
-        MemoryDatabase(),
-    )
+        folder,
+        ms.TuneConfig(trials, num_trials_per_iter=2, num_confirmed=0),
+        builder=EmptyFiles(artifacts),
+        runner=MadeUpTimes(result_of),
+        database="memory",
+        cost_model=None,
+        measure_callbacks=callbacks or "default",
+        task_scheduler=scheduler,
+    ) as run:
+        run.tune()
     return [len(record.latency_ms) for record in scheduler.tasks]
 
 
@@ -101,7 +105,7 @@ def test_no_time_at_all_is_a_failed_trial(tmp_path: Path) -> None:
 
 def test_nothing_is_removed_beside_the_artifacts(tmp_path: Path) -> None:
     tune(tmp_path, TaskScheduler.create("gradient"), [task("a")], one_ms, 4)
-    left = {path.name for path in tmp_path.iterdir()}
+    left = {path.name for path in (tmp_path / "artifacts").iterdir()}
     assert "something else" in left
     assert len(left) == 2, "and the unscheduled program, which is no candidate"
 

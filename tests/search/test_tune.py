@@ -28,7 +28,7 @@ def tune(work_dir: Path, trials: int, space: object, **options: object) -> Sched
         return ms.tune_tir(
             mod=Matmul,
             target=TARGET,
-            config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=8),
+            config=ms.TuneConfig(trials, num_trials_per_iter=8, num_confirmed=0),
             work_dir=work_dir,
             space=space,
             runner=runner,
@@ -73,7 +73,7 @@ def test_another_run_on_the_same_directory_measures_nothing_twice(tmp_path: Path
 @pytest.mark.parametrize("strategy", ["replay-trace", "replay-func", "evolutionary"])
 def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) -> None:
     runner = LocalRunner(evaluator_config=QUICK)
-    database = ms.tune_tir(
+    database = ms.tune_module(
         Matmul,
         TARGET,
         tmp_path,
@@ -84,6 +84,7 @@ def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) 
         cost_model="random",
         space=split_all,
         strategy=strategy,
+        num_confirmed=0,
     )
     runner.close()
     assert isinstance(database, MemoryDatabase)
@@ -98,14 +99,23 @@ def test_logs_tell_the_course_of_the_search(
     tune(tmp_path, 64, split_j, cost_model="random")
     shown = capsys.readouterr().out
     assert f"Working directory: {tmp_path}" in shown
-    assert "Sending 5 sample(s) to builder" in shown
-    assert " ID | Name |  FLOP | Weight | Speed (GFLOPS) |" in shown
-    assert "Task #0 has finished. Remaining task(s): 0" in shown
-    task_log = tmp_path / "logs" / "tvm.meta_schedule.logging.task_0_main.log"
-    text = task_log.read_text()
+    assert 'Task #0 "main": batch 1 of 5 trial(s); best ' in shown
+    assert shown.count(TABLE_HEAD) == 1, "only the last table"
+    assert shown.index("batch 1 of") < shown.index(TABLE_HEAD)
+
+    logs = tmp_path / "logs"
+    full = (logs / "tvm.meta_schedule.logging.task_scheduler.log").read_text()
+    assert 'TaskScheduler picks Task #0: "main"' in full
+    assert "Sending 5 sample(s) to builder" in full
+    assert full.count(TABLE_HEAD) == 3, "before the search, after the batch, and at the end"
+    assert "Task #0 has finished. Remaining task(s): 0" in full
+    text = (logs / "tvm.meta_schedule.logging.task_0_main.log").read_text()
     assert "Total 1 design space(s) generated" in text
     assert "sch.sample_perfect_tile(" in text
     assert "[Task #0: main] Trial #5: GFLOPs: " in text
+
+
+TABLE_HEAD = " ID | Name |  FLOP | Weight | Speed (GFLOPS) |"
 
 
 def test_what_a_candidate_does_wrong_costs_that_trial(tmp_path: Path) -> None:
@@ -234,6 +244,7 @@ def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> N
             runner=runner,
             cost_model="random",
             measure_callbacks=[*MeasureCallback.create("default"), *callbacks],
+            num_confirmed=0,
         )
         runner.close()
         return len(database)

@@ -2,8 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -69,9 +73,66 @@ def test_a_worker_killed_between_jobs_is_replaced(pool: WorkerPool) -> None:
     assert [o.value for o in outcomes] == [0, 1, 4, 9]
 
 
-def test_functions_that_no_worker_can_import_are_refused(pool: WorkerPool) -> None:
-    with pytest.raises(WorkerError, match="top level of a module"):
-        pool.run([(lambda: 1, ())], timeout_sec=30)
+def test_functions_of_a_script_travel_by_value(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+from search.worker_pool import WorkerPool
+
+class Offset:
+    def __init__(self, by):
+        self.by = by
+
+def shifted(x, offset):
+    return x + offset.by
+
+pool = WorkerPool(1)
+print(*(o.value for o in pool.run([(shifted, (k, Offset(10))) for k in range(3)], 30)))
+"""
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
+    assert done.stdout == "10 11 12\n", done.stderr
+
+
+def test_what_cannot_be_sent_is_refused(pool: WorkerPool) -> None:
+    with pytest.raises(WorkerError, match=r"cannot be given this function or argument.*lock"):
+        pool.run([(square, (threading.Lock(),))], timeout_sec=30)
+
+
+def test_what_cannot_be_sent_back_is_an_error_of_the_job(pool: WorkerPool) -> None:
+    bad, good = pool.run([(threading.Lock, ()), (square, (3,))], timeout_sec=30)
+    assert bad.status == "error"
+    assert "cannot leave its worker process" in bad.value
+    assert good.value == 9
+
+
+def test_jobs_are_done_while_nobody_waits(pool: WorkerPool) -> None:
+    futures = [pool.submit((square, (k,)), timeout_sec=30) for k in range(5)]
+    assert futures[-1].result().value == 16
+    while not all(future.done() for future in futures):
+        time.sleep(0.01)
+    assert [future.result().value for future in futures] == [0, 1, 4, 9, 16]
+
+
+def test_given_up_jobs_end_and_the_next_are_done(pool: WorkerPool) -> None:
+    futures = [pool.submit((sleep_for, (60.0,)), timeout_sec=90) for _ in range(3)]
+    pool.cancel()
+    assert {future.result().status for future in futures} == {"cancelled"}
+    assert pool.run([(square, (3,))], timeout_sec=30)[0].value == 9
+
+
+def test_a_spare_takes_over_from_a_killed_worker() -> None:
+    pool = WorkerPool(1, spares=1)
+    pool.run([(square, (1,))], timeout_sec=30)
+    assert len(pool.pids) == 2
+    working, spare = pool.pids
+    (crash,) = pool.run([(end_process, (signal.SIGKILL,))], timeout_sec=30)
+    assert crash.ended_by == signal.SIGKILL
+    assert pool.run([(os.getpid, ())], timeout_sec=30)[0].value == spare
+    assert working not in pool.pids
+    pool.close()
+    assert pool.pids == []
 
 
 def test_an_initializer_that_fails_is_an_error_of_the_set_up() -> None:

@@ -1,0 +1,146 @@
+"""Databases that keep values under keys."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from codegen import Target
+from search.database.best_records import best_of_each, best_records
+from search.database.database import Database
+from search.database.records import Workload
+from tensorir.errors import IRValueError
+
+if TYPE_CHECKING:
+    from search.database.records import TuningRecord
+    from tensorir.function import IRModule
+
+Choose = Callable[[list["TuningRecord"]], list["TuningRecord"]]
+
+
+class KeyedDatabase(Database):
+    """Workloads by key, and records by key and target; nothing depends on whose objects they are.
+
+    The key of a workload is the hash of its program as text, with a number behind it where another
+    program took that already. Programs that are the same workload share a key and are kept each
+    under its own names, because a trace calls blocks and functions by name.
+
+    A subclass stores: it implements `workloads`, `put_workload`, `records`, `put_records` and
+    `retain`.
+    """
+
+    @abstractmethod
+    def workloads(self, key: str | None = None) -> Sequence[Workload]:
+        """Return the programs under a key in the order of their commit; all without a key."""
+
+    @abstractmethod
+    def put_workload(self, key: str, workload: Workload) -> Workload:
+        """Return the workload with the same script under a key; it is added if there is none."""
+
+    @abstractmethod
+    def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
+        """Return the records under a key, or all, in the order of their commit."""
+
+    @abstractmethod
+    def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
+        """Add records with the keys of their workloads, which were put before."""
+
+    @abstractmethod
+    def retain(self, choose: Choose) -> None:
+        """Drop all records but those that `choose` returns of all; nobody writes meanwhile."""
+
+    def count_records(self, key: str | None = None, target: Target | None = None) -> int:
+        """Return the number of records under a key, or of all."""
+        return len(self.records(key, target))
+
+    # ------------------------------------------------------------------------- what the search asks
+
+    def workload_key(self, mod: IRModule) -> str:
+        """Return the key of a program, whether it was committed or not."""
+        return self._find(mod)[0]
+
+    def has_workload(self, mod: IRModule) -> bool:
+        """Say whether a program is a workload of this database."""
+        return self._find(mod)[1]
+
+    def commit_workload(self, mod: IRModule) -> Workload:
+        """Return the workload of a program, added if it is new."""
+        return self.put_workload(self.workload_key(mod), Workload(mod))
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        """Add a record; IRValueError if its workload was not committed before."""
+        key, known = self._find(record.workload.mod)
+        if not known:
+            raise IRValueError("commit the workload of a record before the record")
+        self.put_workload(key, record.workload)
+        self.put_records([(key, record)])
+
+    def commit_records(self, records: Sequence[TuningRecord]) -> None:
+        """Commit records and their workloads, all at once."""
+        keys: dict[Workload, str] = {}
+        for workload in dict.fromkeys(record.workload for record in records):
+            keys[workload] = self.workload_key(workload.mod)
+            self.put_workload(keys[workload], workload)
+        self.put_records([(keys[record.workload], record) for record in records])
+
+    def copy_to(self, destination: Database) -> None:
+        """Add all workloads and records to another database, of whatever kind."""
+        for workload in self.workloads():
+            destination.commit_workload(workload.mod)
+        super().copy_to(destination)
+
+    def get_top_k(
+        self, workload: Workload, top_k: int, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return the `top_k` best valid records of a workload, best first; IRValueError below 0."""
+        if top_k < 0:
+            raise IRValueError(f"top_k is at least 0, got {top_k}")
+        return best_records(self.tuning_records_of(workload, target), top_k) if top_k else []
+
+    def top_records(
+        self, workload: Workload, count: int, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return the best valid records of a workload made for a target, best first."""
+        return self.get_top_k(workload, count, target)
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        """Return all records, valid or not, in the order in which they were committed."""
+        return self.records()
+
+    def tuning_records_of(
+        self, workload: Workload, target: Target | None = None
+    ) -> list[TuningRecord]:
+        """Return all records of a workload, valid or not, in the order of their commit."""
+        return self.records(self.workload_key(workload.mod), target)
+
+    def count(self, workload: Workload, target: Target | None = None) -> int:
+        """Return how many records a workload has; a trace measured twice counts twice."""
+        return self.count_records(self.workload_key(workload.mod), target)
+
+    def query_tuning_record(
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """Return the best valid record of a program, None without one; nothing is committed."""
+        wanted = None if target is None else Target(target)
+        return next(iter(self.get_top_k(Workload(mod), 1, wanted)), None)
+
+    def prune(self, keep: int = 1) -> None:
+        """Keep the `keep` best valid records of each workload and target, and no others."""
+        self.retain(lambda records: best_of_each(records, keep, lambda w: self.workload_key(w.mod)))
+
+    def __len__(self) -> int:
+        return self.count_records()
+
+    def _find(self, mod: IRModule) -> tuple[str, bool]:
+        """Return the key of a program and whether it is taken."""
+        first = super().workload_key(mod)
+        for number in count():
+            key = f"{first}.{number}" if number else first
+            known = self.workloads(key)
+            if not known:
+                return key, False
+            if self.same_workload(known[0].mod, mod):
+                return key, True
+        raise AssertionError  # count() does not end

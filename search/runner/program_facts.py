@@ -1,0 +1,103 @@
+"""What a runner has to know of a program to make up its arguments and to judge its results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tensorir.expr import (
+    BufferLoad,
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Mod,
+    PrimExpr,
+)
+from tensorir.function import IRModule
+from tensorir.node import Node
+from tensorir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, While
+from tensorir.visit import walk
+
+_UNIT_ROUNDOFF: Final = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+_LEAST_ROUNDINGS: Final = 16
+"""Also a program without sums rounds several times, and functions like `exp` by a few units."""
+
+
+@dataclass(frozen=True)
+class ProgramFacts:
+    """Facts of a program; the defaults suit one that nothing is known of."""
+
+    integers_are_data: bool = False
+    """No integer that it loads is an index, an extent or a divisor: they may have any value."""
+    rounding: float = 1e-3
+    """How much, relative to the size of its operands, rounding may change a result.
+
+    A sum of n terms of random signs in any order is off by about sqrt(n) / 2 unit roundoffs of its
+    size, and no element of a large array by more than 4 times that; this is 8 * sqrt(n) roundoffs.
+    """
+
+    @staticmethod
+    def of(mod: IRModule) -> ProgramFacts:
+        """Return the facts of an unscheduled program."""
+        bodies = [node for func in mod.functions.values() for node in walk(func.body)]
+        return ProgramFacts(
+            not any(_has_load(e) for node in bodies for e in _positions(node)),
+            8 * _unit_roundoff(bodies) * math.sqrt(_roundings(bodies)),
+        )
+
+
+def _positions(node: Node) -> Iterator[PrimExpr]:
+    """Yield the expressions of a node whose value decides where, how often or whether it works."""
+    match node:
+        case BufferLoad() | BufferStore():
+            yield from node.indices
+        case For():
+            yield from (node.min, node.extent)
+        case BlockRealize():
+            yield from node.iter_values
+        case While():
+            yield node.condition
+        case Div() | Mod() | FloorDiv() | FloorMod():
+            if node.b.dtype.is_integral:
+                yield node.b
+        case LetStmt() | Let():
+            if node.value.dtype.is_integral:
+                yield node.value
+        case Call():
+            if node.dtype.is_integral or node.dtype.is_handle:
+                yield from node.args
+
+
+def _has_load(value: PrimExpr) -> bool:
+    return any(isinstance(node, BufferLoad) for node in walk(value))
+
+
+def _unit_roundoff(bodies: list[Node]) -> float:
+    """Return the unit roundoff of the coarsest float that is stored."""
+    stored = {str(node.buffer.dtype) for node in bodies if isinstance(node, BufferStore)}
+    return max((_UNIT_ROUNDOFF[d] for d in stored if d in _UNIT_ROUNDOFF), default=0.0)
+
+
+def _roundings(bodies: list[Node]) -> int:
+    """Return the lengths of the sums that an element goes through, one after another."""
+    total = _LEAST_ROUNDINGS
+    for node in bodies:
+        if isinstance(node, Block) and node.init is not None:
+            extents = [
+                axis.dom.extent
+                for axis in node.iter_vars
+                if axis.dom is not None and axis.iter_type == IterVar.COMM_REDUCE
+            ]
+            total += math.prod(e.value if isinstance(e, IntImm) else 1 for e in extents)
+    return total

@@ -1,0 +1,89 @@
+"""Timing a prepared call: long enough to be sure, and no longer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from codegen import PreparedCall
+from search.runner.evaluator_config import EvaluatorConfig
+
+_SLICES: Final = 8
+"""In how many parts the calls of one result are timed."""
+_MOST_SLICES: Final = 64
+_NOISE: Final = 0.03
+"""The distance between the quartiles of the slices, relative to their median, that is noise."""
+_LONGEST: Final = 4
+"""How many times as long as usual a rival in noise is timed."""
+_RIVAL: Final = 1.25
+"""How many times as slow as the best one that is still a rival."""
+_LONG: Final = 10e-3
+"""Seconds of a call in which what was not in the caches yet makes no difference."""
+
+_HOPELESS: Final = 10
+_LEAST_LIMIT: Final = 50e-3
+
+
+def first_call_limit(best: float | None) -> float | None:
+    """Return in how many seconds the first call must end, None for any number.
+
+    One that takes 10 times as long as the best cannot win; 50 ms are granted to every one, for
+    memory that was never touched and a machine that is busy.
+    """
+    return None if best is None else max(_HOPELESS * best, _LEAST_LIMIT)
+
+
+def times(
+    call: PreparedCall, config: EvaluatorConfig, first: float, best: float = math.inf
+) -> list[float]:
+    """Return `config.repeat` times per call in seconds, of a call that took `first` before.
+
+    The calls of one result are timed in slices, and the median of the slices is the result, which a
+    pause of the machine does not reach. A candidate that may be the best is timed up to 4 times as
+    long while the slices differ much. One that is certainly slower than `best` seconds is not timed
+    any longer: after n slices, one whose fastest slice is 1 + 1/n times as slow; a first call of
+    some length is a slice.
+    """
+    results: list[float] = []
+    wanted = config.min_repeat_ms * 1e-3
+    per_call = first
+    for number in range(config.repeat):
+        slices = [first] if number == 0 and first >= _LONG else []
+        runs, spent = 0, 0.0
+        while True:
+            if _hopeless(slices, best):
+                return [_median(slices)] * config.repeat
+            enough = runs >= config.number and spent >= wanted
+            if enough and not (spent < _LONGEST * wanted and _noisy_rival(slices, best)):
+                break
+            if config.enable_cpu_cache_flush:
+                if len(slices) >= _MOST_SLICES:
+                    break
+                call.flush_from_caches(skip_first=True)
+                count = config.number
+            else:
+                share = wanted / _SLICES / per_call if per_call > 0 else config.number * 1.618
+                count = max(1 if per_call >= _LONG else config.number, min(int(share), 1 << 30))
+            batch = call.time(count)
+            per_call = batch.seconds / batch.runs
+            runs += batch.runs
+            spent += max(batch.seconds, 1e-6)
+            slices.append(per_call)
+        results.append(_median(slices))
+    return results
+
+
+def _hopeless(slices: Sequence[float], best: float) -> bool:
+    return bool(slices) and min(slices) > best * (1 + 1 / len(slices))
+
+
+def _noisy_rival(slices: Sequence[float], best: float) -> bool:
+    low, middle, high = np.quantile(slices, (0.25, 0.5, 0.75))
+    return bool(low <= best * _RIVAL and high - low > _NOISE * middle)
+
+
+def _median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]

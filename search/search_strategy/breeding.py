@@ -1,0 +1,116 @@
+"""New individuals: drawn at random, stepped away from one parent, or mixed of two."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from search.errors import blamed_on
+from search.measure_candidate import MeasureCandidate
+from search.mutator.mutator import Mutator
+from search.search_strategy.individual import Individual
+
+if TYPE_CHECKING:
+    from schedule.random_state import RandomState
+    from search.context import TuneContext
+    from search.design_space import DesignSpace
+    from search.search_strategy.trace_application import TraceApplication
+
+
+class Breeding:
+    """Makes individuals of the design spaces of a task, and their programs when asked to."""
+
+    def __init__(
+        self,
+        context: TuneContext,
+        spaces: Sequence[DesignSpace],
+        application: TraceApplication,
+        rng: RandomState,
+    ) -> None:
+        assert context.space_generator is not None
+        self.spaces = spaces
+        self.application = application
+        self._rng = rng
+        mutators = context.space_generator.mutator_probs
+        weights = np.array(list(mutators.values()), np.float64)
+        self._mutators: list[Mutator] = list(mutators) if weights.sum() > 0 else []
+        self._cumulative = np.cumsum(weights / weights.sum()).tolist() if self._mutators else []
+
+    # -------------------------------------------------------------------------------- individuals
+
+    def sampled(self, space: DesignSpace | None = None) -> Individual | None:
+        """Return a random point of a space, of any space without one; None if it is rejected."""
+        if space is None:
+            space = self.spaces[self._rng.uniform_int(0, len(self.spaces))]
+        return self._settled(Individual.at(space, space.sample(self._rng)))
+
+    def mutated(self, parent: Individual) -> Individual | None:
+        """Return a step away from `parent`, by a mutator drawn in proportion to its weight."""
+        if not self._mutators:
+            return None
+        drawn = self._rng.uniform_real()
+        mutator = self._mutators[min(bisect(self._cumulative, drawn), len(self._mutators) - 1)]
+        with blamed_on(mutator, lambda: f"the trace\n{parent.trace}"):
+            if parent.space is not None and _steps_between_points(mutator):
+                assert parent.decisions is not None
+                point = mutator.neighbour(parent.space, parent.decisions, self._rng)
+                child = None if point is None else Individual.at(parent.space, point)
+            else:
+                trace = mutator.apply(parent.trace, self._rng)
+                child = None if trace is None else Individual.of_trace(trace, self.spaces)
+        return None if child is None else self._settled(child)
+
+    def crossed(self, first: Individual, second: Individual) -> Individual | None:
+        """Return a point that has each decision from one of two; None for those of two spaces."""
+        space = first.space
+        if space is None or space is not second.space:
+            return None
+        assert first.decisions is not None
+        assert second.decisions is not None
+        mixed = space.crossover(first.decisions, second.decisions, self._rng)
+        return self._settled(Individual.at(space, mixed))
+
+    def _settled(self, individual: Individual) -> Individual | None:
+        """Return an individual all of whose decisions are known; None if finding them fails.
+
+        What a primitive decides that declares no alternatives comes out by replaying.
+        """
+        open_ended = individual.decisions is not None and None in individual.decisions
+        return None if open_ended and not self.replay(individual) else individual
+
+    # ----------------------------------------------------------------------------------- programs
+
+    def replay(self, individual: Individual) -> bool:
+        """Make the program of an individual if there is none yet; False if it is rejected.
+
+        Replaying repairs decisions that do not fit together; the individual is then what came of
+        it.
+        """
+        if individual.sch is not None:
+            return True
+        sch = self.application.apply(individual.trace)
+        if sch is None:
+            return False
+        actual = Individual.of_trace(sch.trace, self.spaces)
+        individual.key, individual.space = actual.key, actual.space
+        individual.decisions, individual.foreign = actual.decisions, actual.foreign
+        individual.sch = sch
+        return True
+
+    def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
+        """Return a replayed individual as something to be measured."""
+        assert individual.sch is not None
+        return self.application.candidate(
+            individual.sch,
+            space_index=None if individual.space is None else individual.space.index,
+            decisions=individual.decisions,
+            predicted=predicted,
+        )
+
+
+def _steps_between_points(mutator: Mutator) -> bool:
+    """Say whether a mutator knows of points; one of traces alone may leave the space."""
+    return type(mutator).neighbour is not Mutator.neighbour

@@ -1,0 +1,67 @@
+"""One candidate of a population."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schedule import Schedule, Trace
+    from search.design_space import Decisions, DesignSpace
+
+Key: TypeAlias = "tuple[int, Decisions] | str"
+"""What two candidates share if they are the same: a space and the decisions, or a text."""
+
+
+@dataclass(eq=False, slots=True)
+class Individual:
+    """A point of a design space, or the trace of a schedule that belongs to none.
+
+    It is replayed only when somebody wants its program.
+    """
+
+    key: Key
+    space: DesignSpace | None = None
+    decisions: Decisions | None = None
+    foreign: Trace | None = None
+    """The trace, for an individual of no space."""
+    sch: Schedule | None = field(default=None, repr=False)
+    """The postprocessed schedule, once it was replayed."""
+    mean: float = 0.0
+    """The score that the cost model expects; higher is better."""
+    std: float = 0.0
+    """How sure the model is of it."""
+
+    @staticmethod
+    def at(space: DesignSpace, decisions: Decisions) -> Individual:
+        """Return a point of a space."""
+        return Individual((space.index, decisions), space, decisions)
+
+    @staticmethod
+    def of_trace(trace: Trace, spaces: Sequence[DesignSpace]) -> Individual:
+        """Return the point that a trace is, or an individual of its own kind."""
+        for space in spaces:
+            decisions = space.decisions_of(trace)
+            if decisions is not None:
+                return Individual.at(space, decisions)
+        return Individual(trace_key(trace), foreign=trace)
+
+    @property
+    def trace(self) -> Trace:
+        """What is to be replayed, without postprocessing."""
+        if self.foreign is not None:
+            return self.foreign
+        assert self.space is not None
+        assert self.decisions is not None
+        return self.space.trace_of(self.decisions)
+
+
+def trace_key(trace: Trace) -> str:
+    """Return a text that two traces share if they do the same with the same decisions.
+
+    Postprocessing is left out: it follows from the rest.
+    """
+    return json.dumps(trace.simplified(True).as_json(), separators=(",", ":"))

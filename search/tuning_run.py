@@ -1,0 +1,228 @@
+"""A run of the search: its tasks, and everything that works on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from search.builder import Builder
+from search.context import TuneContext
+from search.cost_model.cost_model import CostModel
+from search.database import Database
+from search.errors import TuningError
+from search.live_display import live_display
+from search.logs import Logs
+from search.measure_callback import MeasureCallback
+from search.name_winner import name_winner
+from search.progress import Progress
+from search.run_journal import RunJournal, plan_of, record_counts
+from search.runner import Runner
+from search.task_scheduler import TaskScheduler
+from search.trials import TrialLog
+from search.tune_config import TuneConfig
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+MODEL_FILE: Final = "cost_model.xgb"
+_IN_FILES: Final = ("json", "sql")
+"""The databases that are made with a directory."""
+_PROBE_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRun:
+    """What a run consists of, from `open` until the end of its `with`.
+
+    `trials_done` are the trials of each task that were made before the run was interrupted.
+    """
+
+    tasks: Sequence[TuneContext]
+    task_weights: Sequence[float]
+    config: TuneConfig
+    work_dir: Path
+    builder: Builder
+    runner: Runner
+    database: Database
+    cost_model: CostModel | None
+    measure_callbacks: list[MeasureCallback]
+    scheduler: TaskScheduler
+    logs: Logs
+    progress: Progress
+    trial_log: TrialLog
+    journal: RunJournal
+    trials_done: list[int]
+    started: float = field(default_factory=time.monotonic)
+    """When the run was opened, in seconds of the monotonic clock."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def open(
+        tasks: Sequence[TuneContext],
+        task_weights: Sequence[float],
+        work_dir: PathLike,
+        config: TuneConfig,
+        *,
+        builder: str | type[Builder] | Builder = "local",
+        runner: str | Runner = "local",
+        database: str | Database = "json",
+        cost_model: str | CostModel | None = "xgb",
+        measure_callbacks: str | Sequence[MeasureCallback] = "default",
+        task_scheduler: str | TaskScheduler | None = None,
+        module_equality: str = "structural",
+    ) -> Iterator[TuningRun]:
+        """Return a run with parts that are given themselves or by short name.
+
+        Those made here have as many workers or threads as the first task says, and are closed at
+        the end. Without `task_scheduler` it is the one of `config`. TuningError if there is nothing
+        to tune or if `work_dir` cannot be written to.
+        """
+        if not tasks:
+            raise TuningError("there is nothing to tune: the list of tasks is empty")
+        if len(tasks) != len(task_weights):
+            raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
+        folder = _writable(Path(work_dir))
+        threads = tasks[0].num_threads
+        with contextlib.ExitStack() as stack:
+            journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
+            db = open_database(database, folder, module_equality=module_equality)
+            model = _cost_model(cost_model, config, tasks[0])
+            plan = plan_of(tasks, config, model)
+            done = list(journal.begin(plan, record_counts(tasks, db)).values())
+            progress = live_display(config.max_trials_global, sum(done))
+            stack.enter_context(contextlib.closing(progress))
+            logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
+            for task, logger in zip(tasks, logs.tasks, strict=True):
+                task.logger = logger
+            if not isinstance(builder, Builder):
+                workers = {"max_workers": threads} if isinstance(builder, str) else {}
+                builder = Builder.create(builder, **workers)
+                stack.callback(builder.close)
+            if not isinstance(runner, Runner):
+                runner = Runner.create(runner)
+                stack.callback(runner.close)
+            run = TuningRun(
+                tasks,
+                task_weights,
+                config,
+                folder,
+                builder,
+                runner,
+                db,
+                model,
+                MeasureCallback.create(measure_callbacks),
+                TaskScheduler.create(
+                    task_scheduler or config.task_scheduler,
+                    **({} if task_scheduler else config.task_scheduler_config or {}),
+                ),
+                logs,
+                progress,
+                TrialLog(folder),
+                journal,
+                done,
+            )
+            run._say_how_it_starts()
+            run._resume_model(made_here=not isinstance(cost_model, CostModel))
+            yield run
+
+    def tune(self) -> None:
+        """Search, and name the winner of each task. Ctrl-C ends it; what was measured is kept."""
+        try:
+            self.scheduler.tune(self)
+            for task in self.scheduler.tasks:
+                name_winner(self, task)
+            self.scheduler.print_tuning_statistics()
+            self.journal.end()
+        except KeyboardInterrupt:
+            self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+        finally:
+            self.builder.clean_up()
+
+    def save_model(self) -> None:
+        """Write the state of the cost model to `work_dir`, for a run that goes on with it."""
+        if self.cost_model is None:
+            return
+        path = self.work_dir / MODEL_FILE
+        try:
+            self.cost_model.save(path)
+        except OSError as error:
+            self.logs.scheduler.warning("The cost model cannot be saved: %s", error)
+
+    def _say_how_it_starts(self) -> None:
+        self.logs.scheduler.info("Working directory: %s", self.work_dir)
+        done = sum(self.trials_done)
+        if done:
+            total = self.config.max_trials_global
+            self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+        for task in self.tasks:
+            assert task.mod is not None
+            workload = self.database.commit_workload(task.mod)
+            others = self.database.count(workload) - self.database.count(workload, task.target)
+            if others:
+                self.logs.scheduler.info(
+                    'Task "%s": %d record(s) of the database are for other targets than %s, and '
+                    "are not used",
+                    task.task_name,
+                    others,
+                    task.target,
+                )
+
+    def _resume_model(self, made_here: bool) -> None:
+        """Let a cost model that was made for this run go on where the interrupted one was.
+
+        One that the user gave is as the user wants it. Without a file that can be read, the model
+        learns from the database like that of any other run.
+        """
+        path = self.work_dir / MODEL_FILE
+        if self.cost_model is None or not made_here or not sum(self.trials_done):
+            return
+        try:
+            self.cost_model.load(path)
+        except (TuningError, OSError) as error:
+            self.logs.scheduler.warning("The cost model starts anew: %s", error)
+        else:
+            self.logs.scheduler.info("The cost model goes on from %s", path)
+
+
+def open_database(
+    database: str | Database, work_dir: PathLike, *, module_equality: str = "structural"
+) -> Database:
+    """Return a database that is given itself or by short name; one in files is in `work_dir`."""
+    if not isinstance(database, str):
+        return Database.create(database)
+    where = {"work_dir": work_dir} if database in _IN_FILES else {}
+    return Database.create(database, module_equality=module_equality, **where)
+
+
+def _cost_model(
+    kind: str | CostModel | None, config: TuneConfig, task: TuneContext
+) -> CostModel | None:
+    if kind is None:
+        return None
+    options: dict[str, Any] = {}
+    if kind == "xgb":
+        options["num_tuning_cores"] = task.num_threads
+        if config.adaptive_training is not None:
+            options["adaptive_training"] = config.adaptive_training
+    elif kind == "random":
+        options["seed"] = task.fork_seed()
+    return CostModel.create(kind, **options)
+
+
+def _writable(folder: Path) -> Path:
+    """Return a directory, made if need be, in which files can be written; TuningError if not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
+    except OSError as error:
+        raise TuningError(
+            f"nothing can be written to work_dir {folder}: {error.strerror}; give a directory that "
+            "may be written to, with space left on its disk"
+        ) from error
+    return folder

@@ -1,0 +1,89 @@
+"""Builders and runners that make things up, so that a run takes no time and can be repeated."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import search as ms
+from search.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
+from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from tests.search.programs import Matmul, split_all
+
+TARGET = "llvm -num-cores=1"
+
+
+class ScriptFiles(Builder):
+    """Builds a file with the script of the program, which takes 2 seconds as it says."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.count = 0
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        return [self._built(entry) for entry in build_inputs]
+
+    def _built(self, entry: BuilderInput) -> BuilderResult:
+        path = self.folder / str(self.count)
+        self.count += 1
+        path.write_text(entry.mod.script())
+        return BuilderResult(str(path), seconds=2.0)
+
+
+class LateFiles(ScriptFiles):
+    """Builds when it is asked for a result, not before."""
+
+    def start(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
+        return [self._late(entry) for entry in build_inputs]
+
+    def _late(self, entry: BuilderInput) -> BuilderFuture:
+        return BuilderFuture(lambda: False, cache(lambda: self._built(entry)))
+
+
+class TimesOfScripts(Runner):
+    """Gives a program the time that follows from its text, or what `result_of` says of its place.
+
+    `log` gets the artifacts in the order in which they were measured.
+    """
+
+    def __init__(
+        self,
+        result_of: Callable[[int], RunnerResult | None] = lambda _: None,
+        *,
+        overlap: bool = False,
+    ) -> None:
+        self.result_of = result_of
+        self.overlap = overlap
+        self.log: list[str] = []
+
+    def may_overlap(self, target: object) -> bool:
+        return self.overlap
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
+        return [RunnerFuture.ready(self._result(entry)) for entry in runner_inputs]
+
+    def _result(self, entry: RunnerInput) -> RunnerResult:
+        made_up = self.result_of(len(self.log))
+        self.log.append(Path(entry.artifact_path).name)
+        text = Path(entry.artifact_path).read_bytes()
+        return made_up or RunnerResult(((1 + zlib.crc32(text) % 1000) * 1e-6,), seconds=3.0)
+
+
+def task(
+    name: str = "main",
+    *,
+    target: str = TARGET,
+    seed: int = 1,
+    strategy: str = "evolutionary",
+) -> ms.TuneContext:
+    return ms.TuneContext(
+        Matmul,
+        target=target,
+        space_generator=split_all,
+        search_strategy=strategy,
+        task_name=name,
+        rand_state=seed,
+    )

@@ -1,0 +1,62 @@
+"""The core that measures is one that nothing else of a search runs on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from codegen import Target, host
+from search.core_split import core_split
+from search.runner import LocalRunner
+
+several = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(host.core_groups()) < 2,
+    reason="there is one core, or processes cannot be bound",
+)
+BIND = """
+import os
+from codegen import Target
+from search.core_split import core_split
+everywhere = os.sched_getaffinity(0)
+split = core_split()
+if split is None:
+    print("another search measures on each core")
+else:
+    split.bind_measuring(Target("llvm -num-cores=1"))
+    assert os.sched_getaffinity(0) == split.measuring and len(split.measuring) == 1
+    split.bind_building(Target("llvm -num-cores=1"))
+    assert os.sched_getaffinity(0) == split.building
+    assert not split.building & split.measuring
+    split.release()
+    assert os.sched_getaffinity(0) == everywhere
+    split.bind_measuring(Target("llvm -num-cores=2"))
+    assert os.sched_getaffinity(0) == everywhere
+    print("bound")
+"""
+
+
+def output(script: str) -> str:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@several
+def test_processes_are_bound_for_one_core_and_released_for_several() -> None:
+    assert output(BIND) in ("bound", "another search measures on each core")
+
+
+@several
+def test_two_searches_measure_on_different_cores() -> None:
+    script = "from search.core_split import core_split; print(core_split())"
+    ours = core_split()
+    if ours is not None:
+        assert f"measuring={ours.measuring}" not in output(script)
+
+
+def test_builds_may_go_on_beside_a_core_of_its_own() -> None:
+    runner = LocalRunner()
+    assert runner.may_overlap(Target("llvm -num-cores=1")) == (core_split() is not None)
+    assert not runner.may_overlap(Target("llvm -num-cores=2"))

@@ -1,0 +1,232 @@
+"""What was committed is there: after kills, on a full disk, under several writers."""
+
+import os
+import random
+import re
+import resource
+import signal
+import sqlite3
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search import DatabaseError, load_run
+from search.database import Database, JSONDatabase, KeyedDatabase, SQLDatabase, TuningRecord
+from search.database.json_database import RECORD_FILE
+from search.trials import TrialLog
+from tests.search.programs import Matmul
+from tests.search.test_database import TARGET, commit, scheduled
+from tests.search.test_trials import FIRST
+
+FILES = [JSONDatabase, SQLDatabase]
+Files = Callable[..., KeyedDatabase]
+
+
+# -------------------------------------------------------------------------------------------- kills
+
+
+def commits_forever(kind: Files, folder: Path, first: int, report: int) -> None:
+    """Commit records whose seconds count up from `first`, and report each after its commit."""
+    database = kind(work_dir=folder)
+    trace = scheduled((8, 4)).trace
+    workload = database.commit_workload(Matmul)
+    number = first
+    while True:
+        database.commit_tuning_record(TuningRecord(trace, workload, [float(number)], TARGET))
+        os.write(report, struct.pack("q", number))
+        number += 1
+
+
+class Writer:
+    """A process that commits until it is killed."""
+
+    def __init__(self, kind: Files, folder: Path, first: int) -> None:
+        self.reports, report = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                commits_forever(kind, folder, first, report)
+            finally:
+                os._exit(1)
+        os.close(report)
+
+    def kill(self) -> list[int]:
+        """Return what it had committed."""
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        assert os.WIFSIGNALED(status), "it ended by itself"
+        with os.fdopen(self.reports, "rb") as pipe:
+            return [number for (number,) in struct.iter_unpack("q", pipe.read())]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_killed_writers_lose_nothing_they_committed(kind: Files, tmp_path: Path) -> None:
+    """Four at a time write to one database; one after another is killed and replaced."""
+    rng = random.Random(1)
+    starts = iter(range(10**6, 10**9, 10**6))
+    writers = [Writer(kind, tmp_path, next(starts)) for _ in range(4)]
+    committed: list[int] = []
+    for _ in range(16):
+        time.sleep(rng.uniform(0.0, 0.1))
+        place = rng.randrange(4)
+        committed += writers[place].kill()
+        writers[place] = Writer(kind, tmp_path, next(starts))
+    time.sleep(0.2)
+    for writer in writers:
+        committed += writer.kill()
+    records = kind(work_dir=tmp_path).get_all_tuning_records()
+    found = [int(record.mean_seconds) for record in records]
+    assert committed
+    assert set(committed) <= set(found)
+    assert len(found) == len(set(found))
+    assert len(set(found) - set(committed)) <= 20, "what a writer had no time to report"
+    assert {len(record.trace.insts) for record in records} == {6}
+
+
+# ---------------------------------------------------------------------------------------- full disks
+
+
+def commits_until_refused(kind: Files, folder: Path, bytes_left: int, report: int) -> None:
+    """Commit records to files that may not grow over a size, and report how many, and the error."""
+    database = kind(work_dir=folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_left, bytes_left))
+    number = 0
+    try:
+        while True:
+            commit(database, (8, 4), float(number))
+            number += 1
+    except DatabaseError as error:
+        found = len(database)
+        os.write(report, f"{number} {found} {error}".encode())
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_full_disk_is_said_and_costs_nothing(
+    kind: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for room in (100_000, 110_001):
+        folder = tmp_path / str(room)
+        reports, report = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                commits_until_refused(kind, folder, room, report)
+            finally:
+                os._exit(0)
+        os.close(report)
+        os.waitpid(pid, 0)
+        with os.fdopen(reports) as pipe:
+            committed, counted, message = pipe.read().split(" ", 2)
+        assert int(committed) > 2
+        assert counted == committed
+        assert str(folder) in message
+        assert "Nothing was changed" in message
+        database = kind(work_dir=folder)
+        assert not caplog.text, "no half of a record was left"
+        assert [r.mean_seconds for r in database.records()] == list(
+            map(float, range(int(committed)))
+        )
+        commit(database, (4, 8), 0.5)
+        assert len(kind(work_dir=folder)) == int(committed) + 1
+
+
+# ------------------------------------------------------------------------- files that are no database
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_directory_that_cannot_be_written_is_said(kind: Files, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DatabaseError, match=re.escape(str(tmp_path / "file"))) as caught:
+        kind(work_dir=tmp_path / "file" / "below")
+    assert "give a work_dir that can be written" in str(caught.value)
+    with pytest.raises(
+        DatabaseError, match=r"tuning_trials\.json: the system refuses it: File exists"
+    ):
+        TrialLog(tmp_path / "file").append(FIRST)
+
+
+def test_a_directory_made_unwritable_is_said_at_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = JSONDatabase(work_dir=tmp_path)
+    commit(database, (8, 4), 1e-6)
+    opened = os.open
+
+    def refuses_writing(path: str, flags: int, *args: int) -> int:
+        if flags & os.O_WRONLY:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *args)
+
+    monkeypatch.setattr(os, "open", refuses_writing)
+    with pytest.raises(DatabaseError, match=f"{RECORD_FILE}: the system refuses it: Permission"):
+        commit(database, (4, 8), 1e-6)
+    monkeypatch.undo()
+    assert len(database) == len(JSONDatabase(work_dir=tmp_path)) == 1
+
+
+def changed(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(statement)
+    connection.close()
+
+
+def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "database.sqlite"
+    commit(SQLDatabase(path), (8, 4), 1e-6)
+    with pytest.raises(DatabaseError, match=r"told apart by StructuralEquality, not AnchorBlock"):
+        SQLDatabase(path, module_equality="anchor-block")
+    changed(path, "PRAGMA user_version = 9")
+    with pytest.raises(DatabaseError, match="a database of version 9; this package reads 1"):
+        SQLDatabase(path)
+    other = tmp_path / "other.sqlite"
+    changed(other, "CREATE TABLE songs (name TEXT)")
+    with pytest.raises(DatabaseError, match="an SQLite file, but no database of records"):
+        SQLDatabase(other)
+    (tmp_path / "text").write_text("no database at all, but a text of some length" * 99)
+    with pytest.raises(DatabaseError, match="text: SQLite says: file is not a database"):
+        SQLDatabase(tmp_path / "text")
+    with pytest.raises(DatabaseError, match="there is no database file"):
+        SQLDatabase(tmp_path / "none", allow_missing=False)
+
+
+def test_an_sql_file_with_a_broken_record_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "database.sqlite"
+    commit(SQLDatabase(path), (8, 4), 1e-6)
+    changed(path, "UPDATE trace SET text = '[[[]'")
+    (record,) = SQLDatabase(path).get_all_tuning_records()
+    with pytest.raises(DatabaseError, match=re.escape(f"{path}: record 1: not a line of JSON")):
+        record.schedule()
+    changed(path, """UPDATE record SET run_secs = '["fast"]'""")
+    with pytest.raises(DatabaseError, match=r"record 1: field 1 \(run_secs\)"):
+        SQLDatabase(path).get_all_tuning_records()
+
+
+def test_trials_of_a_killed_process_are_read(tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        try:
+            log = TrialLog(tmp_path)
+            log.append(FIRST)
+            log.append(FIRST)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(pid, 0)
+    assert load_run(tmp_path).trials == [FIRST, FIRST]
+
+
+def test_a_fork_opens_the_file_for_itself(tmp_path: Path) -> None:
+    database: Database = SQLDatabase(work_dir=tmp_path)
+    commit(database, (8, 4), 1e-6)
+    pid = os.fork()
+    if not pid:
+        try:
+            commit(database, (4, 8), 2e-6)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    commit(database, (2, 16), 3e-6)
+    assert [r.mean_seconds for r in database.get_all_tuning_records()] == [1e-6, 2e-6, 3e-6]

@@ -1,0 +1,74 @@
+"""What is on the screen during a search: one table, wherever it is shown."""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from search.live_display import live_display
+
+FIRST = "ID | Best\n---------\n 0 |  N/A"
+SECOND = "ID | Best\n---------\n 0 | 7 us"
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def show(done: int = 0) -> None:
+    display = live_display(8, done)
+    display.table(FIRST)
+    display.phase("measuring", 1, 4)
+    display.trial("7.00 us")
+    display.message("batch 1 is over")
+    display.table(SECOND)
+    display.close()
+
+
+def test_a_file_gets_messages_and_the_last_table(capsys: pytest.CaptureFixture[str]) -> None:
+    show()
+    assert capsys.readouterr() == (f"batch 1 is over\n{SECOND}\n", "")
+
+
+def test_on_a_terminal_a_bar_and_the_table_change_in_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    show(done=3)
+    assert capsys.readouterr().out == f"batch 1 is over\n{SECOND}\n", "what stays"
+    drawn = screen.getvalue()
+    assert "measuring 2/4" in drawn
+    assert "3/8" in drawn
+    for row in ("ID | Best", " 0 |  N/A"):
+        assert row in drawn
+    assert drawn.count("\n") == drawn.count("\x1b[A"), "each way down goes up again"
+
+
+def test_in_a_notebook_one_output_changes_in_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        def update(self, content: dict[str, str], *, raw: bool) -> None:
+            shown[-1] = content
+
+    def display(content: dict[str, str], **_: Any) -> Handle:
+        shown.append(content)
+        return Handle()
+
+    notebook = types.SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    show()
+    (saved,) = shown
+    assert saved["text/plain"] == f"1 of 8 trials, best 7.00 us: done\n{SECOND}"
+    assert '<progress value="1" max="8">' in saved["text/html"]
+    assert f"<pre>{SECOND}</pre>" in saved["text/html"]
+    assert capsys.readouterr().out == "batch 1 is over\n"

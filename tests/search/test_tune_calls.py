@@ -1,0 +1,176 @@
+"""How the functions that tune are called, and what they say to calls that cannot be meant."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from schedule import BlockRV, Schedule
+from search.builder import Builder, BuilderInput, BuilderResult
+from search.database import MemoryDatabase
+from search.mutator import MutateTileSize
+from search.postproc import DisallowDynamicLoop
+from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from search.schedule_rule import ScheduleRule
+from tensorir import IRModule
+from tests.search.programs import Matmul, adds_one, split_j
+
+TARGET = "llvm -num-cores=1"
+
+
+class Pretend(Builder):
+    def build(self, build_inputs: list[BuilderInput]) -> list[BuilderResult]:
+        return [BuilderResult("nowhere") for _ in build_inputs]
+
+
+class OneMillisecond(Runner):
+    def run(self, runner_inputs: list[RunnerInput]) -> list[RunnerFuture]:
+        return [RunnerFuture.ready(RunnerResult((1e-3,))) for _ in runner_inputs]
+
+
+PRETENDED = {"builder": Pretend(), "runner": OneMillisecond(), "cost_model": "random", "seed": 1}
+OF_TVM = {**PRETENDED, "database": "memory", "num_confirmed": 0}
+FEW = ms.TuneConfig(2, num_confirmed=0)
+
+
+class SplitTheSecond(ScheduleRule):
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        loops = sch.get_loops(block)
+        if len(loops) == 3:
+            sch.split(loops[1], sch.sample_perfect_tile(loops[1], n=2))
+        return [sch]
+
+
+def split_first(sch: Schedule) -> None:
+    (block,) = sch.get_child_blocks(sch.get_block("root"))
+    first = sch.get_loops(block)[0]
+    sch.split(first, sch.sample_perfect_tile(first, n=2))
+
+
+def test_tune_tir_returns_a_schedule_and_has_one_signature(tmp_path: Path) -> None:
+    best = ms.tune_tir(Matmul, TARGET, FEW, tmp_path, space=split_j, **PRETENDED)
+    assert isinstance(best, Schedule)
+    names = list(inspect.signature(ms.tune_tir).parameters)
+    assert names[:4] == ["mod", "target", "config", "work_dir"]
+
+
+def test_without_a_directory_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert ms.tune_tir(Matmul, TARGET, FEW, space=split_j, **PRETENDED) is not None
+    assert not list(tmp_path.iterdir())
+
+
+def test_tune_module_tunes_every_function(tmp_path: Path) -> None:
+    both = IRModule({"matmul": Matmul["main"], "add": adds_one})
+    database = ms.tune_module(
+        both, TARGET, tmp_path, 4, num_trials_per_iter=2, space=split_first, **PRETENDED
+    )
+    assert ms.compile_tir(database, Matmul["main"], TARGET) is not None
+    assert ms.compile_tir(database, adds_one, TARGET) is not None
+    chosen = {"add": None, "matmul": split_j}
+    again = ms.tune_module(
+        both, TARGET, tmp_path, 2, database="memory", special_space=chosen, **PRETENDED
+    )
+    assert ms.compile_tir(again, adds_one, TARGET) is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda folder: ms.tune_tir(Matmul, TARGET, folder, 2, space=split_j, **OF_TVM),
+        lambda folder: ms.tune_tir(
+            mod=Matmul,
+            target=TARGET,
+            work_dir=str(folder),
+            max_trials_global=2,
+            num_trials_per_iter=1,
+            strategy="replay-trace",
+            space=split_j,
+            **OF_TVM,
+        ),
+        lambda folder: ms.tune_tir(
+            Matmul,
+            TARGET,
+            folder,
+            max_trials_global=2,
+            special_space={"main": split_j},
+            **OF_TVM,
+        ),
+    ],
+)
+def test_the_other_tune_tir_of_tvm_is_tune_module(
+    tmp_path: Path, call: Callable[[Path], object]
+) -> None:
+    database = call(tmp_path)
+    assert isinstance(database, MemoryDatabase)
+    assert len(database) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: ms.tune_tir(Matmul, TARGET),
+            "the third argument of tune_tir is a TuneConfig, got NoneType; to tune every function "
+            "of a module call tune_module",
+        ),
+        (lambda: ms.tune_tir(Matmul, TARGET, "folder"), "is a TuneConfig, got str"),
+        (lambda: ms.tune_tir(Matmul, TARGET, 64), "is a TuneConfig, got int"),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, num_trials_per_iter=8),
+            r"does not take num_trials_per_iter: say it in TuneConfig\(...\), or call tune_module",
+        ),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, trials=8),
+            "does not take trials",
+        ),
+    ],
+)
+def test_calls_that_are_neither_are_told_what_to_write(
+    call: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+@pytest.mark.parametrize("form", [lambda parts: parts, lambda parts: lambda: parts])
+def test_rules_are_given_as_a_list_or_by_a_function(
+    tmp_path: Path, form: Callable[[object], object]
+) -> None:
+    best = ms.tune_tir(
+        Matmul,
+        TARGET,
+        FEW,
+        tmp_path,
+        sch_rules=form([SplitTheSecond()]),
+        postprocs=form([DisallowDynamicLoop()]),
+        mutator_probs=form({MutateTileSize(): 1.0}),
+        **PRETENDED,
+    )
+    assert best is not None
+    assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"sch_rules": SplitTheSecond()}, "sch_rules is a list of instances of ScheduleRule"),
+        (
+            {"sch_rules": [SplitTheSecond]},
+            r"sch_rules holds the class SplitTheSecond.*give an inst",
+        ),
+        ({"postprocs": lambda: [SplitTheSecond()]}, "postprocs holds .* which is no Postproc"),
+        ({"mutator_probs": [MutateTileSize()]}, "mutator_probs maps mutators to weights"),
+    ],
+)
+def test_parts_of_another_kind_are_named(
+    tmp_path: Path, parts: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        ms.tune_tir(Matmul, TARGET, FEW, tmp_path, **parts, **PRETENDED)

@@ -1,0 +1,288 @@
+"""What a run leaves, how it goes on, and that it can be repeated."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from codegen import Target
+from search.cost_model import RandomModel, XGBModel
+from search.measure_callback import MeasureCallback
+from search.runner import RunnerResult
+from search.trials import load_run
+from search.tuning_run import MODEL_FILE, TuningRun
+from tests.search.made_up_runs import TARGET, LateFiles, ScriptFiles, TimesOfScripts, task
+from tests.search.programs import Matmul, split_j
+
+EIGHT = ms.TuneConfig(8, num_trials_per_iter=4, num_confirmed=0)
+
+CONFIRMED = ms.TuneConfig(8, num_trials_per_iter=4)
+
+
+class StopAfter(MeasureCallback):
+    """Is Ctrl-C at the end of a trial."""
+
+    def __init__(self, trials: int) -> None:
+        self.left = trials
+
+    def apply_to_trial(self, *_: object) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def run(
+    folder: Path,
+    *tasks: ms.TuneContext,
+    config: ms.TuneConfig = EIGHT,
+    builder: type[ScriptFiles] = ScriptFiles,
+    runner: TimesOfScripts | None = None,
+    stop_after: int = 0,
+    **parts: object,
+) -> TuningRun:
+    """Run to the end, or up to a Ctrl-C after so many trials."""
+    with TuningRun.open(
+        tasks or [task()],
+        [1.0] * max(1, len(tasks)),
+        folder,
+        config,
+        builder=builder(folder / "artifacts"),
+        runner=runner or TimesOfScripts(),
+        measure_callbacks=[*MeasureCallback.create("default"), StopAfter(stop_after)],
+        **{"cost_model": "random", **parts},
+    ) as opened:
+        opened.tune()
+    return opened
+
+
+def test_every_trial_leaves_a_line_whatever_became_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_up = {
+        1: RunnerResult(error_msg="too slow", seconds=30.0),
+        2: RunnerResult(error_msg="argument 2 is wrong", seconds=0.5, stage="check"),
+        3: RunnerResult((7.0,), seconds=7.5, stopped=True),
+    }
+    run(tmp_path, runner=TimesOfScripts(made_up.get))
+    trials = load_run(tmp_path).trials
+    assert [t.stage for t in trials] == ["done", "run", "check", "stopped", *["done"] * 4]
+    assert [t.number for t in trials] == list(range(8))
+    assert [t.batch for t in trials] == [0] * 4 + [1] * 4
+    assert [t.error for t in trials[:4]] == [None, "too slow", "argument 2 is wrong", None]
+    assert [t.measure_secs for t in trials[:4]] == [3.0, 30.0, 0.5, 7.5]
+    assert {t.build_secs for t in trials} == {2.0}
+    assert trials[3].run_secs == (7.0,)
+    assert {t.task for t in trials} == {"main"}
+    assert [t.time for t in trials] == sorted(t.time for t in trials)
+    assert "batch 1 of 4 trial(s), 2 failed, 1 ended early; best " in capsys.readouterr().out
+
+
+def test_a_trial_that_cannot_be_built_leaves_a_line(tmp_path: Path) -> None:
+    class NotTheSecond(ScriptFiles):
+        def _built(self, entry: ms.builder.BuilderInput) -> ms.builder.BuilderResult:
+            built = super()._built(entry)
+            failed = ms.builder.BuilderResult(error_msg="no such instruction", seconds=1.0)
+            return failed if self.count == 3 else built  # the first is the unscheduled program
+
+    runner = TimesOfScripts()
+    run(tmp_path, builder=NotTheSecond, runner=runner)
+    trials = load_run(tmp_path).trials
+    assert [t.stage for t in trials[:3]] == ["done", "build", "done"]
+    assert trials[1].error == "no such instruction"
+    assert (trials[1].build_secs, trials[1].measure_secs, trials[1].run_secs) == (1.0, 0.0, ())
+    assert len(runner.log) == 7
+
+
+def test_after_an_interruption_trials_are_counted_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, stop_after=3)
+    assert len(load_run(tmp_path)) == 3, "the one at hand is kept"
+    assert "Interrupted: what has been measured is kept" in capsys.readouterr().out
+    run(tmp_path)
+    assert [t.number for t in load_run(tmp_path)] == list(range(8))
+    assert "Resuming after 3 of 8 trials" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
+def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) -> None:
+    """The same seed and the same measured times give the same search."""
+
+    def course(name: str, builder: type[ScriptFiles], overlap: bool) -> list[object]:
+        folder = tmp_path / name
+        tasks = [task("a", seed=1), task("b", seed=2)]
+        config = ms.TuneConfig(16, num_trials_per_iter=4, num_confirmed=0)
+        runner = TimesOfScripts(overlap=overlap)
+        made = run(
+            folder,
+            *tasks,
+            config=config,
+            builder=builder,
+            runner=runner,
+            task_scheduler=scheduler,
+            cost_model=XGBModel(num_tuning_cores=1, num_warmup_samples=4),
+        )
+        records = made.database.get_all_tuning_records()
+        names = [trial.task for trial in load_run(folder)]
+        return [(n, str(r.trace), r.run_secs) for n, r in zip(names, records, strict=True)]
+
+    at_once = course("at once", ScriptFiles, overlap=False)
+    assert len(at_once) == 16
+    assert course("late", LateFiles, overlap=True) == at_once
+    assert course("waited for", LateFiles, overlap=False) == at_once
+
+
+def test_builds_go_on_while_another_candidate_is_measured(tmp_path: Path) -> None:
+    """A late builder has built what was measured and no more, where measuring may overlap."""
+    built: list[int] = []
+
+    class Seen(LateFiles):
+        def __init__(self, folder: Path) -> None:
+            super().__init__(folder)
+            runner.result_of = lambda _: built.append(self.count)
+
+    for overlap in (True, False):
+        runner = TimesOfScripts(overlap=overlap)
+        config = ms.TuneConfig(3, num_trials_per_iter=3, num_confirmed=0)
+        run(tmp_path / str(overlap), config=config, builder=Seen, runner=runner)
+    assert built == [2, 3, 4, 4, 4, 4], "with the unscheduled program"
+
+
+def test_an_interrupted_run_goes_on_with_the_model_that_it_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run(tmp_path, cost_model="xgb", stop_after=6)
+    assert isinstance(first.cost_model, XGBModel)
+    assert first.cost_model.data_size == 6
+    capsys.readouterr()
+    second = run(tmp_path, cost_model="xgb")
+    assert f"The cost model goes on from {tmp_path / MODEL_FILE}" in capsys.readouterr().out
+    assert isinstance(second.cost_model, XGBModel)
+    assert second.cost_model.data_size == 8
+    saved = XGBModel()
+    saved.load(tmp_path / MODEL_FILE)
+    assert saved.data_size == 8
+
+
+def test_a_model_that_cannot_be_read_learns_from_the_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, cost_model="xgb", stop_after=6)
+    (tmp_path / MODEL_FILE).write_text("cut short")
+    second = run(tmp_path, cost_model="xgb")
+    assert "The cost model starts anew: " in capsys.readouterr().out
+    assert isinstance(second.cost_model, XGBModel)
+    assert second.cost_model.data_size == 8
+
+
+def test_a_new_run_does_not_take_up_the_model_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, cost_model="xgb")
+    run(tmp_path, cost_model="xgb")
+    assert "goes on from" not in capsys.readouterr().out
+
+
+def test_the_users_own_model_is_left_as_it_was_given(tmp_path: Path) -> None:
+    class Untouched(RandomModel):
+        def load(self, path: object) -> None:
+            raise AssertionError
+
+    run(tmp_path, cost_model=Untouched(seed=1), stop_after=2)
+    assert len(run(tmp_path, cost_model=Untouched(seed=1)).database) == 8
+
+
+@pytest.mark.parametrize("of", ["work_dir", "its parent"])
+def test_a_directory_that_cannot_be_written_is_named_at_the_start(tmp_path: Path, of: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    folder = file if of == "work_dir" else file / "folder"
+    with pytest.raises(ms.TuningError, match=f"nothing can be written to work_dir {folder}: "):
+        ms.tune_tir(Matmul, TARGET, ms.TuneConfig(1), folder, space=split_j)
+
+
+FULL_DISK = """
+import resource, sys
+import search as ms
+from tests.search.programs import Matmul, split_j
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    ms.tune_tir(Matmul, "llvm -num-cores=1", ms.TuneConfig(1), sys.argv[1], space=split_j)
+except ms.TuningError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_full_disk_is_named_at_the_start(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stderr.startswith(f"nothing can be written to work_dir {tmp_path}: File too large")
+    assert "with space left on its disk" in ended.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_records_for_another_target_are_kept_and_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path)
+    assert "for other targets" not in capsys.readouterr().out
+    other = "llvm -num-cores=4"
+    made = run(tmp_path, task(target=other))
+    assert (
+        'Task "main": 8 record(s) of the database are for other targets' in capsys.readouterr().out
+    )
+    assert len(made.database) == 16
+    for target in (TARGET, other):
+        record = made.database.query_tuning_record(Matmul, target)
+        assert record is not None
+        assert str(record.target) == str(Target(target))
+    assert ms.compile_tir(made.database, Matmul, "llvm -num-cores=2") is None
+
+
+def microseconds(*times: float) -> RunnerResult:
+    return RunnerResult(tuple(t * 1e-6 for t in times))
+
+
+def test_a_winner_that_was_lucky_is_found_out_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trial k took 100 + k us; measured again, the first takes 130, the next three what they did."""
+
+    def result_of(k: int) -> RunnerResult:
+        return microseconds(100 + k if k < 8 else (130, 101, 102, 103)[k % 4])
+
+    made = run(tmp_path, config=CONFIRMED, runner=TimesOfScripts(result_of))
+    records = made.database.get_all_tuning_records()
+    assert len(load_run(tmp_path)) == 8
+    assert len(records) == 12, "with the new times of four"
+    best = made.database.query_tuning_record(Matmul, TARGET)
+    assert best is not None
+    assert str(best.trace) == str(records[1].trace)
+    assert best.run_secs == pytest.approx([101e-6] * 5)
+    shown = capsys.readouterr().out
+    assert (
+        'Task "main", the best measured again: 101 us +- 0 us in 5 rounds; the fastest of 4 with a '
+        "certainty of 100%, the runner-up is 1.010 times as slow"
+    ) in shown
+    assert "101.0000" in shown.splitlines()[-4], "in the last table"
+
+
+def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> None:
+    runner = TimesOfScripts(lambda k: microseconds(100 * (k + 1) if k < 8 else 110))
+    made = run(tmp_path, config=CONFIRMED, runner=runner)
+    assert len(made.database) == 9
+    assert len(set(runner.log[8:])) == 1
+
+
+def test_an_interrupted_run_names_no_winner(tmp_path: Path) -> None:
+    assert len(run(tmp_path, config=CONFIRMED, stop_after=6).database) == 6
+    assert len(run(tmp_path, config=CONFIRMED).database) > 8, "the run that goes on does"
