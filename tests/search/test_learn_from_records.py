@@ -90,8 +90,8 @@ def test_other_workloads_share_a_bounded_number_of_replays(
 ) -> None:
     monkeypatch.setattr("search.cost_model.learn_from_records._MOST_OF_OTHERS", 4)
     database, model = MemoryDatabase(), Pupil()
-    commit(database, LARGER, [k * 1e-6 for k in range(1, 6)])
-    commit(database, NORM, [k * 1e-6 for k in range(1, 6)])
+    for mod in (LARGER, NORM):
+        commit(database, mod, [1e-6, 2e-6, 3e-6, 4e-6, 5e-6])
     assert learn_from_records(model, database, task()) == 4
     assert model.shown == [[4e-6, 5e-6], [4e-6, 5e-6]], "the latest of each"
 
