@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from types import SimpleNamespace
+from typing import ClassVar, Self
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
 from tests.search.programs import Matmul
+
+SPACE = SimpleNamespace(index=0)
 
 
 class Numbers:
@@ -224,7 +227,7 @@ def test_the_boosters_disagree_more_about_what_they_have_not_seen() -> None:
 
     def disagreement(low: float, high: float) -> float:
         points = [c.sch.as_json() for c in candidates(100, 1, low, high)]  # type: ignore[attr-defined]
-        scores = learner.score_points(context, None, points)  # type: ignore[arg-type]
+        scores = learner.score_points(context, SPACE, points)  # type: ignore[arg-type]
         assert scores is not None
         return float(scores.std.mean() / scores.mean.std())
 
@@ -235,10 +238,27 @@ def test_points_score_like_their_programs() -> None:
     learner, context = learned(50)
     batch = candidates(20, seed=1)
     points = [c.sch.as_json() for c in batch]  # type: ignore[attr-defined]
-    scores = learner.score_points(context, None, points)  # type: ignore[arg-type]
+    scores = learner.score_points(context, SPACE, points)  # type: ignore[arg-type]
     assert scores is not None
     np.testing.assert_allclose(scores.mean, learner.predict(context, batch), rtol=1e-6)
     assert (scores.std > 0).all()
+
+
+def test_measured_points_are_checked_against_their_programs() -> None:
+    class Checked(TakeNumbers):
+        seen: ClassVar[list[object]] = []
+
+        def check(self, context, space, decisions, candidate):
+            self.seen.append((space, decisions, candidate))
+            return True
+
+    context, learner, space = task(), XGBModel(extractor=Checked()), SimpleNamespace(index=3)
+    ours, other, foreign = candidates(3, seed=0)
+    ours.space_index, ours.decisions = 3, (1, 2)
+    other.space_index, other.decisions = 4, (1, 2)
+    learner.score_points(context, space, [other.sch.as_json()])  # type: ignore
+    learner.update(context, [ours, other, foreign], ran([ours, other, foreign]))
+    assert Checked.seen == [(space, (1, 2), ours)]
 
 
 def test_an_extractor_of_programs_wants_candidates() -> None:
@@ -246,7 +266,7 @@ def test_an_extractor_of_programs_wants_candidates() -> None:
         extract_points = FeatureExtractor.extract_points
 
     learner = XGBModel(extractor=OfPrograms())
-    assert learner.score_points(task(), None, [()]) is None  # type: ignore[arg-type]
+    assert learner.score_points(task(), SPACE, [()]) is None  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------- files
