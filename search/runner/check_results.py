@@ -1,11 +1,11 @@
 """Whether a candidate computed what the unscheduled program computes.
 
-Integers and booleans must be equal. Floats may differ by what rounding does: a candidate adds in
-another order, which is as if its inputs were a little different. So the unscheduled program runs
-twice, the second time on inputs that differ by the relative amount `rounding` (see `ProgramFacts`),
-and what that changes is what rounding may change, element by element. One such run may by chance
-change an element little; so an element may also be off by `rounding` of its size or that of the
-array's mean magnitude, times how sensitive the results are altogether.
+Integers and booleans must be equal. Floats may differ by what rounding does, and how much that is,
+a second run of the unscheduled program tells, element by element: in float64, or where that cannot
+be, on inputs that differ by the relative amount `rounding` (see `ProgramFacts`), for adding in
+another order is as if the inputs were a little different. An element may by chance differ little
+between the runs; so it may also be off by `rounding` of its size or of the array's mean magnitude,
+or by as much of it as is usual in the array.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
-_CHANCE: Final = 8
-"""How many times smaller than usual one random change may be."""
-_SENSITIVE_SHARE: Final = 0.99
-"""The elements that say how sensitive the results are altogether: all but the most sensitive."""
+_CHANCE: Final = 4
+"""How many times the difference between the two runs a candidate may be off."""
+_USUAL_SHARE: Final = 0.99
+"""The elements that say what is usual: all but those that differ most."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,31 @@ class Expected:
 
     @staticmethod
     def of(
-        array: NDArray[Any], perturbed: NDArray[Any], dtype: DataType, rounding: float
+        array: NDArray[Any],
+        second: NDArray[Any],
+        dtype: DataType,
+        rounding: float,
+        is_exact: bool,
     ) -> Expected:
-        """Return what to expect after runs on the inputs and on perturbed ones."""
-        values, other = as_numbers(array, dtype), as_numbers(perturbed, dtype)
+        """Return what to expect after two runs; `is_exact` if the second was in float64.
+
+        Then its results are those that are expected, where the first run's are finite.
+        """
+        values = as_numbers(array, dtype)
         if dtype.element not in FLOATS:
-            changed = values != other
-            if not changed.any():
-                return Expected(values, np.zeros(1, np.uint8))
-            # Floats were rounded to integers, and some were near the middle between two.
-            step = np.abs(values.astype(np.float64) - other).max()
+            # Floats that are rounded to integers may have been near the middle between two.
+            step = np.abs(values.astype(np.float64) - second).max(initial=0)
             return Expected(values, np.full(1, step))
         with np.errstate(invalid="ignore", over="ignore"):
-            size = np.maximum(np.abs(values), _mean_magnitude(values))
+            other = second if is_exact else as_numbers(second, dtype)
             change = np.nan_to_num(np.abs(other - values), nan=0.0, posinf=0.0)
-            relative = np.divide(change, size, out=np.zeros_like(size), where=size > 0)
-            usual = float(np.quantile(relative, _SENSITIVE_SHARE)) if relative.size else 0.0
-            allowed = np.maximum(max(usual, rounding) * size, _CHANCE * change)
-        return Expected(values, allowed)
+            if is_exact:
+                values = np.where(np.isfinite(values), other, values).astype(values.dtype)
+            size = np.maximum(np.abs(values), _mean_magnitude(values))
+            relative = np.divide(change, size, out=np.zeros_like(change), where=size > 0)
+            usual = float(np.quantile(relative, _USUAL_SHARE)) if relative.size else 0.0
+            allowed = np.maximum(max(_CHANCE * usual, rounding) * size, _CHANCE * change)
+        return Expected(values, allowed.astype(values.dtype))
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class LocalRunner(Runner):
     def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
         (outcome,) = self._pool.run([job], self.timeout_sec)
         limit = first_call_limit(entry.best_seconds)
-        if outcome.ended_by == signal.SIGALRM and limit is not None:
+        if outcome.ended_by == signal.SIGPROF and limit is not None:
             return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)
         if outcome.status != "value":
             return _failure("the candidate", outcome)

@@ -13,17 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import Function, Module
+from codegen import Function, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
 from search.core_split import CoreSplit
+from search.reference_program import EXACT
 from search.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
-from search.runner.random_fill import Fill, perturbed, random_arrays
+from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
 from search.runner.time_call import first_call_limit, times
+from tensorir.dtype import FLOAT64, DataType
 
 _MAX_REFERENCES: Final = 4
+_MOST_PERTURBED: Final = 0.25
+"""Relative change of inputs at which a program is still the same computation."""
 
 _known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
 """References and the arguments they are for, by path."""
@@ -49,19 +53,28 @@ def evaluate_reference(
 
     The arguments have both signs if that gives finite numbers, else they are positive.
     """
-    function = _load(reference_path, split).entry_func
+    module = _load(reference_path, split)
+    function = module.entry_func
     infos = _arguments_of(function)
     dtypes = [info.dtype for info in infos]
     for signed in (True, False):
         fill = Fill(signed, facts.integers_are_data)
-        arrays = random_arrays(infos, 0, fill)
-        others = perturbed(arrays, dtypes, min(facts.rounding, 0.25), seed=1)
+        arrays, inputs = random_arrays(infos, 0, fill), random_arrays(infos, 0, fill)
         function(*arrays)
         if all_finite(arrays, dtypes):
             break
-    function(*others)
-    written = [k for k, p in enumerate(function.signature.parameters) if p.written]
-    expected = {k: Expected.of(arrays[k], others[k], dtypes[k], facts.rounding) for k in written}
+    is_exact = EXACT in module
+    if is_exact:
+        second = [_widened(*entry) for entry in zip(inputs, dtypes, strict=True)]
+        module[EXACT](*second)
+    else:
+        second = perturbed(inputs, dtypes, min(facts.rounding, _MOST_PERTURBED), seed=1)
+        function(*second)
+    expected = {
+        k: Expected.of(arrays[k], second[k], dtypes[k], facts.rounding, is_exact)
+        for k, parameter in enumerate(function.signature.parameters)
+        if parameter.written
+    }
     Reference(fill, expected).save(expected_path(reference_path))
 
 
@@ -79,7 +92,7 @@ def measure(
     With a reference, which `evaluate_reference` must have run, the first call is on its arguments
     and must give its results. The candidate is timed on the same arguments, on others for each
     further allocation. If the first call takes longer than `first_call_limit(best_seconds)`, the
-    process ends by SIGALRM.
+    process ends by SIGPROF.
     """
     module = _load(artifact_path, split)
     function = module.entry_func
@@ -90,13 +103,13 @@ def measure(
             reference, inputs = _reference(reference_path, split)
             arrays = _laid_out(module, inputs, infos)
             call = function.prepare(*arrays)
-            first = _first_call(call, best_seconds)
+            first = _first_call(call, best_seconds, module.target)
             wrong = _wrong(module, arrays, inputs, reference)
             if wrong is not None:
                 return Measured(wrong=wrong)
         else:
             call = function.prepare(*random_arrays(infos, number, Fill()))
-            first = _first_call(call, best_seconds)
+            first = _first_call(call, best_seconds, module.target)
         seconds += times(call, config, first, best_seconds or math.inf)
     return Measured(tuple(seconds))
 
@@ -132,16 +145,20 @@ def measure_with(
             f_cleanup()
 
 
-def _first_call(call: codegen.PreparedCall, best: float | None) -> float:
-    """Return the seconds of a call, which the system ends, and this process, if it takes long."""
+def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
+    """Return the seconds of a call, which the system ends, and this process, if it takes long.
+
+    The clock counts what all threads computed, so that a busy machine takes nothing from it.
+    """
     limit = first_call_limit(best)
     if limit is None:
         return call.time(1).seconds
-    signal.setitimer(signal.ITIMER_REAL, limit)
+    cores = target.num_cores or host.logical_cores()
+    signal.setitimer(signal.ITIMER_PROF, limit * cores)
     try:
         return call.time(1).seconds
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _load(artifact_path: str, split: CoreSplit | None) -> Module:
@@ -155,6 +172,14 @@ def _load(artifact_path: str, split: CoreSplit | None) -> Module:
     if split is not None:
         split.bind_measuring(module.target)
     return module
+
+
+def _widened(array: NDArray[Any], dtype: DataType) -> NDArray[Any]:
+    """Return a copy of an argument for a program in float64."""
+    wide = FLOAT64 if dtype.is_floating else dtype.element
+    copy = codegen.empty(array.shape, wide)
+    copy[...] = as_numbers(array, dtype)
+    return copy
 
 
 def _arguments_of(function: Function) -> list[TensorInfo]:

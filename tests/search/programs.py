@@ -65,6 +65,15 @@ def adds_one(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 
 
 @T.prim_func
+def computes_for_minutes(A: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    for i, j in T.grid(1048576, 1048576):
+        with T.block("A"):
+            _vi, _vj = T.axis.remap("SS", [i, j])
+            A[0] = A[0] * T.float32(0.5) + T.float32(1)
+
+
+@T.prim_func
 def reads_much(A: T.Buffer((1,), "float32"), B: T.Buffer((262144,), "float32")):
     T.func_attr({"global_symbol": "main"})
     for i in range(16384):

@@ -93,8 +93,9 @@ def test_a_hang_is_an_error(builder: LocalBuilder, runner: LocalRunner) -> None:
 def test_a_candidate_that_cannot_win_is_stopped_in_its_first_call(
     builder: LocalBuilder, runner: LocalRunner
 ) -> None:
-    path = built(builder, programs.hangs)
-    entry = RunnerInput(path, "llvm", ArgInfo.from_prim_func(programs.hangs), best_seconds=0.01)
+    slow = programs.computes_for_minutes
+    path = built(builder, slow)
+    entry = RunnerInput(path, "llvm", ArgInfo.from_prim_func(slow), best_seconds=0.01)
     (future,) = runner.run([entry])
     stopped = future.result()
     assert (stopped.stopped, stopped.run_secs, stopped.error_msg) == (True, (0.1,), None)

@@ -11,6 +11,7 @@ from schedule import Schedule
 from search.arg_info import ArgInfo, TensorInfo
 from search.builder.local_builder import build_and_export
 from search.context import normalize_mod
+from search.reference_program import reference_program
 from search.remove_layout_rewrite import rewritten_parameter, with_separate_layout_rewrite
 from search.runner.check_results import Expected, Reference, difference
 from search.runner.evaluator_config import EvaluatorConfig
@@ -66,6 +67,26 @@ def main(A: T.Buffer((8, 4), "float32"), I: T.Buffer((16,), "int32"), C: T.Buffe
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = A[I[vi], vj]
 """
+HALF_SUM = """
+@T.prim_func
+def main(A: T.Buffer((8192,), "float16"), C: T.Buffer((1,), "float16")):
+    for k in range(8192):
+        with T.block("C"):
+            vk = T.axis.reduce(8192, k)
+            with T.init():
+                C[0] = T.float16(0)
+            C[0] = C[0] + T.abs(A[vk])
+"""
+SQUARES = """
+@T.prim_func
+def main(A: T.Buffer((4194304,), "float32"), C: T.Buffer((1,), "float32")):
+    for k in range(4194304):
+        with T.block("C"):
+            vk = T.axis.reduce(4194304, k)
+            with T.init():
+                C[0] = T.float32(0)
+            C[0] = C[0] + A[vk] * A[vk]
+"""
 
 
 def mod_of(text: str) -> IRModule:
@@ -74,20 +95,33 @@ def mod_of(text: str) -> IRModule:
     return normalize_mod(func)
 
 
-def verdict(tmp_path: Path, program: IRModule, candidate: IRModule) -> str | None:
+def verdict(
+    tmp_path: Path, program: IRModule, candidate: IRModule, exact: bool = True
+) -> str | None:
     """Return what a runner finds wrong with a candidate for a program."""
     reference, artifact = (
         build_and_export(mod, TARGET, None, None, None, str(tmp_path), None)
-        for mod in (program, candidate)
+        for mod in (reference_program(program) if exact else program, candidate)
     )
     evaluate_reference(reference, ProgramFacts.of(program))
     args = [info.as_json() for info in ArgInfo.from_entry_func(candidate)]
     return measure(artifact, args, QUICK, 1, None, reference, None).wrong
 
 
-@pytest.mark.parametrize("text", [DENSE_RELU, INT8_DOT, VARIANCE, GATHER])
-def test_a_program_is_right_about_itself(tmp_path: Path, text: str) -> None:
-    assert verdict(tmp_path, mod_of(text), mod_of(text)) is None
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("text", [DENSE_RELU, INT8_DOT, VARIANCE, GATHER, HALF_SUM, SQUARES])
+def test_a_program_is_right_about_itself(tmp_path: Path, text: str, exact: bool) -> None:
+    assert verdict(tmp_path, mod_of(text), mod_of(text), exact) is None
+
+
+@pytest.mark.parametrize("text", [HALF_SUM, SQUARES])
+def test_a_sum_in_parts_is_right_where_one_by_one_loses_terms(tmp_path: Path, text: str) -> None:
+    """A term that is small beside the sum so far is lost, or rounded always to the same side."""
+    sch = Schedule(mod_of(text))
+    (k,) = sch.get_loops(sch.get_block("C"))[-1:]
+    outer, _ = sch.split(k, [64, None])
+    sch.rfactor(outer, 0)
+    assert verdict(tmp_path, mod_of(text), sch.mod) is None
 
 
 def test_another_order_of_a_sum_is_right(tmp_path: Path) -> None:
@@ -177,7 +211,9 @@ DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16",
 def test_arguments_of_every_dtype(dtype: str, tmp_path: Path) -> None:
     info, fill = TensorInfo(dtype, (30, 50)), Fill(signed=True, integers_are_data=True)
     (array,), (again,) = random_arrays([info], 0, fill), random_arrays([info], 0, fill)
-    Reference(fill, {0: Expected.of(array, again, DataType(dtype), 1e-6)}).save(tmp_path / "x")
+    Reference(fill, {0: Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)}).save(
+        tmp_path / "x"
+    )
     expected = Reference.load(tmp_path / "x").expected[0]
     assert difference(again, DataType(dtype), expected) is None
     again[2, 1] = ~again[2, 1] if dtype == "bool" else again[2, 1] + 1
