@@ -8,4 +8,10 @@ from search.feature_extractor.feature_extractor import (
 from search.feature_extractor.nest_feature import NestFeature
 from search.feature_extractor.per_store_feature import PerStoreFeature
 
-__all__ = ["FeatureExtractor", "NestFeature", "PackedFeatures", "PerStoreFeature", "PyFeatureExtractor"]
+__all__ = [
+    "FeatureExtractor",
+    "NestFeature",
+    "PackedFeatures",
+    "PerStoreFeature",
+    "PyFeatureExtractor",
+]

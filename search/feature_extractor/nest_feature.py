@@ -81,7 +81,6 @@ class NestFeature(FeatureExtractor):
                 result[k] = row[None]
         return result
 
-
     def extract_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
