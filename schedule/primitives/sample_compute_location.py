@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.insertion_place import check_place
@@ -78,36 +81,51 @@ def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
     if _succeeds(lambda: check_compute_inline(state, block)):
         found.append(INLINE_INDEX)
     found.append(ROOT_INDEX)
-    consumers = _consumers(state, block)
-    boundary = consumers[0].parent if consumers else None
-    if len(consumers) > 1:
-        boundary = lowest_common_ancestor(consumers)
-    if boundary is None or boundary.is_block:
-        return LocationDomain(tuple(found))
-    loops = loops_above(consumers[0])
-    reachable = loops[: loops.index(boundary) + 1]
+    loops = consumer_loops(state, block)
     try:
         graph = require_movable(state, block)
     except ScheduleError:
         return LocationDomain(tuple(found))
     attempt = _attempt(state, graph, block)
-    kinds_of = loop_iter_types(state, reachable)
-    spatial = [k for k, kind in enumerate(kinds_of) if kind == IterVar.DATA_PAR]
-    last_spatial = max(spatial, default=-1)
-    met_other = False
-    for k, loop in enumerate(reachable):
-        if is_const_int(loop.loop.extent, 1):
-            continue
-        if kinds_of[k] == IterVar.DATA_PAR:
-            if met_other:
-                break
-        else:
-            met_other = True
-            if k > last_spatial:
-                break
-        if _succeeds(partial(attempt, loop)):
-            found.append(k)
+    runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
+    for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
+        if _succeeds(partial(attempt, loops[k])):
+            found.append(int(k))
     return LocationDomain(tuple(found))
+
+
+def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
+    """Return the loops around the first consumer that are also around all others."""
+    consumers = _consumers(state, block)
+    boundary = consumers[0].parent if consumers else None
+    if len(consumers) > 1:
+        boundary = lowest_common_ancestor(consumers)
+    if boundary is None or boundary.is_block:
+        return []
+    loops = loops_above(consumers[0])
+    return loops[: loops.index(boundary) + 1]
+
+
+def open_places(kinds: Sequence[int], runs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return below which loops a block may be computed, for several extents of the loops.
+
+    `runs` [loops, cases] says which loops have more than one iteration, `kinds` what axes they
+    drive. Possible are loops that run, of which those that drive no spatial axis are the last, and
+    stand before the last spatial one.
+    """
+    found = np.zeros(runs.shape, bool)
+    last_spatial = max((k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR), default=-1)
+    met_other = np.zeros(runs.shape[1:], bool)
+    ended = np.zeros(runs.shape[1:], bool)
+    for k, kind in enumerate(kinds):
+        if kind == IterVar.DATA_PAR:
+            ended |= runs[k] & met_other
+        else:
+            met_other |= runs[k]
+            if k > last_spatial:
+                ended |= runs[k]
+        found[k] = runs[k] & ~ended
+    return found
 
 
 @primitive("SampleComputeLocation", pure=True, domain=location_domain)

@@ -9,16 +9,19 @@ thousand points take as long as one replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schedule import Schedule, ScheduleError, TraceError
+from schedule import Instruction, Schedule, ScheduleError, TraceError
+from schedule.decision_domain import Decision
 from schedule.random_state import RandomState
 from search.decision_site import LOCATION, Site
+from search.feature_extractor.compute_places import PlaceRule, Reach
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, fitting
 from search.feature_extractor.read_nests import read_nests
@@ -28,14 +31,21 @@ if TYPE_CHECKING:
     from search.design_space import Decisions, DesignSpace
     from tensorir.function import IRModule
 
-Places = tuple[object, ...]
+Places: TypeAlias = "tuple[Decision | None, ...]"
 """What the sites decide that the structure of the program depends on."""
 
 _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
 """Points for which expressions that fit are compared."""
-_MOST_ATTEMPTS: Final = 400
+_WORTH_A_FORM: Final = 8
+"""How many points with certain places are replayed before expressions are looked for: finding them
+takes about as many replays."""
+_ALONE: Final = 64
+_SHARE_ALONE: Final = 0.1
+"""How many points of a population, at least and of all, may be replayed one by one."""
+_MOST_DRAWS: Final = 4
+"""How many times as many points to draw to find some with certain places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,19 @@ class _Form:
     numbers: Expressions
 
 
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """A point that was replayed."""
+
+    point: Decisions
+    places: Places
+    """Where it has its blocks."""
+    program: ProgramShape
+    numbers: NDArray[np.float64]
+    reaches: dict[int, Reach]
+    """By site that samples a place."""
+
+
 class CompiledSpace:
     """One design space of a program, for which numbers are computed without replaying traces."""
 
@@ -53,7 +76,6 @@ class CompiledSpace:
         self._space = space
         self._mod = mod
         self._rng = RandomState(seed)
-        self._forms: dict[Places, _Form | None] = {}
         self._tiles: list[tuple[int, int]] = []
         """The sites that decide factors, and how many."""
         self._values: list[tuple[int, tuple[float, ...] | None]] = []
@@ -62,8 +84,17 @@ class CompiledSpace:
         for k, site in enumerate(space.sites):
             self._sort(k, site)
         self._factors = Factors(tuple(n for _, n in self._tiles), len(self._values))
-        self.replays = 0
+        self._probes: dict[Decisions, _Probe | None] = {}
+        self._asked: Counter[Places] = Counter()
+        """How many points with such places there were."""
+        self._forms: dict[Places, _Form | None] = {}
+        self._rules: dict[Places, PlaceRule | None] = {}
+        """By the places of the sites before."""
+
+    @property
+    def replays(self) -> int:
         """How many traces were replayed to find the expressions."""
+        return len(self._probes)
 
     def _sort(self, k: int, site: Site) -> None:
         decision = self._space.decisions[k]
@@ -84,102 +115,185 @@ class CompiledSpace:
     ) -> list[tuple[ProgramShape, Numbers, NDArray[np.int64]]] | None:
         """Return structures, numbers [numbers, points] of each, and which points these are.
 
-        None if points of the space cannot be described without replaying them.
+        Points with places that few have asked for, or for which no expressions were found, are
+        replayed; None if those are too many.
         """
-        groups: dict[Places, list[int]] = {}
-        for k, point in enumerate(points):
-            if any(decision is None for decision in point):
-                return None
-            groups.setdefault(self._places(point), []).append(k)
+        if any(None in point for point in points):
+            return None
+        entries = self._entries(points)
+        groups = self._by_places(points, entries)
+        if groups is None:
+            return None
         found = []
+        alone: list[int] = []
         for places, members in groups.items():
-            form = self._form(places)
+            self._asked[places] += len(members)
+            form = self._form(places) if self._asked[places] > _WORTH_A_FORM else None
             if form is None:
+                alone += members.tolist()
+            else:
+                found.append((form.program, form.numbers.at(entries[:, members]), members))
+            if len(alone) > max(_ALONE, _SHARE_ALONE * len(points)):
                 return None
-            values = self._entries([points[k] for k in members])
-            found.append((form.program, form.numbers.at(values), np.array(members)))
+        replayed: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
+        for k in alone:
+            probe = self._probe(points[k])
+            if probe is None:
+                return None
+            replayed.setdefault(probe.program, []).append((k, probe.numbers))
+        for program, probes in replayed.items():
+            columns = np.array([numbers for _, numbers in probes]).T
+            found.append((program, columns, np.array([k for k, _ in probes])))
         return found
 
     def withdraw(self, point: Decisions) -> None:
         """Give up on the points that have their blocks at the places of this one."""
-        self._forms[self._places(point)] = None
-
-    def _places(self, point: Decisions) -> Places:
-        return tuple([point[k] for k in self._structural])
+        groups = self._by_places([point], self._entries([point]))
+        self._forms.update(dict.fromkeys(groups or (), None))
 
     def _entries(self, points: Sequence[Decisions]) -> NDArray[np.float64]:
         """Return the factors and numbers that points decide [entries, points]."""
-        columns: list[NDArray[np.float64]] = []
+        rows: list[NDArray[np.float64]] = []
+        by_site = list(zip(*points, strict=True))
         for k, _ in self._tiles:
-            columns.extend(np.array([point[k] for point in points], np.float64).T)
+            rows.extend(np.array(by_site[k], np.float64).T)
         for k, alternatives in self._values:
-            decided = [point[k] for point in points]
-            if alternatives is not None:
-                decided = [alternatives[index] for index in decided]
-            columns.append(np.array(decided, np.float64))
-        return np.array(columns).reshape(len(columns), len(points))
+            decided = np.array(by_site[k])
+            rows.append(decided if alternatives is None else np.array(alternatives)[decided])
+        return np.array(rows, np.float64).reshape(len(rows), len(points))
+
+    def _by_places(
+        self, points: Sequence[Decisions], entries: NDArray[np.float64], sites: int | None = None
+    ) -> dict[Places, NDArray[np.int64]] | None:
+        """Return the points by the places of the first `sites` (None: all) structural sites."""
+        groups: dict[Places, NDArray[np.int64]] = {(): np.arange(len(points))}
+        for k in self._structural[:sites]:
+            asked = np.array([point[k] for point in points])
+            finer: dict[Places, NDArray[np.int64]] = {}
+            for before, members in groups.items():
+                made = asked[members]
+                if self._space.sites[k].purpose == LOCATION:
+                    rule = self._rule(before)
+                    if rule is None:
+                        return None
+                    made = rule.repaired(made, entries[:, members])
+                for place in np.unique(made):
+                    finer[(*before, int(place))] = members[made == place]
+            groups = finer
+        return groups
 
     # --------------------------------------------------------------------------------------- forms
 
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:
-            self._forms[places] = self._found(places)
+            found = self._search(places, lambda probe: probe.numbers)
+            program = None if found is None else _common(found[1])
+            self._forms[places] = _Form(program, found[0]) if found and program else None
         return self._forms[places]
 
-    def _found(self, places: Places) -> _Form | None:
-        """Replay points until one expression is left for each number."""
-        pool: list[Decisions] = []
-        for _ in range(_POOL):
-            point = list(self._space.sample(self._rng))
-            for k, place in zip(self._structural, places, strict=True):
-                point[k] = place
-            pool.append(tuple(point))
-        values = self._entries(pool)
-        program: ProgramShape | None = None
-        probes: list[int] = []
-        columns: list[NDArray[np.float64]] = []
-        wanted = list(range(_FIRST_PROBES))
-        tried: set[int] = set()
-        while len(probes) < _MOST_PROBES and len(tried) < _POOL:
-            for k in wanted:
-                tried.add(k)
-                read = self._replay(pool[k], places)
-                if read is None:
-                    continue
-                if program is not None and read[0] != program:
-                    return None
-                program = read[0]
-                probes.append(k)
-                columns.append(read[1])
-            if program is None or len(probes) < _FIRST_PROBES:
-                wanted = [k for k in range(len(pool)) if k not in tried][:1]
+    def _rule(self, before: Places) -> PlaceRule | None:
+        if before not in self._rules:
+            site = self._structural[len(before)]
+            found = self._search(before, lambda probe: probe.reaches[site].extents)
+            self._rules[before] = found and PlaceRule.of(
+                [probe.reaches[site] for probe in found[1]], found[0]
+            )
+        return self._rules[before]
+
+    def _search(
+        self, places: Places, numbers: Callable[[_Probe], NDArray[np.float64]]
+    ) -> tuple[Expressions, list[_Probe]] | None:
+        """Replay points with these first places until one expression is left for each number."""
+        pool = self._pool(places)
+        entries = self._entries(pool)
+        seen: list[int] = []
+        probes: list[_Probe] = []
+        wanted = 0
+        while len(seen) < len(pool) and len(probes) < _MOST_PROBES:
+            seen.append(wanted)
+            probe = self._probe(pool[wanted])
+            if probe is not None and probe.places[: len(places)] == places:
+                probes.append(probe)
+            if len(probes) < _FIRST_PROBES:
+                wanted = len(seen)
                 continue
-            loops = program.loop_of_number
+            columns = [numbers(other) for other in probes]
+            if len({len(column) for column in columns}) > 1:
+                return None
+            decided = self._entries([other.point for other in probes])
+            loops = probes[0].program.loop_of_number
+            if len(loops) != len(columns[0]):
+                loops = np.full(len(columns[0]), -1)
             expressions, doubt = fitting(
-                self._factors, np.array(columns).T, values[:, probes], values, loops, FIRST_EXTENT
+                self._factors, np.array(columns).T, decided, entries, loops, FIRST_EXTENT
             )
             if expressions is None:
                 return None
-            doubt[list(tried)] = -1
-            if doubt.max() <= 0:
-                return _Form(program, expressions)
-            wanted = [int(doubt.argmax())]
+            doubt[seen] = 0
+            if doubt.max() == 0:
+                return expressions, probes
+            wanted = int(doubt.argmax())
         return None
 
-    def _replay(
-        self, point: Decisions, places: Places
-    ) -> tuple[ProgramShape, NDArray[np.float64]] | None:
-        """Return a point's nests, None if it has its blocks elsewhere."""
-        self.replays += 1
+    def _pool(self, places: Places) -> list[Decisions]:
+        """Return points with these first places."""
+        pool: list[Decisions] = []
+        for _ in range(_MOST_DRAWS):
+            points = []
+            for _ in range(_POOL):
+                point = list(self._space.sample(self._rng))
+                for k, place in zip(self._structural, places, strict=False):
+                    point[k] = place
+                points.append(tuple(point))
+            groups = self._by_places(points, self._entries(points), len(places)) or {}
+            pool += [points[k] for k in groups.get(places, ())]
+            if len(pool) >= _POOL // 4:
+                break
+        return pool
+
+    def _probe(self, point: Decisions) -> _Probe | None:
+        """Replay a point; None if that fails."""
+        if point not in self._probes:
+            self._probes[point] = self._replayed(point)
+        return self._probes[point]
+
+    def _replayed(self, point: Decisions) -> _Probe | None:
         sch = Schedule(self._mod, seed=1, error_render_level="none")
+        sites = {self._space.sites[k].inst: k for k in self._structural}
+        reaches: dict[int, Reach] = {}
+
+        def look(inst: Instruction, inputs: Sequence[Any], _: Any, decision: Any) -> Any:
+            site = sites.get(inst)
+            if site is not None and self._space.sites[site].purpose == LOCATION:
+                reaches[site] = Reach.seen(sch, inputs[0])
+            return decision
+
         try:
-            self._space.trace_of(point).apply_to_schedule(sch, remove_postproc=True)
+            self._space.trace_of(point).apply_to_schedule(sch, True, decision_provider=look)
         except (ScheduleError, TraceError):
             return None
         made = self._space.decisions_of(sch.trace)
-        if made is None or self._places(made) != places:
+        if made is None:
             return None
-        return read_nests(sch.mod)
+        places = tuple([made[k] for k in self._structural])
+        return _Probe(point, places, *read_nests(sch.mod), reaches)
+
+
+def _common(probes: Sequence[_Probe]) -> ProgramShape | None:
+    """Return the structure of several programs, None if they have several.
+
+    What a loop drives shows only where it has several iterations.
+    """
+    first = probes[0].program
+    drives = list(first.drives)
+    for probe in probes:
+        for k, kind in enumerate(probe.program.drives):
+            if probe.numbers[FIRST_EXTENT + k] > 1:
+                drives[k] = kind
+    common = replace(first, drives=tuple(drives))
+    if any(replace(probe.program, drives=common.drives) != common for probe in probes):
+        return None
+    return common
 
 
 def _number(candidate: object) -> float:

@@ -109,10 +109,9 @@ def fitting(
     """
     probed, pooled = factors.products(entries), factors.products(pool)
     count = len(numbers)
+    none, zero = np.zeros(count, np.int64), np.zeros(count)
     found = Expressions(
-        factors,
-        *(np.zeros(count, np.int64) for _ in range(3)),
-        *(np.zeros(count) for _ in range(3)),
+        factors, none.copy(), none.copy(), none.copy(), zero.copy(), zero.copy(), zero.copy()
     )
     doubt = np.zeros(pool.shape[1])
     extents: dict[int, Array] = {}

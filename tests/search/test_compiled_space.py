@@ -1,0 +1,141 @@
+"""Features of points without replaying them: the same as of the replayed programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from schedule import Schedule
+from schedule.random_state import RandomState
+from search import TuneContext
+from search.design_space import Decisions, DesignSpace
+from search.feature_extractor import FeatureExtractor, NestFeature, PackedFeatures
+from search.feature_extractor.compiled_space import CompiledSpace
+from search.list_spaces import design_spaces
+from search.measure_candidate import MeasureCandidate
+from tensorir import parse
+from tensorir.function import IRModule, PrimFunc
+
+TARGET = "llvm -mcpu=haswell -num-cores=4"
+POINTS = 40
+
+MATMUL = """
+@T.prim_func
+def main(A: T.Buffer((48, 32), "float32"), B: T.Buffer((32, 64), "float32"), C: T.Buffer((48, 64), "float32")):
+    for i, j, k in T.grid(48, 64, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+# The windows of neighbouring tiles overlap: what is padded for a tile is 2 * (h - 1) + r long.
+CONV = """
+@T.prim_func
+def main(A: T.Buffer((32, 8), "float32"), W: T.Buffer((3, 8, 16), "float32"), C: T.Buffer((16, 16), "float32")):
+    P = T.alloc_buffer((34, 8), "float32")
+    for i, c in T.grid(34, 8):
+        with T.block("pad"):
+            vi, vc = T.axis.remap("SS", [i, c])
+            P[vi, vc] = T.if_then_else(1 <= vi and vi < 33, A[vi - 1, vc], T.float32(0))
+    for h, o, r, c in T.grid(16, 16, 3, 8):
+        with T.block("conv"):
+            vh, vo, vr, vc = T.axis.remap("SSRR", [h, o, r, c])
+            with T.init():
+                C[vh, vo] = T.float32(0)
+            C[vh, vo] = C[vh, vo] + P[vh * 2 + vr, vc] * W[vr, vc, vo]
+"""
+
+
+def module(text: str) -> IRModule:
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return IRModule({"main": func})
+
+
+class Programs(FeatureExtractor):
+    """An extractor that looks at programs only."""
+
+    def extract_from(self, context, candidates):
+        return [np.zeros((1, 1)) for _ in candidates]
+
+
+def drawn(space: DesignSpace, count: int = POINTS) -> list[Decisions]:
+    rng = RandomState(3)
+    return [space.sample(rng) for _ in range(count)]
+
+
+def replayed(context: TuneContext, space: DesignSpace, point: Decisions) -> MeasureCandidate:
+    assert context.mod is not None
+    sch = Schedule(context.mod, seed=1)
+    space.trace_of(point).apply_to_schedule(sch, remove_postproc=True)
+    sch.enter_postproc()
+    return MeasureCandidate(sch, [])
+
+
+def compiled(extractor: NestFeature, context: TuneContext, space: DesignSpace) -> PackedFeatures:
+    # Expressions are looked for where more than a few points are asked for.
+    assert extractor.extract_points(context, space, drawn(space, 400)) is not None
+    packed = extractor.extract_points(context, space, drawn(space))
+    assert packed is not None
+    assert packed.rows.shape == (POINTS, len(extractor.names))
+    assert packed.owner.tolist() == list(range(POINTS))
+    return packed
+
+
+@pytest.mark.parametrize("program", [MATMUL, CONV], ids=["matmul", "padded convolution"])
+def test_points_have_the_features_of_their_programs(program):
+    mod = module(program)
+    context = TuneContext(mod, target=TARGET)
+    extractor = NestFeature()
+    for space in design_spaces(mod, TARGET):
+        packed = compiled(extractor, context, space)
+        for point, row in zip(drawn(space), packed.rows, strict=True):
+            (rows,) = extractor.extract_from(context, [replayed(context, space, point)])
+            np.testing.assert_allclose(row, rows[0], rtol=1e-5, atol=1e-5)
+
+
+def test_few_points_are_replayed():
+    mod = module(MATMUL)
+    space = design_spaces(mod, TARGET)[0]
+    compiled_space = CompiledSpace(space, mod)
+    assert compiled_space.numbers(drawn(space, 2000)) is not None
+    assert compiled_space.replays < 20
+
+
+def test_places_are_repaired_as_in_a_replay():
+    # Below a reduction loop that runs, a block cannot be computed at a spatial loop.
+    mod = module(CONV)
+    space = design_spaces(mod, TARGET)[0]
+    context = TuneContext(mod, target=TARGET)
+    moved = 0
+    for point in drawn(space, 100):
+        made = space.decisions_of(replayed(context, space, point).sch.trace)
+        moved += made != point
+    assert moved > 10
+    extractor = NestFeature()
+    compiled(extractor, context, space)
+    for point in drawn(space, 100)[:POINTS]:
+        assert extractor.check(context, space, point, replayed(context, space, point))
+
+
+def test_a_form_that_was_wrong_is_withdrawn():
+    mod = module(MATMUL)
+    context = TuneContext(mod, target=TARGET)
+    space = design_spaces(mod, TARGET)[0]
+    extractor = NestFeature()
+    compiled(extractor, context, space)
+    point, other = drawn(space, 2)
+    assert extractor.check(context, space, point, replayed(context, space, point))
+    assert not extractor.check(context, space, point, replayed(context, space, other))
+    assert extractor.extract_points(context, space, drawn(space, 1000)) is None
+
+
+def test_an_extractor_of_programs_has_no_points():
+    mod = module(MATMUL)
+    context = TuneContext(mod, target=TARGET)
+    space = design_spaces(mod, TARGET)[0]
+    extractor = Programs()
+    assert extractor.extract_points(context, space, drawn(space)) is None
+    assert extractor.check(context, space, space.decisions, MeasureCandidate(Schedule(mod), []))
