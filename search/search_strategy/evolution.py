@@ -51,11 +51,12 @@ class Evolution:
         pool: dict[Key, Individual] = {}
         born: Sequence[Individual] = first
         for number in range(generations + 1):
-            bred = {x.key for x in born}
+            before = [x.key for x in born]
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
-                scored = self._scoring.score(born)
-            # What was rejected, and what became something else by the repair of its decisions.
-            self._known.update(bred.difference(x.key for x in scored))
+                scored, rejected = self._scoring.score(born)
+            self._known.update(x.key for x in rejected)
+            # What became something else by the repair of its decisions is not tried again.
+            self._known.update(key for key, x in zip(before, born, strict=True) if key != x.key)
             for individual in scored:
                 pool.setdefault(individual.key, individual)
             report(number)

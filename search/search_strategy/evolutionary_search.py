@@ -37,19 +37,20 @@ With the fewest points that this search can have left, one of n, it misses it wi
 """
 _EXPLORATION: Final = 1.0
 """How many deviations of the model's score count as a promise."""
-_LEAST_BATCH: Final = 2
 _RANDOM_AT_FIRST: Final = 5
 """How many times as many are random while the model has seen nothing of the program."""
-_GUIDED_BATCHES: Final = 8
 _FIRST_SHARE: Final = 4
-_BREEDING_SHARE: Final = 0.15
-"""How long breeding may take, as a share of the time that measuring the batch takes."""
-_POINTS_PER_SECOND: Final = 2000
+"""A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
+_GUIDED_BATCHES: Final = 8
+"""In how many batches at least a trained model chooses all trials."""
+_LEAST_BATCH: Final = 2
+_POINTS_A_SECOND: Final = 1000
+"""How many points may be bred for each second of measuring; it takes a tenth of that or less."""
 _TRIAL_SECONDS: Final = 0.2
 """What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
-_REPLAYED_POPULATION: Final = 64
-"""Individuals that are replayed cost milliseconds each."""
+_LEAST_POPULATION: Final = 64
+"""Also how many programs are made for a model that cannot do without, in each generation."""
 _MOST_POPULATION: Final = 2048
 
 
@@ -137,7 +138,9 @@ class EvolutionarySearch(SearchStrategy):
         breeding = Breeding(context, spaces, TraceApplication(context), self._rng)
         search = self._search = _Search(
             breeding=breeding,
-            scoring=Scoring(context, cost_model, breeding),
+            scoring=Scoring(
+                context, cost_model, breeding, max(_LEAST_POPULATION, self.population_size or 0)
+            ),
             cost_model=cost_model,
             programs=ModuleSet(database.module_equality),
             max_trials=max_trials,
@@ -319,12 +322,9 @@ class EvolutionarySearch(SearchStrategy):
         """Return how many individuals a generation has."""
         if self.population_size is not None:
             return self.population_size
-        if not search.scoring.reads_points():
-            return _REPLAYED_POPULATION
         seconds = wanted * (_TRIAL_SECONDS + _CALLS * search.measured.typical_seconds())
-        points = _BREEDING_SHARE * seconds * _POINTS_PER_SECOND
-        size = int(points) // (self.genetic_num_iters + 1)
-        return min(max(size, _REPLAYED_POPULATION), _MOST_POPULATION)
+        size = int(_POINTS_A_SECOND * seconds) // (self.genetic_num_iters + 1)
+        return min(max(size, _LEAST_POPULATION), _MOST_POPULATION)
 
     def _log(self, text: str, *values: object) -> None:
         assert self.context is not None

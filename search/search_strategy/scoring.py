@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from search.decision_site import LOCATION
 from search.errors import blamed_on
 from search.measure_candidate import described
 from search.search_strategy.individual import Individual
@@ -15,16 +16,34 @@ if TYPE_CHECKING:
     from search.search_strategy.breeding import Breeding
 
 
-class Scoring:
-    """Scores individuals by their decisions where the model can, else by their programs."""
+class Scored(NamedTuple):
+    """What became of individuals that were to be scored; the others were left out."""
 
-    def __init__(self, context: TuneContext, cost_model: CostModel, breeding: Breeding) -> None:
+    scored: list[Individual]
+    rejected: list[Individual]
+
+
+class Scoring:
+    """Scores individuals by their decisions where the model can, else by their programs.
+
+    Making a program takes as long as scoring hundreds of points, so at most `most_programs` are
+    made at once; what would need more is left out.
+    """
+
+    def __init__(
+        self,
+        context: TuneContext,
+        cost_model: CostModel,
+        breeding: Breeding,
+        most_programs: int,
+    ) -> None:
         self._context = context
         self._model = cost_model
         self._breeding = breeding
+        self._most_programs = most_programs
 
-    def score(self, individuals: Sequence[Individual]) -> list[Individual]:
-        """Give each its score; return those that have one: the others were rejected."""
+    def score(self, individuals: Sequence[Individual]) -> Scored:
+        """Give each of them its score."""
         by_space: dict[int, list[Individual]] = {}
         unread: list[Individual] = []
         for individual in individuals:
@@ -32,19 +51,20 @@ class Scoring:
                 unread.append(individual)
             else:
                 by_space.setdefault(individual.space.index, []).append(individual)
-        for group in by_space.values():
-            if not self._score_points(group):
-                unread += group
-        rejected = self._score_programs(unread)
-        return [x for x in individuals if x not in rejected] if rejected else list(individuals)
-
-    def reads_points(self) -> bool:
-        """Whether the model scores the points of all spaces without their programs."""
-        drawn = [self._breeding.sampled(space) for space in self._breeding.spaces]
-        return all(x is not None and self._score_points([x]) for x in drawn)
+        scored: list[Individual] = []
+        for of_space in by_space.values():
+            groups = [of_space] if self._score_points(of_space) else _by_places(of_space)
+            for group in groups:
+                known = group is of_space or self._score_points(group)
+                (scored if known else unread).extend(group)
+        unread = unread[: self._most_programs]
+        made = [x for x in unread if self._breeding.replay(x)]
+        self._score_programs(made)
+        rejected = [x for x in unread if x.sch is None]
+        return Scored([*scored, *made], rejected)
 
     def _score_points(self, group: Sequence[Individual]) -> bool:
-        """Score points of one space; False if the model wants their programs."""
+        """Score points of one space; False if the model wants the program of one."""
         space = group[0].space
         assert space is not None
         decisions = [x.decisions for x in group if x.decisions is not None]
@@ -58,13 +78,28 @@ class Scoring:
             individual.mean, individual.std = mean, std
         return True
 
-    def _score_programs(self, individuals: Sequence[Individual]) -> set[Individual]:
-        """Score individuals by their programs; return those that have none."""
-        replayed = [x for x in individuals if self._breeding.replay(x)]
-        if replayed:
-            candidates = [self._breeding.candidate(x) for x in replayed]
-            with blamed_on(self._model, lambda: described(candidates)):
-                scores = self._model.predict(self._context, candidates)
-            for individual, score in zip(replayed, scores, strict=True):
-                individual.mean, individual.std = float(score), 0.0
-        return set(individuals).difference(replayed)
+    def _score_programs(self, made: Sequence[Individual]) -> None:
+        if not made:
+            return
+        candidates = [self._breeding.candidate(x) for x in made]
+        with blamed_on(self._model, lambda: described(candidates)):
+            scores = self._model.predict(self._context, candidates)
+        for individual, score in zip(made, scores, strict=True):
+            individual.mean, individual.std = float(score), 0.0
+
+
+def _by_places(group: Sequence[Individual]) -> list[list[Individual]]:
+    """Return points of one space in groups that compute their blocks at the same loops.
+
+    Those have programs of one structure, so that a model that cannot read one group may read
+    another.
+    """
+    space = group[0].space
+    assert space is not None
+    places = [k for k, site in enumerate(space.sites) if site.purpose == LOCATION]
+    groups: dict[tuple[object, ...], list[Individual]] = {}
+    for individual in group:
+        assert individual.decisions is not None
+        key = tuple([individual.decisions[k] for k in places])
+        groups.setdefault(key, []).append(individual)
+    return list(groups.values())

@@ -136,8 +136,7 @@ def test_the_population_grows_with_what_a_trial_takes() -> None:
     fast, slow = InnerTiles(), InnerTiles()
     Search(fast, 12).run(seconds=1e-3)
     Search(slow, 12).run(seconds=1e4)
-    assert max(map(len, fast.asked)) == 64
-    assert max(map(len, slow.asked)) > 1000
+    assert max(map(len, slow.asked)) > 10 * max(map(len, fast.asked))
 
 
 def test_what_a_database_has_is_recognised_and_not_measured_again() -> None:
