@@ -13,7 +13,7 @@ class TuningError(TensorIRError):
 
 
 class DatabaseError(IRValueError):
-    """A database file holds something that is no record; the text names file, line and field."""
+    """A file of records cannot be read or written; the text names it, and line and field."""
 
 
 class WorkerError(TensorIRError):

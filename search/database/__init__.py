@@ -8,7 +8,7 @@ from search.database.module_equality import ModuleEquality
 from search.database.records import TuningRecord, Workload
 from search.database.schedule_fn_database import ScheduleFnDatabase
 from search.database.sql_database import SQLDatabase
-from search.database.target_key import target_key
+from search.database.target_key import same_target, target_key
 from search.database.union_database import OrderedUnionDatabase, UnionDatabase
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "TuningRecord",
     "UnionDatabase",
     "Workload",
+    "same_target",
     "target_key",
 ]

@@ -2,8 +2,9 @@
 
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from search.database import (
     SQLDatabase,
     TuningRecord,
     Workload,
+    same_target,
     target_key,
 )
 from search.database.json_database import RECORD_FILE
@@ -370,22 +372,38 @@ def test_a_database_with_the_methods_of_tvm_answers_all_questions() -> None:
     assert not database.validate()
 
 
+class Dicts(KeyedDatabase):
+    """What a user who has a store of keys and values writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.programs: dict[str, list[Workload]] = {}
+        self.kept: list[tuple[str, TuningRecord]] = []
+
+    def workloads(self, key: str | None = None) -> list[Workload]:
+        return list(chain(*self.programs.values())) if key is None else self.programs.get(key, [])
+
+    def put_workload(self, key: str, workload: Workload) -> Workload:
+        same = self.programs.setdefault(key, [])
+        for known in same:
+            if known.script == workload.script:
+                return known
+        same.append(workload)
+        return workload
+
+    def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
+        return [r for k, r in self.kept if key in (None, k) and same_target(r.target, target)]
+
+    def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
+        self.kept += records
+
+    def retain(self, choose: Callable[[list[TuningRecord]], list[TuningRecord]]) -> None:
+        chosen = choose(self.records())
+        self.kept = [(key, record) for key, record in self.kept if record in chosen]
+
+
 def test_a_database_of_keys_and_values_needs_five_methods(tmp_path: Path) -> None:
-    """Here they are those of another one, and the search asks through them."""
-
-    class Remote(KeyedDatabase):
-        def __init__(self, store: KeyedDatabase) -> None:
-            super().__init__()
-            self.store = store
-            self.workloads = store.workloads  # type: ignore[method-assign]
-            self.put_workload = store.put_workload  # type: ignore[method-assign]
-            self.records = store.records  # type: ignore[method-assign]
-            self.put_records = store.put_records  # type: ignore[method-assign]
-            self.retain = store.retain  # type: ignore[method-assign]
-
-        workloads = put_workload = records = put_records = retain = None  # type: ignore[assignment]
-
-    store = SQLDatabase(work_dir=tmp_path)
+    database = Dicts()
     best = ms.tune_tir(
         Matmul,
         TARGET,
@@ -393,11 +411,13 @@ def test_a_database_of_keys_and_values_needs_five_methods(tmp_path: Path) -> Non
         tmp_path,
         space=programs.split_j,
         cost_model="random",
-        database=Remote(store),
+        database=database,
         runner=LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1)),
     )
     assert best is not None
-    assert len(store) == 3
+    assert database.count(Workload(Matmul), TARGET) >= 3
+    database.prune()
+    assert len(database) == 1
 
 
 def test_both_files_have_names_for_create(tmp_path: Path) -> None:
