@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Single-threaded comparisons with NumPy; the project's own threads follow the target.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: tune test lint bench bench-primitives notebooks clean
+.PHONY: tune test lint bench bench-primitives bench-search bench-suite notebooks clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,12 @@ bench: $(VENV)/.installed  ## measure the budgets
 
 bench-primitives: $(VENV)/.installed  ## time every primitive, and replays of recorded traces
 	$(BIN)/python -m benchmarks.primitives
+
+bench-search: $(VENV)/.installed  ## count candidates bred and scored in a second
+	$(BIN)/python -m benchmarks.search_speed
+
+bench-suite: $(VENV)/.installed  ## tune the suite of operators and time the kernels
+	$(BIN)/python -m benchmarks.suite
 
 notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check

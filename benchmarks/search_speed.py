@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import search as ms
-from benchmarks.kernels import program
 from benchmarks.matmul import TARGET
+from benchmarks.suite_programs import program
 from schedule.random_state import RandomState
 from search.cost_model import CostModel, XGBModel
 from search.design_space import DesignSpace
@@ -53,7 +53,7 @@ class Task:
 
     def __init__(self, name: str) -> None:
         self.context = ms.TuneContext(
-            program(name),
+            program(name).func,
             target=TARGET,
             space_generator="post-order-apply",
             rand_state=1,

@@ -68,6 +68,10 @@ class DecisionDomain(ABC):
             raise ValueError(f"the decision {decision!r} is not among {self}")
         return fitting
 
+    def label(self, decision: Decision) -> str:
+        """Return what a decision stands for, in a word, where it is a code for something else."""
+        return str(decision)
+
     def is_disjoint(self, other: DecisionDomain) -> bool:
         """Say whether two domains surely share nothing, without looking at all alternatives."""
         return False
@@ -154,6 +158,11 @@ class UnionDomain(DecisionDomain):
         """Return the decision if a domain has it, else what the first domain makes of it."""
         fitting = plain_decision(decision)
         return fitting if fitting in self else self.members[0].repair(decision)
+
+    def label(self, decision: Decision) -> str:
+        """Return what a decision stands for in the first domain that has it."""
+        having = [member for member in self.members if decision in member] or self.members
+        return having[0].label(decision)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.members))

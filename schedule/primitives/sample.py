@@ -56,6 +56,11 @@ class CategoricalDomain(DecisionDomain):
             raise ArgumentError("sample_categorical", "decision", reason)
         return index
 
+    def label(self, decision: Decision) -> str:
+        """Return the candidate."""
+        assert isinstance(decision, int)
+        return str(self.candidates[decision])
+
     def __str__(self) -> str:
         return ", ".join(str(self.candidates[k]) for k, p in enumerate(self.probs) if p > 0)
 

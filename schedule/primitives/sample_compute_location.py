@@ -32,6 +32,7 @@ from tensorir.ops import is_const_int
 
 INLINE_INDEX = -2
 ROOT_INDEX = -1
+_MARKS = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,14 @@ class LocationDomain(ChoiceDomain):
             return LocationDomain(tuple(sorted({*self.values, *other.values})))
         return super().joined(other)
 
+    def label(self, decision: Decision) -> str:
+        """Return "inline", "root" or the loop."""
+        assert isinstance(decision, int)
+        return _MARKS.get(decision, f"loop {decision}")
+
     def __str__(self) -> str:
-        marks = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
-        loops = [place for place in self.values if place not in marks]
-        texts = [marks[place] for place in self.values if place in marks]
+        loops = [place for place in self.values if place not in _MARKS]
+        texts = [_MARKS[place] for place in self.values if place in _MARKS]
         if loops:
             texts.append(f"{'loop' if len(loops) == 1 else 'loops'} {_runs(loops)}")
         return ", ".join(texts)

@@ -1,0 +1,58 @@
+"""What the suite's peers have in common: requests and answers, inputs, and what a run measured.
+
+A peer is a process of the suite. It reads requests and writes answers, one JSON object a line:
+first `{"name": ...}` unasked, then for `{"do": action, ...}` what the action returns, or
+`{"error": sentence}`. Everything else that a library prints goes to standard error.
+
+The files of this folder run in interpreters that have NumPy and the peer, but not this project.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def serve(name: str, actions: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
+    """Answer requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    say({"name": name})
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            say(actions[request.pop("do")](**request))
+        except Exception as error:  # noqa: BLE001 - a failure is an answer
+            traceback.print_exc()
+            text = str(error).strip() or "no message"
+            say({"error": f"{type(error).__name__}: {text.splitlines()[0][:300]}"})
+
+
+def inputs(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Return float32 arrays in [-1, 1), the same in every peer."""
+    rng = np.random.default_rng(0)
+    return [rng.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
+
+
+def digest(output: np.ndarray) -> float:
+    """Return one number to tell whether two peers compute the same."""
+    return float(np.abs(output.astype(np.float64)).sum())
+
+
+def trial_seconds(work_dir: str | Path, trials: int) -> list[float]:
+    """Return the mean time of each trial in the order of measurement, from the database's file."""
+    path = Path(work_dir) / "database_tuning_record.json"
+    times = (json.loads(line)[1][1] for line in path.read_text().splitlines() if line.strip())
+    return [float(np.mean(seconds)) for seconds in times if seconds][:trials]

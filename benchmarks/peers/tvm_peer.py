@@ -1,0 +1,92 @@
+"""Tunes and times programs with apache-tvm, of 0.19 or a later release."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tvm
+from serve import digest, inputs, serve, trial_seconds
+from tvm.script import from_source
+
+try:
+    from tvm.s_tir import meta_schedule as ms
+except ImportError:
+    from tvm import meta_schedule as ms
+
+_NEW_NAMES = {
+    "T.block(": "T.sblock(",
+    "T.alloc_buffer(": "T.sblock_alloc_buffer(",
+    "T.block_attr(": "T.sblock_attr(",
+    "@T.prim_func\n": "@T.prim_func(s_tir=True)\n",
+}
+
+_BUILD_LIMIT = 300.0
+"""Seconds for a candidate. The default of 30 loses all of them on a machine that is busy."""
+
+_run: Callable[[], float]
+
+
+def tune(
+    program: str, trials: int, seed: int, folder: str, shapes: list[list[int]], **_: Any
+) -> dict[str, Any]:
+    target = _target()
+    work_dir = Path(folder) / "work"
+    func = _parsed(program)
+    start = time.perf_counter()
+    database = ms.tune_tir(
+        func,
+        target,
+        str(work_dir),
+        trials,
+        num_trials_per_iter=64,
+        builder=ms.builder.LocalBuilder(timeout_sec=_BUILD_LIMIT),
+        seed=seed,
+    )
+    best = ms.tir_integration.compile_tir(database, func, target)
+    seconds = time.perf_counter() - start
+    if best is None:
+        raise RuntimeError("no trial succeeded")
+    library = (tvm.compile if hasattr(tvm, "compile") else tvm.build)(best.mod, target)
+    device = tvm.cpu()
+    to_device = tvm.runtime.tensor if hasattr(tvm.runtime, "tensor") else tvm.nd.array
+    arguments = [to_device(array, device) for array in inputs(shapes)]
+    library["main"](*arguments)
+    evaluator = getattr(library, "mod", library).time_evaluator(
+        "main", device, number=1, repeat=1, min_repeat_ms=10
+    )
+    global _run
+    _run = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
+    return {
+        "seconds": seconds,
+        "trial_seconds": trial_seconds(work_dir, trials),
+        "digest": digest(arguments[-1].numpy()),
+    }
+
+
+def run() -> dict[str, Any]:
+    return {"seconds": _run()}
+
+
+def _target() -> tvm.target.Target:
+    """Return this machine's processor; without its name code would be for the oldest one."""
+    cpu = tvm.target.codegen.llvm_get_system_cpu()
+    return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
+
+
+def _parsed(program: str) -> Any:
+    """Return the program under the names that this release has for blocks."""
+    text = re.sub(r"^from tensorir import .*\n", "", program)
+    try:
+        from tvm.script import tirx  # noqa: F401, PLC0415 - only later releases have it
+    except ImportError:
+        return from_source(text)
+    for old, new in _NEW_NAMES.items():
+        text = text.replace(old, new)
+    return from_source(text)
+
+
+serve(f"tvm {tvm.__version__}", {"tune": tune, "run": run})

@@ -1,0 +1,277 @@
+"""Tune the suite's programs, and compare kernels and tuning times with other versions and peers.
+
+    python -m benchmarks.suite                                 15 programs, 64 trials each
+    python -m benchmarks.suite MM128 'C3D[3]' --trials 64 16   two programs, with 64 and 16 trials
+    python -m benchmarks.suite --before ../checkout            and with another version of the code
+    python -m benchmarks.suite --before suite_out              and kernels of an earlier run
+    python -m benchmarks.suite --peer ../tvmenv/bin/python     and with apache-tvm or torch
+
+Everybody gets the same program, seed and number of trials and one core to run on. For each program
+all sides tune one after the other, another one first each time; then their kernels run in turns,
+because the speed of a shared machine drifts more between two runs than two versions differ. A ratio
+is the time here over the time there: below 1 this version is faster. `here` is this checkout with
+the first number of trials.
+
+A side that fails at a program says why and is left out there. The folder given by --out receives
+results.json, kernels, traces and records of each side, logs, and a picture of the searches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import math
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import codegen
+from benchmarks.peer_process import PeerError
+from benchmarks.suite_programs import NAMES, Program, program
+from benchmarks.suite_results import Result, Results
+from benchmarks.suite_sides import ROOT, Side, Tuned, Version, earlier, folder_of, peers_of
+from search import plot
+from search.database.records import FAILED
+from search.trials import RunTable, Trial
+
+ROUNDS = 15
+"""How often each kernel is timed, in turns with those of the other sides."""
+
+
+def compare(
+    sides: Sequence[Side], programs: Sequence[Program], seeds: Sequence[int], out: Path
+) -> Results:
+    """Return what each side makes of each program; everything is kept in `out` on the way.
+
+    Ctrl-C ends it with what there is.
+    """
+    results = Results([side.name for side in sides], machine())
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in seeds:
+            for prog in programs:
+                turn = len(results.results) // len(sides) % len(sides)
+                order = [*sides[turn:], *sides[:turn]]
+                for result in _compare_one(sides, order, prog, seed, out):
+                    results.results.append(result)
+                    print(f"{prog.name:8} {result.side:24} {_summary(result)}", flush=True)
+                results.save(out / "results.json")
+    return results
+
+
+def _compare_one(
+    sides: Sequence[Side], order: Sequence[Side], prog: Program, seed: int, out: Path
+) -> list[Result]:
+    """Return what each side makes of a program when they tune in this order."""
+    tuned, errors = _tune(order, prog, seed, out)
+    expected = tuned.get(sides[0].name)
+    if expected is not None:
+        errors |= disagreements(expected, tuned)
+    times = _run([side for side in sides if side.name not in errors], errors)
+    results = []
+    for side in sides:
+        result = Result(side.name, prog.name, seed, side.trials, error=errors.get(side.name))
+        if result.error is None:
+            done = tuned[side.name]
+            result = replace(
+                result,
+                tuning=done.seconds,
+                kernel=statistics.median(times[side.name]),
+                trial_seconds=done.trial_seconds,
+            )
+        results.append(result)
+    return results
+
+
+def _tune(
+    sides: Sequence[Side], prog: Program, seed: int, out: Path
+) -> tuple[dict[str, Tuned], dict[str, str]]:
+    """Return what each side made of a program, and why others made nothing."""
+    tuned: dict[str, Tuned] = {}
+    errors: dict[str, str] = {}
+    for side in sides:
+        folder = folder_of(out, side.name, prog.name, seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            tuned[side.name] = side.tune(prog, seed, folder)
+        except PeerError as error:
+            errors[side.name] = str(error)
+    return tuned, errors
+
+
+def _run(sides: Sequence[Side], errors: dict[str, str]) -> dict[str, list[float]]:
+    """Time the sides' kernels in turns; a side that fails gets an error."""
+    times: dict[str, list[float]] = {side.name: [] for side in sides}
+    for _ in range(ROUNDS):
+        for side in sides:
+            if side.name not in errors:
+                try:
+                    times[side.name].append(side.run())
+                except PeerError as error:
+                    errors[side.name] = str(error)
+    return times
+
+
+def disagreements(expected: Tuned, tuned: Mapping[str, Tuned]) -> dict[str, str]:
+    """Return an error for each side whose output is another one than expected."""
+    return {
+        name: f"its output adds up to {found.digest:g} instead of {expected.digest:g}"
+        for name, found in tuned.items()
+        if not math.isclose(found.digest, expected.digest, rel_tol=1e-3)
+    }
+
+
+def _summary(result: Result) -> str:
+    if result.error is not None:
+        return result.error
+    return f"{result.tuning:7.1f} s of tuning, kernel {result.kernel * 1e6:10.1f} us"
+
+
+def machine() -> dict[str, str]:
+    """Return where and when, and of which version, the figures are."""
+    commit = subprocess.run(
+        ["git", "-C", ROOT, "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+        "commit": commit.stdout.strip() or "unknown",
+        "processor": codegen.Target("llvm -num-cores=1").mcpu,
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+    }
+
+
+def report(results: Results) -> str:
+    """Return the tables of a run, and the sentences about what failed."""
+    where = ", ".join(f"{key} {value}" for key, value in results.machine.items())
+    parts = [
+        where,
+        f"{results.table()}\n\nIn brackets: the time of {results.sides[0]} over this time.",
+    ]
+    if curves := results.curves():
+        parts.append(
+            f"Share of its final speed that a search had after so many trials:\n\n{curves}"
+        )
+    if errors := results.errors():
+        parts.append("\n".join(["Left out:", *(f"- {error}" for error in errors)]))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", default=NAMES, help=f"programs, all by default: {' '.join(NAMES)}"
+    )
+    parser.add_argument(
+        "--trials",
+        type=int,
+        nargs="+",
+        default=[64],
+        help="trials per program; with several numbers this version is tuned with each",
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument(
+        "--before",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="a checkout of another version, or a folder that the suite left",
+    )
+    parser.add_argument(
+        "--peer",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PYTHON",
+        help="an interpreter that has apache-tvm or torch; can be repeated",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=3600, help="seconds that tuning a program may take a side"
+    )
+    parser.add_argument("--out", type=Path, default=Path("suite_out"))
+    options = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        try:
+            programs = [program(name) for name in options.names]
+            options.out.mkdir(parents=True, exist_ok=True)
+            sides = _sides(options, stack)
+        except (ValueError, OSError, PeerError) as error:
+            parser.error(str(error))
+        results = compare(sides, programs, options.seeds, options.out)
+    print(f"\n{report(results)}")
+    draw(results, options.out / "searches.png")
+
+
+def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Side]:
+    """Return all sides, this version first; they are closed with the stack."""
+    sides: list[Side] = []
+
+    def add(side: Side) -> None:
+        stack.callback(side.close)
+        if side.name in (other.name for other in sides):
+            raise PeerError(f"{side.name} is given twice")
+        sides.append(side)
+
+    first, limit, out = options.trials[0], options.limit, options.out
+    for trials in options.trials:
+        name = "here" if trials == first else f"here {trials} trials"
+        add(Version(name, ROOT, trials, out / "here.log", limit))
+    for path in options.before:
+        add(earlier(path, first, out / "before.log", limit))
+    for python in options.peer:
+        for peer in peers_of(python, first, out, limit):
+            add(peer)
+    return sides
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draw how the searches of each program went, if matplotlib is there to do it."""
+    runs = {name: _runs(results, name) for name in results.programs}
+    runs = {name: searches for name, searches in runs.items() if searches}
+    if not runs or importlib.util.find_spec("matplotlib") is None:
+        return
+    import matplotlib  # noqa: PLC0415 - optional
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - optional
+
+    columns = min(3, len(runs))
+    rows = -(-len(runs) // columns)
+    size = (5 * columns, 3.5 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for ax, (title, searches) in zip(axes.flat, runs.items(), strict=False):
+        plot.best_so_far(searches, ax=ax).set_title(title)
+    for ax in axes.flat[len(runs) :]:
+        ax.set_visible(False)
+    figure.savefig(path)
+    plt.close(figure)
+    print(f"\nThe searches are drawn in {path}.")
+
+
+def _runs(results: Results, name: str) -> dict[str, RunTable]:
+    """Return the searches of a program, those with the first seed, as tables that can be drawn."""
+    runs = {}
+    for side in results.sides:
+        for result in results.of(side, name)[:1]:
+            trials = [
+                Trial(name, "", "", 0, k, "done" if s < FAILED else "run", run_secs=(s,))
+                for k, s in enumerate(result.trial_seconds)
+            ]
+            if trials:
+                runs[side] = RunTable(trials)
+    return runs
+
+
+if __name__ == "__main__":
+    main()

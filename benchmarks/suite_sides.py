@@ -1,0 +1,191 @@
+"""What the suite compares: versions of this project, kernels that were kept, and peers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import codegen
+from benchmarks.peer_process import PeerError, PeerProcess
+from benchmarks.peers.serve import digest, inputs
+from benchmarks.suite_programs import Program
+from benchmarks.suite_results import Results
+
+ROOT = Path(__file__).parents[1]
+PEERS = Path(__file__).parent / "peers"
+SHORTEST_MS = 10
+"""How long a measurement of a kernel lasts at least."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning gave. `digest` is the sum of the absolute values of the output."""
+
+    seconds: float
+    trial_seconds: tuple[float, ...]
+    digest: float
+
+
+class Side(ABC):
+    """Tunes one program at a time, and runs the kernel that came of it."""
+
+    name: str
+    trials: int
+
+    @abstractmethod
+    def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
+        """Make the kernel that `run` times; PeerError if that fails."""
+
+    @abstractmethod
+    def run(self) -> float:
+        """Return the seconds of a call, the mean of as many as take 10 ms."""
+
+    def close(self) -> None:
+        """End processes."""
+
+
+class _KernelSide(Side):
+    """A side whose kernels are libraries of this project, which are run in this process."""
+
+    def _load(self, library: Path, program: Program) -> float:
+        module = codegen.load_module(library)
+        self._arguments = [codegen.array(array) for array in inputs(program.shapes)]
+        module["main"](*self._arguments)
+        self._evaluator = module.time_evaluator(
+            "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
+        )
+        return digest(self._arguments[-1])
+
+    def run(self) -> float:
+        return float(self._evaluator(*self._arguments).results[0])
+
+
+class Version(_KernelSide):
+    """A checkout of this project, tuning in a process of its own."""
+
+    def __init__(self, name: str, checkout: Path, trials: int, log: Path, limit: float) -> None:
+        self.name, self.trials = name, trials
+        self._process = PeerProcess(
+            Path(sys.executable),
+            PEERS / "tensorir_peer.py",
+            log,
+            limit,
+            {"PYTHONPATH": os.pathsep.join([str(checkout.resolve()), *_search_path()])},
+        )
+
+    def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
+        answer = self._process.request(
+            "tune",
+            program=program.func.script(),
+            trials=self.trials,
+            seed=seed,
+            folder=str(folder.resolve()),
+        )
+        found = self._load(Path(answer["library"]), program)
+        return Tuned(answer["seconds"], tuple(answer["trial_seconds"]), found)
+
+    def close(self) -> None:
+        self._process.close()
+
+
+class Kept(_KernelSide):
+    """The first side of an earlier run of the suite, with the kernels it left in its folder."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._folder = folder
+        self._results = Results.load(folder / "results.json")
+        self._side = self._results.sides[0]
+        self.trials = max((r.trials for r in self._results.results), default=0)
+
+    def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
+        found = [r for r in self._results.of(self._side, program.name) if r.seed == seed]
+        library = folder_of(self._folder, self._side, program.name, seed) / "kernel.so"
+        if not found or not library.exists():
+            raise PeerError(f"{self._folder} has no kernel of {program.name} with seed {seed}")
+        result = found[0]
+        return Tuned(result.tuning, result.trial_seconds, self._load(library, program))
+
+
+class Peer(Side):
+    """Another tuner or library, which tunes and runs in a process of its own."""
+
+    def __init__(self, python: Path, script: Path, trials: int, log: Path, limit: float) -> None:
+        # One thread; a number, since the libraries of a peer read it before any code of ours runs.
+        self._process = PeerProcess(
+            python, script, log, limit, {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        )
+        self.name, self.trials = self._process.start(), trials
+
+    def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
+        answer = self._process.request(
+            "tune",
+            program=program.func.script(),
+            operator=program.operator,
+            parameters=program.parameters,
+            shapes=program.shapes,
+            trials=self.trials,
+            seed=seed,
+            folder=str(folder.resolve()),
+        )
+        return Tuned(answer["seconds"], tuple(answer["trial_seconds"]), answer["digest"])
+
+    def run(self) -> float:
+        return float(self._process.request("run")["seconds"])
+
+    def close(self) -> None:
+        self._process.close()
+
+
+def _search_path() -> list[str]:
+    """Return where else packages are found; the checkout stands before it."""
+    return [path for path in [os.environ.get("PYTHONPATH", "")] if path]
+
+
+def folder_of(out: Path, side: str, program: str, seed: int) -> Path:
+    """Return where a side keeps the kernel, trace and records of a program."""
+    return out / side.replace(" ", "-") / f"{program}-{seed}"
+
+
+def earlier(path: Path, trials: int, log: Path, limit: float) -> Side:
+    """Return the side of a checkout, or of a folder that the suite left; PeerError if neither."""
+    name = f"before ({path.resolve().name})"
+    if (path / "results.json").exists():
+        return Kept(name, path)
+    if (path / "search" / "tune.py").exists():
+        return Version(name, path, trials, log, limit)
+    raise PeerError(f"{path} is neither a checkout of this project nor a folder of the suite")
+
+
+def peers_of(python: Path, trials: int, logs: Path, limit: float) -> list[Peer]:
+    """Return a peer for each of apache-tvm and torch that an interpreter has.
+
+    Raises PeerError if it has neither, or cannot be started.
+    """
+    question = "import importlib.util as u, json; " + (
+        "print(json.dumps({n: u.find_spec(n) is not None for n in ('tvm', 'torch', 'numpy')}))"
+    )
+    try:
+        done = subprocess.run(
+            [python, "-c", question],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            cwd="/",
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PeerError(f"{python} is no Python interpreter that runs: {error}") from error
+    has = json.loads(done.stdout)
+    kinds = [kind for kind in ("tvm", "torch") if has[kind] and has["numpy"]]
+    if not kinds:
+        raise PeerError(f"{python} has neither apache-tvm nor torch (with numpy) installed")
+    return [
+        Peer(python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit)
+        for kind in kinds
+    ]

@@ -1,0 +1,347 @@
+"""Pictures of runs, drawn with matplotlib: how a search went, and what it learned.
+
+    run = search.load_run("./tune_tmp")
+    search.plot.best_so_far(run)
+    search.plot.best_so_far({"64 trials": run, "16 trials": other}, against="seconds")
+
+Each function takes the axes to draw on, makes them if there are none, and returns them. A trial
+that failed has no time and is left out; one that was stopped early is drawn where only its order
+matters, since its time is a lower bound. ImportError without matplotlib says how to install it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.errors import TuningError
+from search.trials import RunTable, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from search.design_space import DesignSpace
+    from search.profiler import Profiler
+
+Runs: TypeAlias = RunTable | Mapping[str, RunTable]
+"""One run, or several with their labels."""
+
+_COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+"""The palette of Okabe and Ito, whose colours people with any kind of colour vision tell apart."""
+_LINES: Final = ("-", "--", "-.", ":")
+_MARKERS: Final = ("o", "s", "^", "D")
+
+_MOST_PANELS: Final = 24
+_PANEL_COLUMNS: Final = 4
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """One number of a decision in each trial; None where a trial has none there."""
+
+    name: str
+    values: list[int | None]
+    label: Callable[[int], str] = str
+
+    @property
+    def present(self) -> list[int]:
+        """The numbers that occur, in their order."""
+        return sorted({value for value in self.values if value is not None})
+
+
+# A task of a run by the run's label; the label is empty for a single run of one task.
+_Part: TypeAlias = tuple[str, RunTable]
+
+
+def best_so_far(
+    runs: Runs, *, against: Literal["trials", "seconds"] = "trials", ax: Axes | None = None
+) -> Axes:
+    """Draw the best time found so far against trials or seconds, a line for each run and task.
+
+    Times are in microseconds on a logarithmic axis. A line starts at the first trial that was
+    measured, and goes on to the last one. Seconds count from the start of the first trial.
+    """
+    if against not in ("trials", "seconds"):
+        raise TuningError(f'against is "trials" or "seconds", got {against!r}')
+    ax = _axes(ax)
+    for k, (label, run) in enumerate(_parts(runs)):
+        table = run.array
+        measured = np.isfinite(table["best_so_far"])
+        x = np.arange(1, len(table) + 1) if against == "trials" else table["elapsed"]
+        ax.step(
+            x[measured],
+            table["best_so_far"][measured] * 1e6,
+            _LINES[k % len(_LINES)],
+            where="post",
+            color=_colour(k),
+            label=label,
+            linewidth=2,
+        )
+    _log_scale(ax)
+    ax.set_xlabel("trials" if against == "trials" else "time since the start (s)")
+    ax.set_ylabel("best time so far (us)")
+    return _finished(ax)
+
+
+def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
+    """Draw for each trial what the model said before against how fast it was.
+
+    Speeds are relative to the best of the task. The legend has the share of pairs of trials that
+    were predicted in the right order, half of them being a guess; pairs are of one batch, since the
+    model learns between batches. Trials without a prediction are left out.
+    """
+    ax = _axes(ax)
+    for k, (label, run) in enumerate(_parts(runs)):
+        trials = [
+            (t.predicted, t.seconds, t.batch) for t in run if t.predicted is not None and t.seconds
+        ]
+        if not trials:
+            continue
+        predicted, seconds, batch = np.array(trials).T
+        speed = seconds.min() / seconds
+        right = f"{right_pairs(predicted, speed, batch):.0%} of pairs in order"
+        ax.plot(
+            speed,
+            predicted,
+            _MARKERS[k % len(_MARKERS)],
+            color=_colour(k),
+            alpha=0.6,
+            markersize=5,
+            label=f"{label}: {right}" if label else right,
+        )
+    if not ax.lines:
+        _say(ax, "no trial has a prediction")
+    ax.set_xlabel("measured speed (share of the best)")
+    ax.set_ylabel("predicted score (higher is faster)")
+    return _finished(ax)
+
+
+def cost_by_decision(
+    run: RunTable,
+    space: DesignSpace | None = None,
+    *,
+    sites: Sequence[int] | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> NDArray[Any]:
+    """Draw the time of each trial against every number that was decided, a panel for each.
+
+    A decision of several numbers, such as a tile, has a panel for each of them; numbers that never
+    varied have none. Dots are trials and bars the medians, in microseconds on a logarithmic axis.
+    `sites` chooses some sites by their index. `space` names them, and chooses its own trials;
+    without it they are those of the space that the best trial is of. Returns the axes in a flat
+    array. Raises TuningError if no measured trial has decisions of that space.
+    """
+    trials = [t for t in run if t.seconds and t.decisions is not None]
+    if trials:
+        best = min(trials, key=lambda t: t.seconds or math.inf)
+        index = best.space if space is None else space.index
+        trials = [t for t in trials if (t.task, t.workload, t.space) == (*_task(best), index)]
+    if not trials:
+        raise TuningError("no measured trial of the run has decisions of this design space")
+    seconds = np.array([t.seconds for t in trials]) * 1e6
+    panels = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
+    drawn = _panels(max(len(panels), 1)) if axes is None else np.asarray(axes, object).ravel()
+    for ax, numbers in zip(drawn, panels, strict=False):
+        _strip(ax, numbers, seconds)
+    for ax in drawn[max(len(panels), 1) :]:
+        ax.set_visible(False)
+    if not panels:
+        _say(drawn[0], "all trials decided the same")
+    return drawn
+
+
+def where_time_went(
+    runs: Runs,
+    *,
+    profilers: Profiler | Mapping[str, Profiler] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the seconds of each stage, a group of bars for each run.
+
+    `measure` is the time on the measuring core. `build` adds up the building processes, which work
+    beside each other and beside measuring, so that it may exceed the rest. `search and wait` is
+    what is left of the time from the first trial's start to the last one's end. With the Profiler
+    that was entered during the run (`profilers`: one, or one for each label) it is told apart into
+    `search`, `learn`, `wait for builds` and `other`.
+    """
+    ax = _axes(ax)
+    named = {"": runs} if isinstance(runs, RunTable) else dict(runs)
+    of_run = profilers if isinstance(profilers, Mapping) else dict.fromkeys(named, profilers)
+    stages = {label: _stages(run, of_run.get(label)) for label, run in named.items()}
+    names = list(dict.fromkeys(name for seconds in stages.values() for name in seconds))
+    height = 0.8 / len(stages)
+    for k, (label, seconds) in enumerate(stages.items()):
+        places = [names.index(name) + (k - (len(stages) - 1) / 2) * height for name in seconds]
+        bars = ax.barh(
+            places, list(seconds.values()), height, color=_colour(k), label=label or None
+        )
+        ax.bar_label(bars, fmt=" %.3g s", fontsize=9)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    ax.set_xlabel("time (s)")
+    return _finished(ax)
+
+
+def right_pairs(
+    predicted: NDArray[np.float64], speed: NDArray[np.float64], batch: NDArray[np.float64]
+) -> float:
+    """Return the share of pairs of one batch, but different speed, that a prediction orders alike.
+
+    A pair that is predicted the same counts half. NaN if there is no such pair.
+    """
+    faster = speed[:, None] > speed[None, :]
+    pairs = faster & (batch[:, None] == batch[None, :])
+    said = np.sign(predicted[:, None] - predicted[None, :])[pairs]
+    return float(((said + 1) / 2).mean()) if len(said) else math.nan
+
+
+# --------------------------------------------------------------------------------------- the data
+
+
+def _parts(runs: Runs) -> Iterator[_Part]:
+    """Yield each task of each run, with what tells it from the others."""
+    named = {"": runs} if isinstance(runs, RunTable) else runs
+    for label, run in named.items():
+        tasks = run.tasks
+        for task in tasks:
+            several = ": ".join(filter(None, (label, task)))
+            yield (several if len(tasks) > 1 else label), run.of_task(task)
+
+
+def _task(trial: Trial) -> tuple[str, str]:
+    return (trial.task, trial.workload)
+
+
+def _numbers(
+    trials: Sequence[Trial], space: DesignSpace | None, sites: Sequence[int] | None
+) -> Iterator[_Numbers]:
+    """Yield each number that is decided."""
+    points = [trial.decisions or () for trial in trials]
+    for k in range(max(map(len, points))) if sites is None else sites:
+        site = None if space is None else space.sites[k]
+        name = f"site {k}" if site is None else site.name
+        decisions = [_plain(point[k]) if k < len(point) else () for point in points]
+        length = max(map(len, decisions))
+        if length == 1:
+            label = str if site is None or site.domain is None else site.domain.label
+            yield _Numbers(
+                name, [decision[0] if decision else None for decision in decisions], label
+            )
+        else:
+            for j in range(length):
+                values = [decision[j] if j < len(decision) else None for decision in decisions]
+                yield _Numbers(f"{name},\nfactor {j + 1} of {length}", values)
+
+
+def _plain(decision: Any) -> tuple[int, ...]:
+    if decision is None:
+        return ()
+    return (decision,) if isinstance(decision, int) else tuple(decision)
+
+
+def _stages(run: RunTable, profiler: Profiler | None) -> dict[str, float]:
+    table = run.array
+    measure = float(table["measure_secs"].sum())
+    stages = {"build": float(table["build_secs"].sum()), "measure": measure}
+    if profiler is None:
+        total = float(table["elapsed"].max()) if len(table) else 0.0
+        return {**stages, "search and wait": max(total - measure, 0.0)}
+    spent = profiler.get()
+    total = spent.pop("Total", math.fsum(spent.values()))
+    told = {
+        "search": _sum(spent, ("EvoSearch/", "InitializeTask")),
+        "learn": _sum(spent, ("MeasureCallback/UpdateCostModel",)),
+        "wait for builds": _sum(spent, ("SendToBuilder", "WaitForBuilder")),
+    }
+    other = total - measure - math.fsum(told.values())
+    return {**stages, **told, "other": max(other, 0.0)}
+
+
+def _sum(spent: Mapping[str, float], prefixes: tuple[str, ...]) -> float:
+    return math.fsum(seconds for name, seconds in spent.items() if name.startswith(prefixes))
+
+
+# ------------------------------------------------------------------------------------ the drawing
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib, which comes with the extra `notebook`: "
+            "pip install 'tensorir[notebook]'"
+        ) from error
+    return plt
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    made: Axes = _pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
+    return made
+
+
+def _panels(count: int) -> NDArray[Any]:
+    columns = min(count, _PANEL_COLUMNS)
+    rows = -(-count // columns)
+    _, made = _pyplot().subplots(
+        rows,
+        columns,
+        figsize=(2.6 * columns + 0.6, 2.4 * rows + 0.3),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for row in made:
+        row[0].set_ylabel("time (us)")
+    return np.asarray(made, object).ravel()
+
+
+def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
+    """Draw times over the numbers that occur, which stand side by side in their order."""
+    jitter = np.random.default_rng(0)
+    for place, number in enumerate(numbers.present):
+        times = microseconds[[value == number for value in numbers.values]]
+        # Dots of one number would hide each other.
+        x = place + jitter.uniform(-0.2, 0.2, len(times))
+        ax.plot(x, times, "o", color=_COLOURS[0], alpha=0.45, markersize=4, markeredgewidth=0)
+        ax.hlines(np.median(times), place - 0.35, place + 0.35, color=_COLOURS[5], linewidth=2)
+    labels = [numbers.label(number) for number in numbers.present]
+    ax.set_xticks(range(len(labels)), labels)
+    if sum(map(len, labels)) > 16:
+        ax.tick_params(axis="x", labelrotation=60)
+    _log_scale(ax)
+    ax.set_title(numbers.name, fontsize=9)
+    ax.grid(axis="y", alpha=0.3)
+
+
+def _log_scale(ax: Axes) -> None:
+    """Make times logarithmic, with ticks that are plain numbers."""
+    from matplotlib import ticker  # noqa: PLC0415 - optional
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
+
+
+def _finished(ax: Axes) -> Axes:
+    ax.grid(alpha=0.3)
+    ax.set_axisbelow(True)
+    if len(ax.get_legend_handles_labels()[1]):
+        ax.legend(frameon=False)
+    return ax
+
+
+def _say(ax: Axes, sentence: str) -> None:
+    ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes)
+
+
+def _colour(k: int) -> str:
+    return _COLOURS[k % len(_COLOURS)]
