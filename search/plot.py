@@ -45,11 +45,11 @@ class _Numbers:
     """One number of a decision in each trial; None where a trial has none there."""
 
     name: str
-    values: list[int | None]
-    label: Callable[[int], str] = str
+    values: list[Any]
+    label: Callable[[Any], str] = str
 
     @property
-    def present(self) -> list[int]:
+    def present(self) -> list[Any]:
         """The numbers that occur, in their order."""
         return sorted({value for value in self.values if value is not None})
 
@@ -239,10 +239,11 @@ def _numbers(
                 yield _Numbers(f"{name},\nfactor {j + 1} of {length}", values)
 
 
-def _plain(decision: Any) -> tuple[int, ...]:
+def _plain(decision: Any) -> tuple[Any, ...]:
+    """Return the numbers of a decision; one that is none, such as a word, is one too."""
     if decision is None:
         return ()
-    return (decision,) if isinstance(decision, int) else tuple(decision)
+    return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
 
 
 def _stages(run: RunTable, profiler: Profiler | None) -> dict[str, float]:

@@ -203,6 +203,14 @@ def test_decisions_that_are_codes_are_named():
     ]
 
 
+def test_decisions_that_are_words():
+    run = RunTable(
+        [trial(k, 9.0, space=0, decisions=[word]) for k, word in enumerate(("rows", "columns"))]
+    )
+    (ax,) = plot.cost_by_decision(run)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["columns", "rows"]
+
+
 def test_where_the_time_went():
     ax = plot.where_time_went(RUN)
     stages = [label.get_text() for label in ax.get_yticklabels()]
