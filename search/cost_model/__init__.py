@@ -1,7 +1,8 @@
 """Cost models, which predict how well candidates will do."""
 
-from search.cost_model.cost_model import CostModel, PyCostModel
+from search.cost_model.cost_model import CostModel, PyCostModel, Scores
 from search.cost_model.random_model import RandomModel
-from search.cost_model.xgb_model import XGBConfig, XGBModel
+from search.cost_model.tree_ensemble import XGBConfig
+from search.cost_model.xgb_model import XGBModel
 
-__all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBConfig", "XGBModel"]
+__all__ = ["CostModel", "PyCostModel", "RandomModel", "Scores", "XGBConfig", "XGBModel"]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from search.kinds import Kinds
 
 if TYPE_CHECKING:
+    from schedule import Trace
     from search.context import TuneContext
     from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
@@ -47,10 +48,10 @@ class CostModel(ABC):
         """Whether predictions mean something."""
         return True
 
-    def knows(self, context: TuneContext) -> bool:
-        """Whether the model has nothing to learn from what was measured of a program before.
+    def knows(self, context: TuneContext, trace: Trace) -> bool:
+        """Whether there is nothing to learn from the measurement of a trace.
 
-        A search shows the records of its database to a model that says False.
+        A search shows a model the records of its database that it does not know.
         """
         return True
 

@@ -1,36 +1,57 @@
-"""Teaching a cost model what a database knows of a program."""
+"""Teaching a cost model what a database knows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from search.context import TuneContext
+from search.database.records import FAILED
+from search.database.target_key import same_target
 from search.errors import blamed_on
 from search.measure_candidate import described
 from search.runner import RunnerResult
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
-    from search.database.database import Database
+    from search.database import Database, TuningRecord
     from search.measure_candidate import MeasureCandidate
 
-_MOST: Final = 256
-"""The latest so many records are enough to start with; replaying one takes milliseconds."""
+_MOST_OF_TASK: Final = 256
+_MOST_OF_OTHERS: Final = 64
+"""Enough to rank the first batch; replaying a record takes ten milliseconds and more."""
+_LATEST: Final = 4096
+"""Other workloads are looked for among so many records, and not in all of a large database."""
 
 
 def learn_from_records(model: CostModel, database: Database, context: TuneContext) -> int:
-    """Show `model` the records of a task unless it knows the program; return how many there were.
+    """Show `model` the records that it does not know; return how many there were.
 
-    Records of another target are left out, and those that failed: they do not say whether it was in
-    building, of which a model is not told. So are traces that cannot be replayed any more.
+    They are among the latest of the task and, fewer, of each other workload. Those that failed
+    teach too. Left out are records of another target, and traces that cannot be replayed any more.
     """
-    if context.mod is None or model.knows(context):
+    if context.mod is None:
         return 0
+    workload = database.commit_workload(context.mod)
+    own = database.tuning_records_of(workload, context.target)
+    count = _learn(model, context, own[-_MOST_OF_TASK:])
+    others: dict[int, list[TuningRecord]] = {}
+    for record in database.get_all_tuning_records()[-_LATEST:]:
+        shash = record.workload.shash
+        if shash != workload.shash and same_target(record.target, context.target):
+            others.setdefault(shash, []).append(record)
+    for records in others.values():
+        other = TuneContext(records[0].workload.mod, target=context.target)
+        count += _learn(model, other, records[-max(1, _MOST_OF_OTHERS // len(others)) :])
+    return count
+
+
+def _learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord]) -> int:
     candidates: list[MeasureCandidate] = []
     results: list[RunnerResult] = []
-    for record in database.tuning_records_of(database.commit_workload(context.mod))[-_MOST:]:
-        if not record.is_valid or record.target != context.target:
+    for record in records:
+        if model.knows(context, record.trace):
             continue
         try:
             candidate = record.as_measure_candidate()
@@ -38,8 +59,13 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
             context.logger.info("A record cannot be replayed: %s", error)
             continue
         candidates.append(candidate)
-        results.append(RunnerResult(run_secs=tuple(record.run_secs or ())))
+        results.append(_result(record))
     if candidates:
         with blamed_on(model, lambda: described(candidates)):
             model.update(context, candidates, results)
     return len(candidates)
+
+
+def _result(record: TuningRecord) -> RunnerResult:
+    seconds = tuple(s for s in record.run_secs or () if s < FAILED)
+    return RunnerResult(run_secs=seconds) if seconds else RunnerResult(error_msg="it failed")

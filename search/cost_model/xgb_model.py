@@ -4,100 +4,68 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codegen import host
-from search.cost_model.cost_model import CostModel
-from search.cost_model.pack_sum import (
-    PackedRows,
-    average_peak,
-    root_mean_square_error,
-    squared_error_of_sum,
-)
-from search.errors import TuningError
-from search.feature_extractor import FeatureExtractor
+from codegen.target import as_target
+from search.cost_model.cost_model import CostModel, Scores
+from search.cost_model.measurements import FAILURE, Cost, Measurements
+from search.cost_model.ranking_loss import average_peak, pairwise_accuracy
+from search.cost_model.saved_model import SavedModel
+from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.database.growing_file import json_line
+from search.database.records import digest
+from search.database.target_key import target_key
+from search.feature_extractor import FeatureExtractor, PackedFeatures
 from tensorir.structural_hash import structural_hash
 
 if TYPE_CHECKING:
+    from schedule import Trace
     from search.context import TuneContext
+    from search.design_space import Decisions, DesignSpace
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
-    from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")
 
-_FAILED_COST: Final = 1e10
-_MAX_ROUNDS: Final = 300
-
-
-@dataclass(frozen=True)
-class XGBConfig:
-    """Parameters of the booster; `nthread` None means as many as the tuning may use."""
-
-    max_depth: int = 10
-    gamma: float = 0.001
-    min_child_weight: float = 0
-    eta: float = 0.2
-    seed: int = 43
-    nthread: int | None = None
-    tree_method: str = "hist"
-
-    def parameters(self, nthread: int) -> dict[str, Any]:
-        """Return what `xgboost.train` takes."""
-        return {
-            "max_depth": self.max_depth,
-            "gamma": self.gamma,
-            "min_child_weight": self.min_child_weight,
-            "eta": self.eta,
-            "seed": self.seed,
-            "nthread": self.nthread or nthread,
-            "tree_method": self.tree_method,
-            "base_score": 0.0,
-            "verbosity": 0,
-        }
-
-
-@dataclass(eq=False)
-class _Group:
-    """What was measured of one workload."""
-
-    features: list[NDArray[np.float64]] = field(default_factory=list)
-    costs: list[float] = field(default_factory=list)
-
-    def labels(self) -> NDArray[np.float64]:
-        """Return the speed of each candidate relative to the best; near 0 for failures."""
-        costs = np.array(self.costs)
-        return np.asarray(costs.min() / costs)
+_MOST_CANDIDATES: Final = 1024
 
 
 @CostModel.kinds.register("xgb")
 class XGBModel(CostModel):
-    """Predicts the speed relative to the best of the workload.
+    """Ranks candidates by trees that learned which of two is the faster one.
 
-    Trees (Chen and Guestrin, XGBoost, KDD 2016) give a number for each row of features, and the
-    score of a candidate is the sum. Below `num_warmup_samples` measurements scores are random.
-    Training starts anew each time, on all workloads; with `adaptive_training` only once there is a
-    fifth more data. It stops when the error on the training data did not improve for
-    `early_stopping_rounds`, and after 300 rounds, which takes well under a second for a hundred
-    measurements. Every `verbose_eval` rounds the error and the average peak of the first
-    `average_peak_n` are logged at DEBUG level.
+    A score is about the log of the speed, up to a constant of the workload, so that the difference
+    of two scores is about the log of the ratio of the times. `num_folds` boosters are trained for a
+    ranking loss, each without a fold of the measurements, which says when to stop (after
+    `early_stopping_rounds` without progress, at the latest after 300); their mean is the score and
+    their spread the uncertainty. Below `num_warmup_samples` measurements, those of all workloads
+    together, scores are random unless the extractor estimates.
+
+    What the extractor estimates is where training starts from, and with such an extractor scores
+    mean something from the beginning.
+
+    Training starts anew each time, with `adaptive_training` only once a workload has a fifth more
+    measurements than at the last time. It takes at most 1,024 candidates, so that a long run does
+    not train ever longer: a fair share of each workload, from the fastest to the slowest. How well
+    each batch was predicted is logged at DEBUG level, by the pairs in the right order and the
+    average peak of the first `average_peak_n`, and every `verbose_eval` rounds the held-out loss.
+    `num_tuning_cores` is what TVM's model takes; how many threads train says `config.nthread`.
     """
 
     def __init__(
         self,
         *,
-        extractor: str | FeatureExtractor = "per-store-feature",
+        extractor: str | FeatureExtractor = "nest-feature",
         config: XGBConfig | None = None,
         num_warmup_samples: int = 12,
-        early_stopping_rounds: int = 50,
+        early_stopping_rounds: int = 10,
         verbose_eval: int = 25,
+        num_folds: int = 4,
         average_peak_n: int = 32,
         adaptive_training: bool = True,
         num_tuning_cores: int | None = None,
@@ -106,47 +74,60 @@ class XGBModel(CostModel):
         self.extractor = FeatureExtractor.create(extractor)
         self.config = config or XGBConfig()
         if tree_method is not None:
-            self.config = XGBConfig(**{**vars(self.config), "tree_method": tree_method})
+            self.config = replace(self.config, tree_method=tree_method)
         self.num_warmup_samples = num_warmup_samples
         self.early_stopping_rounds = early_stopping_rounds
         self.verbose_eval = verbose_eval
+        self.num_folds = num_folds
         self.average_peak_n = average_peak_n
         self.adaptive_training = adaptive_training
-        self._threads = num_tuning_cores or host.physical_cores()
-        self._groups: dict[str, _Group] = {}
-        self._booster: Any = None
-        self._last_train_size = 0
+        self._measurements = Measurements()
+        self._trained_sizes: dict[str, int] = {}
+        self._ensemble = TreeEnsemble()
         self._random = np.random.default_rng(self.config.seed)
 
     @property
     def data_size(self) -> int:
-        """The number of measurements learned from."""
-        return sum(len(group.costs) for group in self._groups.values())
+        """The number of measurements that the model was shown."""
+        return len(self._measurements)
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model of enough measurements."""
-        return self._booster is not None and self.data_size >= self.num_warmup_samples
+        """Whether there were enough measurements, or scores are estimates at least."""
+        return bool(self._ensemble.members) or self.extractor.estimates
 
-    def knows(self, context: TuneContext) -> bool:
-        """Whether there are measurements of the program."""
-        return context.mod is not None and _key(context.mod) in self._groups
+    def knows(self, context: TuneContext, trace: Trace) -> bool:
+        """Whether the model was shown a measurement of a trace."""
+        return self._measurements.knows(_key(context), _trace_key(trace))
 
     # ---------------------------------------------------------------------------------- prediction
 
     def predict(
         self, context: TuneContext, candidates: Sequence[MeasureCandidate]
     ) -> NDArray[np.float64]:
-        """Return a score for each candidate: speed relative to the best, roughly in [0, 1]."""
+        """Return a score for each candidate: about the log of its speed."""
         if not self.trained or not candidates:
             return self._random.random(len(candidates))
-        return self._scores(self.extractor.extract_from(context, candidates))
+        return self._scores(
+            PackedFeatures.of(self.extractor.extract_from(context, candidates))
+        ).mean
 
-    def _scores(self, features: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        packed = PackedRows(features)
-        if not len(packed.rows):
-            return np.zeros(packed.count)
-        return packed.summed(self._booster.inplace_predict(packed.rows))
+    def score_points(
+        self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
+    ) -> Scores | None:
+        """Return the scores that `predict` gives for the replayed points, and how certain they are.
+
+        None if the extractor needs programs. Without enough measurements they are random.
+        """
+        packed = self.extractor.extract_points(context, space, decisions)
+        if packed is None:
+            return None
+        if not self.trained:
+            return Scores(self._random.random(packed.count), np.zeros(packed.count))
+        return self._scores(packed)
+
+    def _scores(self, packed: PackedFeatures) -> Scores:
+        return self._ensemble.scores(packed, self.extractor.estimate(packed))
 
     # ------------------------------------------------------------------------------------ training
 
@@ -159,135 +140,95 @@ class XGBModel(CostModel):
         """Add measurements and train again if there is enough new data."""
         features = self.extractor.extract_from(context, candidates)
         batch = [
-            (rows, _FAILED_COST if result.median_secs is None else result.median_secs)
-            for rows, result in zip(features, results, strict=True)
+            (candidate, rows, _cost(result))
+            for candidate, rows, result in zip(candidates, features, results, strict=True)
             if len(rows)
         ]
-        if not batch or context.mod is None:
+        if not batch:
             return
-        group = self._groups.setdefault(_key(context.mod), _Group())
-        if self.trained and group.costs:
-            self._log_validation(group, batch)
-        for rows, cost in batch:
-            group.features.append(rows)
-            group.costs.append(cost)
-        new = self.data_size - self._last_train_size
-        if self.data_size < self.num_warmup_samples:
-            return
-        if self.adaptive_training and new * 5 < self._last_train_size:
-            return
-        self._last_train_size = self.data_size
-        self._train()
+        self._log_validation([rows for _, rows, _ in batch], [cost for *_, cost in batch])
+        key = _key(context)
+        for candidate, rows, cost in batch:
+            self._measurements.add(key, _trace_key(candidate.sch.trace), rows, cost)
+        if self.data_size >= self.num_warmup_samples and self._has_news(key):
+            self._train()
+
+    def _has_news(self, key: str) -> bool:
+        if not self.adaptive_training:
+            return True
+        before = self._trained_sizes.get(key, 0)
+        return len(self._measurements.workloads[key]) * 5 >= before * 6
 
     def _train(self) -> None:
-        import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
-
-        groups = list(self._groups.values())
-        packed = PackedRows([rows for group in groups for rows in group.features])
-        labels = np.concatenate([group.labels() for group in groups])
-        matrix = xgboost.DMatrix(packed.rows, label=packed.spread(labels))
-        monitor = _monitor(xgboost, matrix, packed, labels, self)
-        self._booster = xgboost.train(
-            self.config.parameters(self._threads),
-            matrix,
-            num_boost_round=_MAX_ROUNDS,
-            obj=squared_error_of_sum(packed, labels),
-            callbacks=[monitor],
+        workloads = self._measurements.workloads
+        self._trained_sizes = {key: len(measured) for key, measured in workloads.items()}
+        data = self._measurements.training_set(_MOST_CANDIDATES)
+        self._ensemble = TreeEnsemble.trained(
+            data,
+            self.extractor.estimate(data.packed),
+            self.config,
+            folds=self.num_folds,
+            patience=self.early_stopping_rounds,
+            verbose_eval=self.verbose_eval,
         )
 
     def _log_validation(
-        self, group: _Group, batch: Sequence[tuple[NDArray[np.float64], float]]
+        self, features: Sequence[NDArray[np.float64]], costs: Sequence[Cost]
     ) -> None:
-        labels = min(group.costs) / np.array([cost for _, cost in batch])
-        packed = PackedRows([rows for rows, _ in batch])
-        outputs = self._booster.inplace_predict(packed.rows)
+        if not self.trained or not logger.isEnabledFor(logging.DEBUG):
+            return
+        scores = self._scores(PackedFeatures.of(features)).mean
+        seconds = np.array([cost.seconds for cost in costs])
         logger.debug(
-            "XGB validation: p-rmse: %.6f  a-peak@%d: %.6f",
-            root_mean_square_error(packed, outputs, labels),
+            "XGB validation: %.3f of the pairs in order, a-peak@%d: %.3f",
+            pairwise_accuracy(scores, np.log(seconds)),
             self.average_peak_n,
-            average_peak(packed.summed(outputs), labels, self.average_peak_n),
+            average_peak(scores, 1 / seconds, self.average_peak_n),
         )
 
     # --------------------------------------------------------------------------------------- files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the measurements and the booster to a file; a reader never sees half of it."""
-        groups = self._groups
-        features = [rows for group in groups.values() for rows in group.features]
-        raw = b"" if self._booster is None else bytes(self._booster.save_raw("ubj"))
-        arrays = {
-            "workloads": np.array(list(groups), dtype="U16"),
-            "group_sizes": np.array([len(g.costs) for g in groups.values()], np.int64),
-            "costs": np.array([c for g in groups.values() for c in g.costs], np.float64),
-            "row_counts": np.array([len(rows) for rows in features], np.int64),
-            "rows": np.concatenate(features) if features else np.zeros((0, 0)),
-            "booster": np.frombuffer(raw, np.uint8),
-        }
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        Path(temporary).replace(target)
-        logger.info("Saved XGBModel to %s", target)
+        """Write the measurements and the boosters to a file; a reader never sees half of it."""
+        SavedModel(
+            self._measurements, self._trained_sizes, self._ensemble.saved(), self._features
+        ).write(path)
+        logger.info("Saved XGBModel to %s", path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over what `save` wrote; TuningError if the file holds something else."""
-        names = ("workloads", "group_sizes", "costs", "row_counts", "rows", "booster")
-        try:
-            with np.load(Path(path), allow_pickle=False) as saved:
-                workloads, sizes, costs, counts, rows, raw = (saved[name] for name in names)
-        except (KeyError, ValueError, OSError) as error:
-            raise TuningError(f"{path} is no saved cost model: {error}") from error
-        features = np.split(rows, np.cumsum(counts)[:-1]) if len(counts) else []
-        groups: dict[str, _Group] = {}
-        start = 0
-        for name, size in zip(workloads, sizes, strict=True):
-            end = start + int(size)
-            groups[str(name)] = _Group(features[start:end], costs[start:end].tolist())
-            start = end
-        self._groups = groups
-        self._last_train_size = self.data_size
-        self._booster = None
-        if len(raw):
-            import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
+        """Take over what `save` wrote; TuningError if the file holds something else.
 
-            self._booster = xgboost.Booster()
-            self._booster.load_model(bytearray(raw.tobytes()))
+        A model of another version, or of other features, is of no use: it is left alone, which the
+        log says.
+        """
+        saved = SavedModel.read(path, self._features)
+        if saved is None:
+            return
+        self._measurements = saved.measurements
+        self._trained_sizes = saved.trained_sizes
+        self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)
+
+    @property
+    def _features(self) -> str:
+        columns = getattr(self.extractor, "feature_vector_length", "any")
+        return f"{self.extractor} of {columns} columns"
 
     def __str__(self) -> str:
         return f"XGBModel({self.data_size} measurements)"
 
 
-def _key(mod: IRModule) -> str:
-    return f"{structural_hash(mod):016x}"
+def _key(context: TuneContext) -> str:
+    """Return what tells workloads apart: times on different targets cannot be compared."""
+    program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"
+    return f"{program} {target_key(as_target(context.target))}"
 
 
-def _monitor(
-    xgboost: Any,
-    matrix: Any,
-    packed: PackedRows,
-    labels: NDArray[np.float64],
-    model: XGBModel,
-) -> Any:
-    """Return the callback that logs the error and ends the training when it stays."""
+def _trace_key(trace: Trace) -> str:
+    return digest(json_line(trace.as_json()).encode()).hex()
 
-    class Monitor(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-        best = np.inf
-        best_round = 0
 
-        def after_iteration(self, booster: Any, epoch: int, _: Any) -> bool:
-            outputs = booster.predict(matrix, output_margin=True)
-            error = root_mean_square_error(packed, outputs, labels)
-            if epoch % model.verbose_eval == 0:
-                logger.debug(
-                    "XGB iter %3d: tr-p-rmse: %.6f  tr-a-peak@%d: %.6f",
-                    epoch,
-                    error,
-                    model.average_peak_n,
-                    average_peak(packed.summed(outputs), labels, model.average_peak_n),
-                )
-            if error < self.best * 0.999:
-                self.best, self.best_round = error, epoch
-            return bool(epoch - self.best_round >= model.early_stopping_rounds)
-
-    return Monitor()
+def _cost(result: RunnerResult) -> Cost:
+    seconds = result.median_secs
+    if seconds is None:
+        return FAILURE
+    return Cost(seconds, is_bound=result.stopped)

@@ -29,6 +29,18 @@ class PackedFeatures:
     count: int
     """The number of candidates."""
 
+    @staticmethod
+    def of(candidates: Sequence[NDArray[Any]]) -> PackedFeatures:
+        """Put the arrays [rows, features] of candidates one after the other."""
+        counts = [len(rows) for rows in candidates]
+        rows = np.concatenate(list(candidates)).astype(np.float32, copy=False)
+        return PackedFeatures(rows, np.repeat(np.arange(len(counts)), counts), len(counts))
+
+    def summed(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return for each candidate the sum over its rows of `values` [rows]."""
+        sums = np.bincount(self.owner, weights=values, minlength=self.count)
+        return sums.astype(np.float64, copy=False)
+
 
 class FeatureExtractor(ABC):
     """Describes candidates by numbers that a cost model learns from."""
@@ -71,6 +83,16 @@ class FeatureExtractor(ABC):
         Where it is wrong, it gives up on such points.
         """
         return True
+
+    estimates: ClassVar[bool] = False
+    """Whether `estimate` says something."""
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return an estimate of the log speed of each candidate, up to a constant of the workload.
+
+        A cost model starts from it. 0 for all, as it is here, says nothing.
+        """
+        return np.zeros(packed.count)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

@@ -122,6 +122,12 @@ class NestFeature(FeatureExtractor):
             compiled.withdraw(decisions)
         return same
 
+    estimates = True
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        """Return the estimated time, as a log of the speed."""
+        return packed.summed(-np.log(2) * packed.rows[:, self.names.index("time")])
+
     def _least(self, context: TuneContext) -> float:
         if self._least_of[0] is not context.mod:
             self._least_of = (context.mod, least_cycles(context))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UpdateCostModel(MeasureCallback):
-    """Shows the cost model what was built, whether it ran or not."""
+    """Shows the cost model what was tried, also what could not be built or did not run."""
 
     def apply(
         self,
@@ -28,11 +28,8 @@ class UpdateCostModel(MeasureCallback):
         runner_results: Sequence[RunnerResult],
     ) -> None:
         """Update the model with a batch."""
-        if task_scheduler.cost_model is None:
+        model = task_scheduler.cost_model
+        if model is None:
             return
-        built = [k for k, result in enumerate(builder_results) if result.error_msg is None]
-        candidates = [measure_candidates[k] for k in built]
-        with blamed_on(task_scheduler.cost_model, lambda: described(candidates)):
-            task_scheduler.cost_model.update(
-                task_scheduler.tasks[task_id].ctx, candidates, [runner_results[k] for k in built]
-            )
+        with blamed_on(model, lambda: described(measure_candidates)):
+            model.update(task_scheduler.tasks[task_id].ctx, measure_candidates, runner_results)

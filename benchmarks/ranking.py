@@ -1,0 +1,195 @@
+"""How well cost models rank candidates: of a workload that they never saw, and after 32 of its own.
+
+    python -m benchmarks.ranking collect out/ranking MM128 C2D SFM
+    python -m benchmarks.ranking report out/ranking
+
+`collect` measures random candidates of each workload and keeps them as databases in a folder; what
+is there already is not measured again. `report` prints for each model and workload
+
+* the share of the pairs of candidates whose times differ by 5 % or more that are in the right
+  order, and
+* the time of the best of all relative to that of the best of the model's first five picks,
+
+once trained on all other workloads ("unseen"), and once on 32 candidates of the workload too, asked
+about the rest ("own 32"). Times of a candidate that was measured several times are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import search as ms
+from benchmarks.kernels import program
+from benchmarks.matmul import TARGET
+from search.cost_model import CostModel, RandomModel, XGBModel
+from search.cost_model.ranking_loss import pairwise_accuracy
+from search.database import JSONDatabase
+from search.database.records import FAILED
+from search.feature_extractor import FeatureExtractor, PackedFeatures
+from search.measure_candidate import MeasureCandidate
+from search.runner import RunnerResult
+
+NAMES = ("MM128", "C2D", "C1D", "DEP", "DIL", "GRP", "T2D", "CBR", "TBG", "NRM", "SFM")
+OWN = 32
+PICKS = 5
+SEED = 11
+
+Make: TypeAlias = Callable[[int], CostModel]
+"""Makes a model that trains once it was shown so many measurements."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Candidates of a workload and the time in seconds of each."""
+
+    context: ms.TuneContext
+    candidates: Sequence[MeasureCandidate]
+    seconds: NDArray[np.float64]
+
+    def some(self, places: Sequence[int] | NDArray[np.intp]) -> Measured:
+        return Measured(
+            self.context, [self.candidates[k] for k in places], self.seconds[np.array(places)]
+        )
+
+
+class Remembered(FeatureExtractor):
+    """Another extractor, asked once about each candidate."""
+
+    def __init__(self, extractor: str) -> None:
+        self.extractor = FeatureExtractor.create(extractor)
+        self.estimates = self.extractor.estimates  # type: ignore[misc]
+        self.rows: dict[MeasureCandidate, NDArray[np.float64]] = {}
+
+    def extract_from(
+        self, context: ms.TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> list[NDArray[np.float64]]:
+        new = [c for c in candidates if c not in self.rows]
+        self.rows.update(zip(new, self.extractor.extract_from(context, new), strict=True))
+        return [self.rows[c] for c in candidates]
+
+    def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
+        return self.extractor.estimate(packed)
+
+
+def collect(folder: Path, names: Sequence[str], count: int) -> None:
+    """Measure `count` random candidates of each workload that the folder does not have."""
+    for name in names:
+        if (folder / name).exists():
+            continue
+        start = time.perf_counter()
+        ms.tune_tir(
+            program(name),
+            TARGET,
+            ms.TuneConfig(max_trials_global=count, num_trials_per_iter=32, strategy="replay-trace"),
+            work_dir=folder / name,
+            cost_model="random",
+            seed=SEED,
+        )
+        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def measured(folder: Path, name: str) -> Measured:
+    """Replay the database of a workload."""
+    records = JSONDatabase(work_dir=folder / name).get_all_tuning_records()
+    times: dict[str, list[float]] = {}
+    last = {}
+    for record in records:
+        key = json.dumps(record.trace.as_json())
+        times.setdefault(key, []).extend(record.run_secs or (FAILED,))
+        last[key] = record
+    context = ms.TuneContext(program(name), target=records[0].target)
+    candidates = [record.as_measure_candidate() for record in last.values()]
+    return Measured(context, candidates, np.array([statistics.median(t) for t in times.values()]))
+
+
+def quality(model: CostModel, data: Measured) -> tuple[float, float]:
+    """Return the share of the pairs in the right order, and how good the first picks are."""
+    scores = model.predict(data.context, data.candidates)
+    picked = np.argsort(-scores, kind="stable")[:PICKS]
+    return (
+        pairwise_accuracy(scores, np.log(data.seconds)),
+        float(data.seconds.min() / data.seconds[picked].min()),
+    )
+
+
+def report(folder: Path) -> None:
+    """Print the table of all models, for the workloads of a folder."""
+    names = [name for name in NAMES if (folder / name).exists()]
+    data = {name: measured(folder, name) for name in names}
+    extractors = {kind: Remembered(kind) for kind in ("nest-feature", "per-store-feature")}
+    models: dict[str, Make] = {
+        f"xgb, {kind}": partial(_model, extractor) for kind, extractor in extractors.items()
+    }
+    models["random"] = lambda _: RandomModel(seed=SEED)
+    for title, make in models.items():
+        print(f"\n{title}\n{'':8}{'unseen':>16}{f'own {OWN}':>16}")
+        rows = []
+        for name in names:
+            rows.append((*unseen(make, data, name), *own(make, data, name)))
+            print(_line(name, rows[-1]), flush=True)
+        print(_line("mean", np.mean(rows, axis=0)))
+
+
+def _model(extractor: FeatureExtractor, count: int) -> CostModel:
+    return XGBModel(extractor=extractor, num_warmup_samples=count)
+
+
+def unseen(make: Make, data: dict[str, Measured], name: str) -> tuple[float, float]:
+    """Train a model on all workloads but one and ask it about that one."""
+    return quality(trained(make, [d for n, d in data.items() if n != name]), data[name])
+
+
+def own(make: Make, data: dict[str, Measured], name: str) -> tuple[float, float]:
+    """Train a model on all other workloads and some candidates of one; ask it about the rest."""
+    order = np.random.default_rng(SEED).permutation(len(data[name].candidates))
+    some = min(OWN, len(order) // 2)
+    parts = {**data, name: data[name].some(order[:some])}
+    return quality(trained(make, list(parts.values())), data[name].some(order[some:]))
+
+
+def trained(make: Make, parts: Sequence[Measured]) -> CostModel:
+    """Return a model that was shown all parts and trained once."""
+    model = make(sum(len(part.candidates) for part in parts))
+    for part in parts:
+        results = [
+            RunnerResult(run_secs=(s,)) if s < FAILED else RunnerResult(error_msg="it failed")
+            for s in part.seconds
+        ]
+        model.update(part.context, part.candidates, results)
+    return model
+
+
+def _line(name: str, values: Sequence[float] | NDArray[np.float64]) -> str:
+    pairs, best, own_pairs, own_best = values
+    return f"{name:8}{pairs:9.1%}{best:7.2f}{own_pairs:9.1%}{own_best:7.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    collecting = commands.add_parser("collect", help="measure random candidates of workloads")
+    collecting.add_argument("folder", type=Path)
+    collecting.add_argument("names", nargs="*", default=NAMES)
+    collecting.add_argument("--count", type=int, default=96)
+    reporting = commands.add_parser("report", help="train models on them and print how they rank")
+    reporting.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    if options.command == "collect":
+        collect(options.folder, options.names, options.count)
+    else:
+        report(options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The file of a cost model: what it was shown and what it made of that."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from search.cost_model.measurements import Cost, Measurements
+from search.errors import TuningError
+
+logger = logging.getLogger("tvm.meta_schedule")
+
+_VERSION: Final = 2
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """Measurements, how many of each workload the boosters were trained on, and the boosters.
+
+    `features` says which extractor made the rows.
+    """
+
+    measurements: Measurements
+    trained_sizes: dict[str, int]
+    boosters: list[bytes]
+    features: str
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file; a reader never sees half of it."""
+        workloads = self.measurements.workloads
+        features = [rows for measured in workloads.values() for rows in measured.features]
+        costs = [cost for measured in workloads.values() for cost in measured.costs]
+        arrays: dict[str, Any] = {
+            "version": np.array(_VERSION),
+            "features": np.array(self.features),
+            "workloads": np.array(list(workloads), dtype=np.str_),
+            "candidates": np.array([c for w in workloads.values() for c in w.places], np.str_),
+            "sizes": np.array([len(measured) for measured in workloads.values()], np.int64),
+            "trained_sizes": np.array([self.trained_sizes.get(k, 0) for k in workloads], np.int64),
+            "seconds": np.array([cost.seconds for cost in costs], np.float64),
+            "is_bound": np.array([cost.is_bound for cost in costs], np.bool_),
+            "row_counts": np.array([len(rows) for rows in features], np.int64),
+            "rows": np.concatenate(features) if features else np.zeros((0, 0), np.float32),
+            "booster_sizes": np.array([len(raw) for raw in self.boosters], np.int64),
+            "boosters": np.frombuffer(b"".join(self.boosters), np.uint8),
+        }
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        Path(temporary).replace(target)
+
+    @staticmethod
+    def read(path: str | os.PathLike[str], features: str) -> SavedModel | None:
+        """Read a file; None if another version of this program or another extractor made it.
+
+        Raises TuningError for a file that is no saved model.
+        """
+        try:
+            with np.load(Path(path), allow_pickle=False) as file:
+                saved = {name: file[name] for name in file.files}
+            if saved.get("version") != _VERSION:
+                logger.warning("%s is of another version and not used", path)
+                return None
+            if str(saved["features"]) != features:
+                logger.warning(
+                    "%s was made with %s and not used: it is %s", path, saved["features"], features
+                )
+                return None
+            return _decoded(saved)
+        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+            raise TuningError(
+                f"{path} is no saved cost model: {error}; delete it to start without one"
+            ) from error
+
+
+def _decoded(saved: dict[str, Any]) -> SavedModel:
+    names = [str(name) for name in saved["workloads"]]
+    costs = iter(zip(saved["seconds"].tolist(), saved["is_bound"].tolist(), strict=True))
+    candidates = iter(saved["candidates"].tolist())
+    features = iter(_pieces(saved["rows"], saved["row_counts"]))
+    measurements = Measurements()
+    for name, size in zip(names, saved["sizes"].tolist(), strict=True):
+        for _ in range(size):
+            measurements.add(name, next(candidates), next(features), Cost(*next(costs)))
+    return SavedModel(
+        measurements,
+        dict(zip(names, saved["trained_sizes"].tolist(), strict=True)),
+        [piece.tobytes() for piece in _pieces(saved["boosters"], saved["booster_sizes"])],
+        str(saved["features"]),
+    )
+
+
+def _pieces(whole: Any, sizes: Any) -> list[Any]:
+    """Cut an array along its first dimension."""
+    return np.split(whole, np.cumsum(sizes)[:-1]) if len(sizes) else []
