@@ -26,45 +26,34 @@ class Footprints:
 
 def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> Footprints:
     """Count for caches of these sizes in bytes, smallest first."""
-    count = nest.count
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
-    lines = [
-        _lines(span, shape, size, line)
-        for span, shape, size in zip(spans, nest.shapes, nest.item_bytes, strict=True)
-    ]
+    sizes = list(zip(nest.shapes, nest.item_bytes, strict=True))
+    lines = np.array([_lines(s, *size, line) for s, size in zip(spans, sizes, strict=True)])
+    still = np.array(nest.strides) == 0
     room = np.array(caches, np.float64)[:, None] / line
-    fetched = [np.broadcast_to(one, (len(caches), count)) for one in lines]
-    fits = np.ones((len(caches), count), bool)
-    entries = np.ones((len(caches), count))
-    total = np.sum(lines, axis=0)
-    tile = total
+    fetched = np.repeat(lines[:, None], len(caches), axis=1)
+    fits = np.ones(room.shape[:1] + lines.shape[1:], bool)
+    entries = np.ones(fits.shape)
+    tile = lines.sum(0)
     done = inside.copy()
     for part in (how.run, how.outer):
-        for place in reversed(nest.loops):
+        for place in np.flatnonzero((part > 1).any(1))[::-1]:
             trips = part[place]
-            if not (trips > 1).any():
-                continue
-            grown = done[place] * trips
-            for k, steps in enumerate(nest.steps):
-                moved = steps[:, place]
-                if not moved.any():
-                    continue
-                spans[k] = spans[k] + moved * (grown - done[place])
-                lines[k] = _lines(spans[k], nest.shapes[k], nest.item_bytes[k], line)
-            done[place] = grown
-            total = np.sum(lines, axis=0)
-            still = fits
-            fits = fits & (total <= room)
+            more = done[place] * (trips - 1)
+            for k in np.flatnonzero(~still[:, place].all(1)):
+                spans[k] = spans[k] + nest.steps[k][:, place] * more
+                lines[k] = _lines(spans[k], *sizes[k], line)
+            done[place] *= trips
+            before = fits
+            fits = before & (lines.sum(0) <= room)
             entries = np.where(fits, 1, entries * trips)
-            first = still & ~fits & (trips > 1)
-            for k, strides in enumerate(nest.strides):
-                stays = first & (strides[place] == 0)
-                again = np.where(stays, 1, trips)
-                fetched[k] = np.where(fits, lines[k], fetched[k] * again)
+            # Where a loop is the first whose data do not fit, what it does not move stays.
+            stays = (before & ~fits) & still[:, place, None]
+            fetched = np.where(fits, lines[:, None], fetched * np.where(stays, 1, trips))
         if part is how.run:
-            tile = total
-    return Footprints(tile * line, total * line, np.array(fetched), entries)
+            tile = lines.sum(0)
+    return Footprints(tile * line, lines.sum(0) * line, fetched, entries)
 
 
 def _lines(span: Array, shape: Array, item: int, line: int) -> Array:

@@ -220,18 +220,11 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
 
 def _written_out(nest: Nest, how: Execution) -> tuple[Array, Array]:
     """Return how many statements loops are written out to, and the length of the one around."""
-    code, pieces = how.tile, how.pieces
-    innermost = np.ones(nest.count)
-    open_ = np.ones(nest.count, bool)
-    for part in (how.run, how.outer):
-        for place in reversed(nest.loops):
-            trips = part[place]
-            more = code * trips
-            fits = (more <= nest.unroll) & (more * pieces <= _MAX_COPIES)
-            stays = open_ & ~fits & (trips > 1)
-            innermost = np.where(stays, trips, innermost)
-            open_ = open_ & ~stays
-            code = np.where(open_, more, code)
-            if not open_.any():
-                return code, innermost
-    return code, innermost
+    trips = np.concatenate([how.run[::-1], how.outer[::-1]])
+    statements = how.tile * np.cumprod(trips, 0)
+    fits = (statements <= nest.unroll) & (statements * how.pieces <= _MAX_COPIES)
+    fits = np.logical_and.accumulate(fits | (trips == 1), 0)
+    code = np.where(fits, statements, 1).max(0, initial=1)
+    around = np.where(fits.all(0), 0, fits.argmin(0))
+    innermost = np.where(fits.all(0), 1, trips[around, np.arange(nest.count)])
+    return np.maximum(code, how.tile), innermost
