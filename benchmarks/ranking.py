@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import search as ms
-from benchmarks.kernels import program
 from benchmarks.matmul import TARGET
+from benchmarks.suite_programs import program
 from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.ranking_loss import pairwise_accuracy
 from search.database import JSONDatabase
@@ -89,7 +89,7 @@ def collect(folder: Path, names: Sequence[str], count: int) -> None:
             continue
         start = time.perf_counter()
         ms.tune_tir(
-            program(name),
+            program(name).mod,
             TARGET,
             ms.TuneConfig(max_trials_global=count, num_trials_per_iter=32, strategy="replay-trace"),
             work_dir=folder / name,
@@ -108,7 +108,7 @@ def measured(folder: Path, name: str) -> Measured:
         key = json.dumps(record.trace.as_json())
         times.setdefault(key, []).extend(record.run_secs or (FAILED,))
         last[key] = record
-    context = ms.TuneContext(program(name), target=records[0].target)
+    context = ms.TuneContext(program(name).mod, target=records[0].target)
     candidates = [record.as_measure_candidate() for record in last.values()]
     return Measured(context, candidates, np.array([statistics.median(t) for t in times.values()]))
 
