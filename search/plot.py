@@ -39,6 +39,10 @@ _MARKERS: Final = ("o", "s", "^", "D")
 _MOST_PANELS: Final = 24
 _PANEL_COLUMNS: Final = 4
 
+# Ratios of the ends of a logarithmic axis: 1, 2 and 5 in each decade are enough ticks between them.
+_FEW_ROUND_NUMBERS: Final = 5
+_MANY_DECADES: Final = 10_000
+
 
 @dataclass(frozen=True)
 class _Numbers:
@@ -148,6 +152,8 @@ def cost_by_decision(
     drawn = _panels(max(len(panels), 1)) if axes is None else np.asarray(axes, object).ravel()
     for ax, numbers in zip(drawn, panels, strict=False):
         _strip(ax, numbers, seconds)
+    for ax in drawn[: len(panels)]:
+        _log_scale(ax)
     for ax in drawn[max(len(panels), 1) :]:
         ax.set_visible(False)
     if not panels:
@@ -318,18 +324,21 @@ def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
     ax.set_xticks(range(len(labels)), labels)
     if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
-    _log_scale(ax)
     ax.set_title(numbers.name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
 
 
 def _log_scale(ax: Axes) -> None:
-    """Make times logarithmic, with ticks that are plain numbers."""
+    """Make the times that were drawn logarithmic, with ticks that are plain numbers."""
     from matplotlib import ticker  # noqa: PLC0415 - optional
 
     ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    steps = (1, 2, 5) if high / low < _MANY_DECADES else (1,)
+    few = high / low < _FEW_ROUND_NUMBERS
+    ax.yaxis.set_major_locator(ticker.MaxNLocator(5) if few else ticker.LogLocator(subs=steps))
+    ax.yaxis.set_minor_locator(ticker.NullLocator())
     ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_minor_formatter(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
 
 
 def _finished(ax: Axes) -> Axes:
