@@ -115,7 +115,7 @@ def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) ->
     def course(name: str, builder: type[ScriptFiles], overlap: bool) -> list[object]:
         folder = tmp_path / name
         tasks = [task("a", seed=1), task("b", seed=2)]
-        config = ms.TuneConfig(16, num_trials_per_iter=4, num_confirmed=0)
+        config = ms.TuneConfig(8, num_trials_per_iter=2, num_confirmed=0)
         runner = TimesOfScripts(overlap=overlap)
         made = run(
             folder,
@@ -131,7 +131,7 @@ def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) ->
         return [(n, str(r.trace), r.run_secs) for n, r in zip(names, records, strict=True)]
 
     at_once = course("at once", ScriptFiles, overlap=False)
-    assert len(at_once) == 16
+    assert len(at_once) == 8
     assert course("late", LateFiles, overlap=True) == at_once
     assert course("waited for", LateFiles, overlap=False) == at_once
 
