@@ -53,7 +53,7 @@ class Task:
 
     def __init__(self, name: str) -> None:
         self.context = ms.TuneContext(
-            program(name).func,
+            program(name).mod,
             target=TARGET,
             space_generator="post-order-apply",
             rand_state=1,

@@ -3,7 +3,7 @@
     python -m benchmarks.suite                                 15 programs, 64 trials each
     python -m benchmarks.suite MM128 'C3D[3]' --trials 64 16   two programs, with 64 and 16 trials
     python -m benchmarks.suite --before ../checkout            and with another version of the code
-    python -m benchmarks.suite --before suite_out              and kernels of an earlier run
+    python -m benchmarks.suite --before suite_out --out new    and kernels of an earlier run
     python -m benchmarks.suite --peer ../tvmenv/bin/python     and with apache-tvm or torch
 
 Everybody gets the same program, seed and number of trials and one core to run on. For each program
@@ -24,6 +24,7 @@ import importlib.util
 import math
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
@@ -96,7 +97,9 @@ def _tune(
     errors: dict[str, str] = {}
     for side in sides:
         folder = folder_of(out, side.name, prog.name, seed)
-        folder.mkdir(parents=True, exist_ok=True)
+        # A search would go on where an earlier one in its directory was.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         try:
             tuned[side.name] = side.tune(prog, seed, folder)
         except PeerError as error:
@@ -228,6 +231,8 @@ def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Sid
         name = "here" if trials == first else f"here {trials} trials"
         add(Version(name, ROOT, trials, out / "here.log", limit))
     for path in options.before:
+        if path.resolve() == out.resolve():
+            raise PeerError(f"--before {path} would be overwritten; give another folder by --out")
         add(earlier(path, first, out / "before.log", limit))
     for python in options.peer:
         for peer in peers_of(python, first, out, limit):

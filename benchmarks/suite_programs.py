@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorir import te, workloads
-from tensorir.function import PrimFunc
+from tensorir.function import IRModule, PrimFunc
 
 NAMES: Final = ("MM128", "MM1024", *workloads.WORKLOADS)
 
@@ -24,6 +24,11 @@ class Program:
     func: PrimFunc
     operator: str
     parameters: dict[str, int]
+
+    @property
+    def mod(self) -> IRModule:
+        """The function in a module of its own."""
+        return IRModule({"main": self.func})
 
     @property
     def shapes(self) -> list[list[int]]:

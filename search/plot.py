@@ -39,17 +39,21 @@ _MARKERS: Final = ("o", "s", "^", "D")
 _MOST_PANELS: Final = 24
 _PANEL_COLUMNS: Final = 4
 
+# Ratios of the ends of a logarithmic axis: 1, 2 and 5 in each decade are enough ticks between them.
+_FEW_ROUND_NUMBERS: Final = 5
+_MANY_DECADES: Final = 10_000
+
 
 @dataclass(frozen=True)
 class _Numbers:
     """One number of a decision in each trial; None where a trial has none there."""
 
     name: str
-    values: list[int | None]
-    label: Callable[[int], str] = str
+    values: list[Any]
+    label: Callable[[Any], str] = str
 
     @property
-    def present(self) -> list[int]:
+    def present(self) -> list[Any]:
         """The numbers that occur, in their order."""
         return sorted({value for value in self.values if value is not None})
 
@@ -148,6 +152,8 @@ def cost_by_decision(
     drawn = _panels(max(len(panels), 1)) if axes is None else np.asarray(axes, object).ravel()
     for ax, numbers in zip(drawn, panels, strict=False):
         _strip(ax, numbers, seconds)
+    for ax in drawn[: len(panels)]:
+        _log_scale(ax)
     for ax in drawn[max(len(panels), 1) :]:
         ax.set_visible(False)
     if not panels:
@@ -239,10 +245,11 @@ def _numbers(
                 yield _Numbers(f"{name},\nfactor {j + 1} of {length}", values)
 
 
-def _plain(decision: Any) -> tuple[int, ...]:
+def _plain(decision: Any) -> tuple[Any, ...]:
+    """Return the numbers of a decision; one that is none, such as a word, is one too."""
     if decision is None:
         return ()
-    return (decision,) if isinstance(decision, int) else tuple(decision)
+    return tuple(decision) if isinstance(decision, (list, tuple)) else (decision,)
 
 
 def _stages(run: RunTable, profiler: Profiler | None) -> dict[str, float]:
@@ -317,18 +324,21 @@ def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
     ax.set_xticks(range(len(labels)), labels)
     if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
-    _log_scale(ax)
     ax.set_title(numbers.name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
 
 
 def _log_scale(ax: Axes) -> None:
-    """Make times logarithmic, with ticks that are plain numbers."""
+    """Make the times that were drawn logarithmic, with ticks that are plain numbers."""
     from matplotlib import ticker  # noqa: PLC0415 - optional
 
     ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    steps = (1, 2, 5) if high / low < _MANY_DECADES else (1,)
+    few = high / low < _FEW_ROUND_NUMBERS
+    ax.yaxis.set_major_locator(ticker.MaxNLocator(5) if few else ticker.LogLocator(subs=steps))
+    ax.yaxis.set_minor_locator(ticker.NullLocator())
     ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_minor_formatter(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
 
 
 def _finished(ax: Axes) -> Axes:

@@ -156,6 +156,25 @@ def test_a_side_that_computes_something_else_is_left_out(tmp_path):
     assert results.errors() == ["SFM, peer: its output adds up to 6 instead of 5"]
 
 
+def test_each_search_begins_in_an_empty_folder(tmp_path):
+    class Untidy(Fake):
+        def tune(self, program, seed, folder):
+            assert list(folder.iterdir()) == []
+            (folder / "records").touch()
+            return super().tune(program, seed, folder)
+
+    for _ in range(2):
+        suite.compare([Untidy("here", [])], [program("SFM")], [1], tmp_path)
+
+
+def test_an_earlier_run_is_not_overwritten(tmp_path, monkeypatch, capsys):
+    where = ["--before", str(tmp_path), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["suite", "MM16", *where])
+    with pytest.raises(SystemExit):
+        suite.main()
+    assert "would be overwritten; give another folder by --out" in capsys.readouterr().err
+
+
 def test_ctrl_c_keeps_what_is_there(tmp_path):
     class Impatient(Fake):
         def tune(self, program, seed, folder):

@@ -76,6 +76,22 @@ def test_best_so_far_begins_at_the_first_trial_that_was_measured():
     assert points(line) == [(2.0, pytest.approx(8.0))]
 
 
+@pytest.mark.parametrize(
+    ("slowest", "fastest", "ticks"),
+    [
+        (900, 700, "700 750 800 850 900"),
+        (8000, 600, "1000 2000 5000"),
+        (3e6, 9, "10 100 1000 10000 100000 1e+06"),
+    ],
+)
+def test_times_are_plain_numbers(slowest, fastest, ticks):
+    ax = plot.best_so_far(RunTable([trial(0, slowest), trial(1, fastest)]))
+    ax.figure.canvas.draw()
+    low, high = ax.get_ylim()
+    shown = [t.label1.get_text() for t in ax.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+    assert " ".join(shown) == ticks
+
+
 def test_several_runs_on_one_picture():
     ax = plot.best_so_far({"six": RUN, "four": RUN[:4]})
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["six", "four"]
@@ -201,6 +217,14 @@ def test_decisions_that_are_codes_are_named():
         ["0", "16", "64"],
         ["inline", "root", "loop 0"],
     ]
+
+
+def test_decisions_that_are_words():
+    run = RunTable(
+        [trial(k, 9.0, space=0, decisions=[word]) for k, word in enumerate(("rows", "columns"))]
+    )
+    (ax,) = plot.cost_by_decision(run)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["columns", "rows"]
 
 
 def test_where_the_time_went():
