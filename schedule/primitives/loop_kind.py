@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
 from schedule.analysis.surroundings import check_order_is_free
-from schedule.errors import ArgumentError, Problem, fail
+from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -90,9 +90,10 @@ def _check_independent(
     if state.enable_check:
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
-        for block in state.child_blocks(loop):
-            if uses_var(block.block, lambda var: var is loop.loop.loop_var):
-                fail(USED_DIRECTLY, loop, block, kind=kind)
+        for child in state.child_blocks(loop):
+            check(
+                not uses_var(child.block, loop.loop.loop_var), USED_DIRECTLY, loop, child, kind=kind
+            )
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
     for block, axis in driven_axes(old.body, old.loop_var):
