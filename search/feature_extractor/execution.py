@@ -37,6 +37,19 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
+def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
+    """Return the nests of all stores, with allocations shrunk to what is live."""
+    found = [Nest(program, store, numbers) for store in program.stores]
+    live: dict[int, Array] = {}
+    for nest in found:
+        for buffer, span in zip(nest.buffers, nest.spans(), strict=True):
+            if not program.buffers[buffer].is_argument:
+                live[buffer] = np.maximum(live.get(buffer, 1.0), span)
+    for nest in found:
+        nest.shapes = [live.get(b, s) for b, s in zip(nest.buffers, nest.shapes, strict=True)]
+    return found
+
+
 class Nest:
     """One store of all programs: arrays [loops, programs] and [dims, loops, programs]."""
 
@@ -49,6 +62,7 @@ class Nest:
         self.kinds = [program.kinds[loop] for loop in store.loops]
         self.item_bytes = [program.buffers[a.buffer].item_bytes for a in store.accesses]
         self.shapes: list[Array] = []
+        """For each access, the extents of its buffer; of an allocated one, of what is live."""
         self.steps: list[Array] = []
         """For each access, how a step of a loop moves each index."""
         self.strides: list[Array] = []
@@ -79,9 +93,18 @@ class Nest:
             self.direct.append(direct)
             self.moves.append(np.where(divided, np.maximum(direct, _SOMEHOW), direct))
 
+        self.buffers = [access.buffer for access in store.accesses]
         same = [s for s in program.stores if s.loops[:1] == store.loops[:1] and s.updates]
         self.unroll: Array = np.maximum(self.limits[UNROLL] if same else 0.0, np.zeros(self.count))
         """How many statements loops may be written out to; the pragma is for reductions."""
+
+    def spans(self) -> list[Array]:
+        """Return for each access the extents of what it touches in all iterations."""
+        reach = self.extents - 1
+        return [
+            np.minimum(1 + (steps * reach).sum(1), shape)
+            for steps, shape in zip(self.steps, self.shapes, strict=True)
+        ]
 
     @property
     def loops(self) -> range:
@@ -130,6 +153,19 @@ class Execution:
     """Of how many loops of several iterations the parallel one is made [programs]."""
     register: int
     """How many elements of the widest accessed type a vector register holds."""
+
+    def of_loops(self, places: Sequence[int]) -> Execution:
+        """Return how the iterations of some of the loops are spent."""
+        at = list(places)
+        return Execution(
+            self.outer[at],
+            self.run[at],
+            self.inner[at],
+            self.lanes[at],
+            self.parallel,
+            self.fused,
+            self.register,
+        )
 
     @property
     def vector(self) -> Array:

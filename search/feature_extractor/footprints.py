@@ -53,6 +53,8 @@ def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> 
             fetched = np.where(fits, lines[:, None], fetched * np.where(stays, 1, trips))
         if part is how.run:
             tile = lines.sum(0)
+    # What fits as a whole is there already when a kernel runs again.
+    fetched = np.where(fits, 0, fetched)
     return Footprints(tile * line, lines.sum(0) * line, fetched, entries)
 
 

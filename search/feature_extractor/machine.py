@@ -17,7 +17,7 @@ MULTIPLY_ADD_LATENCY: Final = 4
 LOADS: Final = 2
 """Vector loads a cycle; there is one store. These three are the same for most cores since 2013
 (Fog, "Instruction tables")."""
-FETCH_CYCLES: Final = (4.0, 14.0, 50.0)
+FETCH_CYCLES: Final = (2.0, 6.0, 20.0)
 """About how many cycles a line from the next level costs each cache, prefetched."""
 
 

@@ -8,7 +8,9 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -22,7 +24,7 @@ from search.feature_extractor.machine import (
     MULTIPLY_ADD_UNITS,
     Machine,
 )
-from search.feature_extractor.nests import Work
+from search.feature_extractor.nests import Drives, Work
 
 COLUMNS: Final = (
     ("iterations", "log2 of the iterations"),
@@ -70,6 +72,7 @@ COLUMNS: Final = (
     ("tiles", "log2 of how often a tile is begun"),
     ("cycles", "log2 of the estimated cycles for each element, memory included"),
     ("intrinsic", "whether the innermost loops are to become an intrinsic"),
+    ("repeats", "log2 of the iterations that do the same again and are moved out of their loops"),
 )
 """The columns of one store, with what they say."""
 
@@ -107,9 +110,19 @@ class _Loads:
         return self.contiguous + self.broadcast + self.gathered
 
 
-def store_columns(nest: Nest, machine: Machine) -> StoreColumns:
-    """Return the columns of a store."""
-    how = execution(nest, machine.vector_bits, machine.vector_registers)
+def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumns]:
+    """Return the columns of all stores of a program."""
+    ways = [execution(nest, machine.vector_bits, machine.vector_registers) for nest in nests]
+    for k, (nest, later) in enumerate(pairwise(nests)):
+        loops, outside = nest.store.loops, later.store.loops
+        same = nest.buffers[0] == later.buffers[0] and set(loops) <= set(outside)
+        if nest.store.is_init and same:
+            # The init of a block is split off when the loops have their final order.
+            ways[k] = ways[k + 1].of_loops([outside.index(loop) for loop in loops])
+    return [_columns(nest, how, machine) for nest, how in zip(nests, ways, strict=True)]
+
+
+def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     touched = footprints(nest, how, machine.caches, machine.line)
     elements = nest.extents.prod(0)
     vector, pieces, tile = how.vector, how.pieces, how.tile
@@ -120,6 +133,7 @@ def store_columns(nest: Nest, machine: Machine) -> StoreColumns:
     scattered = (_lane_stride(how, nest.strides[0]) > 1) & (vector > 1)
     written = np.where(scattered, vector * tile, accumulators) * (1 + nest.store.updates) / run
     code, innermost = _written_out(nest, how)
+    repeats = _repeats(nest, code * vector)
     work = nest.store.work
     fused = nest.store.updates and work[Work.ARITHMETIC] > 1
     arithmetic = work[Work.ARITHMETIC] - fused
@@ -139,7 +153,7 @@ def store_columns(nest: Nest, machine: Machine) -> StoreColumns:
         work[Work.FUNCTION] * function + work[Work.DIVISION] * _DIVISION_CYCLES + work[Work.CHOICE]
     )
     overhead = tile / code
-    compute = steps * (cycles + _LOOP_CYCLES * overhead)
+    compute = steps / repeats * (cycles + _LOOP_CYCLES * overhead)
     fetched = touched.fetched.sum(0)
     largest = touched.fetched.max(0)
     fetching = np.array(FETCH_CYCLES)[:, None] * fetched
@@ -186,6 +200,7 @@ def store_columns(nest: Nest, machine: Machine) -> StoreColumns:
         _log(steps / run),
         _log(time / elements),
         nest.store.intrinsic_from < len(nest.store.loops),
+        _log(repeats),
     )
     columns = np.empty((len(COLUMNS), nest.count))
     for k, value in enumerate(values):
@@ -216,6 +231,15 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
         gathered = gathered + np.where((apart != 0) & (apart != 1), moved * vector, 0)
         held = np.minimum(held, np.where(apart == 0, moved, moved * pieces))
     return _Loads(contiguous, broadcast, gathered, np.where(np.isinf(held), 0, held))
+
+
+def _repeats(nest: Nest, written_out: Array) -> Array:
+    """Return how often what is computed is the same, where no loop inside hides it from LLVM."""
+    still = np.array(nest.strides).sum(0) == 0
+    reduces = np.array([drives is Drives.REDUCTION for drives in nest.drives])
+    again = still & ~reduces[:, None] & (nest.extents > 1)
+    inside = nest.extents[::-1].cumprod(0)[::-1] / nest.extents
+    return np.asarray(np.where(again & (inside <= written_out), nest.extents, 1).prod(0))
 
 
 def _written_out(nest: Nest, how: Execution) -> tuple[Array, Array]:

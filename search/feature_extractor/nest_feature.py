@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
-from search.feature_extractor.execution import Nest
+from search.feature_extractor.execution import Nest, nests
 from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
 from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
-from search.feature_extractor.nest_columns import COLUMNS, store_columns
+from search.feature_extractor.nest_columns import COLUMNS, program_columns
 from search.feature_extractor.nests import Numbers, ProgramShape, Work
 from search.feature_extractor.read_nests import read_nests
 
@@ -147,7 +147,7 @@ def nest_features(
     """
     if not program.stores:
         return np.zeros((0, len(NestFeature.names)))
-    stores = [store_columns(Nest(program, s, numbers), machine) for s in program.stores]
+    stores = program_columns(nests(program, numbers), machine)
     cycles = np.array([store.cycles for store in stores])
     total = cycles.sum(0)
     longest = cycles.argmax(0)
