@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from search.context import TuneContext
 from search.database.records import FAILED
+from search.database.target_key import same_target
 from search.errors import blamed_on
 from search.measure_candidate import described
 from search.runner import RunnerResult
@@ -33,12 +34,13 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
     if context.mod is None:
         return 0
     workload = database.commit_workload(context.mod)
-    own = [r for r in database.tuning_records_of(workload) if r.target == context.target]
+    own = database.tuning_records_of(workload, context.target)
     count = _learn(model, context, own[-_MOST_OF_TASK:])
     others: dict[int, list[TuningRecord]] = {}
     for record in database.get_all_tuning_records()[-_LATEST:]:
-        if record.workload.shash != workload.shash and record.target == context.target:
-            others.setdefault(record.workload.shash, []).append(record)
+        shash = record.workload.shash
+        if shash != workload.shash and same_target(record.target, context.target):
+            others.setdefault(shash, []).append(record)
     for records in others.values():
         other = TuneContext(records[0].workload.mod, target=context.target)
         count += _learn(model, other, records[-max(1, _MOST_OF_OTHERS // len(others)) :])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Sequence
@@ -13,11 +11,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from codegen.target import as_target
 from search.cost_model.cost_model import CostModel, Scores
 from search.cost_model.measurements import FAILURE, Cost, Measurements
 from search.cost_model.ranking_loss import average_peak, pairwise_accuracy
 from search.cost_model.saved_model import SavedModel
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.database.growing_file import json_line
+from search.database.records import digest
+from search.database.target_key import target_key
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from tensorir.structural_hash import structural_hash
 
@@ -218,11 +220,11 @@ class XGBModel(CostModel):
 def _key(context: TuneContext) -> str:
     """Return what tells workloads apart: times on different targets cannot be compared."""
     program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"
-    return f"{program} {context.target}"
+    return f"{program} {target_key(as_target(context.target))}"
 
 
 def _trace_key(trace: Trace) -> str:
-    return hashlib.blake2b(json.dumps(trace.as_json()).encode(), digest_size=16).hexdigest()
+    return digest(json_line(trace.as_json()).encode()).hex()
 
 
 def _cost(result: RunnerResult) -> Cost:
