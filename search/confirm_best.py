@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.database.records import TuningRecord
 
+_LEAST_ROUNDS: Final = 3
+"""However little time there is: fewer say nothing of how certain the result is."""
 _FEWEST_ROUNDS: Final = 5
 _MOST_ROUNDS: Final = 15
 _ENOUGH: Final = 0.95
@@ -57,9 +59,10 @@ def confirm_best(
 ) -> list[Confirmation]:
     """Measure the records of a task again, in turns, and return them fastest first.
 
-    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or at the
-    end of the round in which `max_seconds` are over. Records that cannot be built or run any more
-    are left out. Results are not checked again. TuningError for a context without a target.
+    There are 5 to 15 rounds: they end when one is the fastest with a certainty of 0.95, or, after
+    three at the least, at the end of the round in which `max_seconds` are over. Records that cannot
+    be built or run any more are left out. Results are not checked again. TuningError for a context
+    without a target.
     """
     target = context.target
     if target is None:
@@ -110,7 +113,7 @@ def _rounds(
                 del seconds[place]
             else:
                 seconds[place].append(found)
-        if not seconds or time.monotonic() >= end:
+        if not seconds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
             break
         if number >= _FEWEST_ROUNDS and _certainties(_table(seconds)).max() >= _ENOUGH:
             break

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import tempfile
+import socket
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from typing import Final
 
 from codegen import Target, host
+
+_claims: Final[list[socket.socket]] = []
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,12 @@ class CoreSplit:
 
 @cache
 def core_split() -> CoreSplit | None:
-    """Return how this process splits its cores; None if it has one or the system cannot bind.
+    """Return how this process splits its cores; None if it has one or this is not Linux.
 
-    The measuring core is one that no other search on this machine measures on. It is claimed, until
-    this process ends, by the lock on a file in the temporary directory.
+    The measuring core is one that no other search on this machine measures on. It is claimed by a
+    name in the system's abstract sockets, which goes with this process, however that ends.
     """
-    if not hasattr(os, "sched_setaffinity"):
+    if sys.platform != "linux":
         return None
     cores = host.core_groups()
     if len(cores) < 2:
@@ -56,15 +58,12 @@ def core_split() -> CoreSplit | None:
 
 def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
     for core in cores:
-        path = Path(tempfile.gettempdir()) / f"tune_measures_on_core_{min(core)}"
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+            claim.bind(f"\0tune_measures_on_core_{min(core)}")
         except OSError:
-            continue  # another user's search was there first
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+            claim.close()  # another search measures on this core
         else:
+            _claims.append(claim)
             return core
     return None

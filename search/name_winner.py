@@ -9,6 +9,7 @@ from search.confirm_best import confirm_best, summary
 from search.profiler import Profiler
 
 if TYPE_CHECKING:
+    from search.confirm_best import Confirmation
     from search.context import TuneContext
     from search.database import TuningRecord
     from search.task_scheduler import TaskRecord
@@ -18,33 +19,48 @@ _RIVAL: Final = 1.15
 """How many times as slow as the best a candidate may be that may turn out to be the best."""
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 1.0
-"""How long it may take: a share of the search, but enough for a few rounds of quick kernels."""
+"""How long it may take: a share of the search, but enough for a few rounds with quick kernels."""
 
 
 def name_winner(run: TuningRun, task: TaskRecord) -> None:
     """Measure the best few records of a task again, and keep and log what came out.
 
-    The new times are committed as further records, which count in place of the old ones.
+    The new times are committed as further records, which count in place of the old ones. Being
+    chosen for a low time makes the new ones higher on average, so that others, measured once, may
+    come out ahead: those are then measured again beside the winner, until the best record is one
+    that was, or the time is over.
     """
-    rivals = _rivals(run, task.ctx)
-    if not rivals:
-        return
-    run.progress.phase(f"measuring the best {len(rivals)} again")
-    share = _SHARE * (time.monotonic() - run.started) / len(run.tasks)
-    with Profiler.timeit("ConfirmBest"):
-        confirmed = confirm_best(
-            rivals, run.builder, run.runner, task.ctx, max(_LEAST_SECONDS, share)
+    end = time.monotonic() + max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
+    tried: set[bytes] = set()
+    found: list[Confirmation] = []
+    ahead = _best(run, task.ctx)
+    while ahead:
+        rivals = [*ahead, *(confirmation.record for confirmation in found[:1])]
+        run.progress.phase(f"measuring the best {len(rivals)} again")
+        left = max(0.0, end - time.monotonic())
+        with Profiler.timeit("ConfirmBest"):
+            found = confirm_best(rivals, run.builder, run.runner, task.ctx, left)
+        if not found:
+            return
+        for confirmation in found:
+            run.database.commit_tuning_record(confirmation.record)
+        tried.update(record.trace_key for record in rivals)
+        ahead = [
+            record
+            for record in _best(run, task.ctx)
+            if record.trace_key not in tried and record.mean_seconds < found[0].record.mean_seconds
+        ]
+        if time.monotonic() >= end:
+            break
+    if found:
+        task.confirmed_ms = found[0].median * 1e3
+        unsure = f"; {len(ahead)} measured once may be faster" if ahead else ""
+        run.logs.scheduler.info(
+            'Task "%s", the best measured again: %s%s', task.ctx.task_name, summary(found), unsure
         )
-    for confirmation in confirmed:
-        run.database.commit_tuning_record(confirmation.record)
-    if confirmed:
-        task.confirmed_ms = confirmed[0].median * 1e3
-    run.logs.scheduler.info(
-        'Task "%s", the best measured again: %s', task.ctx.task_name, summary(confirmed)
-    )
 
 
-def _rivals(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
+def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     """Return the best records of a task that are nearly as good as the best, best first."""
     if task.mod is None or run.config.num_confirmed == 0:
         return []

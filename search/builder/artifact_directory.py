@@ -1,4 +1,4 @@
-"""Where the artifacts of one builder are, until nobody needs them."""
+"""Where the files of one builder or runner are, until nobody needs them."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ TEMPERATURE: Final = 0.4
 """Of two candidates whose times differ by half, the model is asked to be certain by 73 %."""
 _TRUST: Final = 0.7
 """How much of the log of a ratio of estimated times is true, about: estimates exaggerate."""
+_DOUBT: Final = 0.5
+"""The deviation of the log of a time from what its estimate says, about."""
 _MAX_ROUNDS: Final = 300
 
 
@@ -129,10 +131,10 @@ class TreeEnsemble:
 
         What the loss does not ask for, a constant that a member adds to the scores of all, is no
         disagreement: the spread is that of the distances to the member's mean of these candidates.
-        Without members, all that is known are the estimates.
+        Without members, all that is known are the estimates, equally uncertain for all.
         """
         if not self.members or not len(packed.rows):
-            return Scores(_TRUST * estimates, np.zeros(packed.count))
+            return Scores(_TRUST * estimates, np.full(packed.count, _DOUBT))
         each = TEMPERATURE * np.array(
             [packed.summed(member.inplace_predict(packed.rows)) for member in self.members]
         )

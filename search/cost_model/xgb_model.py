@@ -216,7 +216,7 @@ class XGBModel(CostModel):
         SavedModel(
             self._measurements, self._trained_sizes, self._ensemble.saved(), self._features
         ).write(path)
-        logger.info("Saved XGBModel to %s", path)
+        logger.debug("Saved XGBModel to %s", path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over what `save` wrote; TuningError if the file holds something else.

@@ -156,8 +156,16 @@ class Execution:
 
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return how the iterations of some of the loops are spent."""
-        parts = (part[list(places)] for part in (self.outer, self.run, self.inner, self.lanes))
-        return Execution(*parts, self.parallel, self.fused, self.register)
+        at = list(places)
+        return Execution(
+            self.outer[at],
+            self.run[at],
+            self.inner[at],
+            self.lanes[at],
+            self.parallel,
+            self.fused,
+            self.register,
+        )
 
     @property
     def vector(self) -> Array:

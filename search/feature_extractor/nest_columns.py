@@ -114,9 +114,11 @@ def program_columns(nests: Sequence[Nest], machine: Machine) -> list[StoreColumn
     """Return the columns of all stores of a program."""
     ways = [execution(nest, machine.vector_bits, machine.vector_registers) for nest in nests]
     for k, (nest, later) in enumerate(pairwise(nests)):
-        if nest.store.is_init and nest.buffers[0] == later.buffers[0]:
+        loops, outside = nest.store.loops, later.store.loops
+        same = nest.buffers[0] == later.buffers[0] and set(loops) <= set(outside)
+        if nest.store.is_init and same:
             # The init of a block is split off when the loops have their final order.
-            ways[k] = ways[k + 1].of_loops([later.store.loops.index(n) for n in nest.store.loops])
+            ways[k] = ways[k + 1].of_loops([outside.index(loop) for loop in loops])
     return [_columns(nest, how, machine) for nest, how in zip(nests, ways, strict=True)]
 
 

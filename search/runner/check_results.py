@@ -10,7 +10,7 @@ or by as much of it as is usual in the array.
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from search.arg_info import TensorInfo
 from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
@@ -74,30 +75,31 @@ class Expected:
 class Reference:
     """What the unscheduled program makes of its arguments, by their positions."""
 
+    arguments: Sequence[TensorInfo]
     fill: Fill
     expected: dict[int, Expected]
 
     def save(self, path: Path) -> None:
-        """Write it to a file, which appears complete."""
+        """Write it to a file."""
         arrays: dict[str, NDArray[Any]] = {
-            "fill": np.array([self.fill.signed, self.fill.integers_are_data])
+            "arguments": np.array(json.dumps([info.as_json() for info in self.arguments])),
+            "fill": np.array([self.fill.signed, self.fill.integers_are_data]),
         }
         for position, expected in self.expected.items():
             arrays[f"values_{position}"] = expected.values
             arrays[f"tolerance_{position}"] = expected.tolerance
-        data = io.BytesIO()
-        np.savez(data, **arrays)  # type: ignore[arg-type]
-        unfinished = path.with_suffix(".part")
-        unfinished.write_bytes(data.getvalue())
-        unfinished.replace(path)
+        with path.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
     @staticmethod
     def load(path: Path) -> Reference:
         """Read what `save` wrote."""
         with np.load(path) as arrays:
+            arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
             signed, data = map(bool, arrays["fill"])
             positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
             return Reference(
+                arguments,
                 Fill(signed, data),
                 {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
             )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from codegen import Target
+from search.builder.artifact_directory import ArtifactDirectory
 from search.core_split import core_split
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
@@ -66,7 +67,9 @@ class LocalRunner(Runner):
         self._split = core_split()
         starting = None if self._split is None else self._split.building
         self._pool = WorkerPool(1, initializer, spares=1, cores=starting)
-        self._references: dict[str, RunnerResult | None] = {}
+        self._directory: ArtifactDirectory | None = None
+        self._references: dict[str, str | RunnerResult] = {}
+        """Where the results of an unscheduled program are, or why there are none."""
         logger.info("LocalRunner: max_workers = 1")
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
@@ -86,23 +89,25 @@ class LocalRunner(Runner):
         common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
         if any(function is not None for function in own):
             return self._result(entry, (measure_with, (*common, *own)))
+        expected = None
         if entry.reference_path is not None:
-            failure = self._evaluated(entry.reference_path, entry.facts or ProgramFacts())
-            if failure is not None:
-                return failure
-        rest = (entry.reference_path, entry.best_seconds)
-        return self._result(entry, (measure, (*common, *rest)))
+            expected = self._expected(entry.reference_path, entry.facts or ProgramFacts())
+            if isinstance(expected, RunnerResult):
+                return expected
+        return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
 
-    def _evaluated(self, path: str, facts: ProgramFacts) -> RunnerResult | None:
-        """Run the unscheduled program, once; return a failure if that is impossible."""
-        if path not in self._references:
-            job = (evaluate_reference, (path, facts, self._split))
+    def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
+        """Run the unscheduled program, once; return the path of its results or the failure."""
+        known = self._references.get(reference_path)
+        if known is None:
+            self._directory = self._directory or ArtifactDirectory()
+            path = str(self._directory.path / f"{len(self._references)}.npz")
+            job = (evaluate_reference, (reference_path, path, facts, self._split))
             (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
-            failed = outcome.status != "value"
-            self._references[path] = (
-                _failure("the unscheduled program", outcome) if failed else None
-            )
-        return self._references[path]
+            good = outcome.status == "value"
+            known = path if good else _failure("the unscheduled program", outcome)
+            self._references[reference_path] = known
+        return known
 
     def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
         (outcome,) = self._pool.run([job], self.timeout_sec)
@@ -130,8 +135,12 @@ class LocalRunner(Runner):
         self._pool.start()
 
     def close(self) -> None:
-        """End the process; the next run starts a new one."""
+        """End the process and forget the references; the next run starts anew."""
         self._pool.close()
+        self._references = {}
+        if self._directory is not None:
+            self._directory.remove()
+            self._directory = None
 
 
 class _BestTimes(dict[str | None, float]):

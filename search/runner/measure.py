@@ -30,7 +30,7 @@ _MOST_PERTURBED: Final = 0.25
 """Relative change of inputs at which a program is still the same computation."""
 
 _known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
-"""References and the arguments they are for, by path."""
+"""What to expect of candidates and the arguments that it is expected of, by path."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,10 @@ class Measured:
     wrong: str | None = None
 
 
-def expected_path(reference_path: str) -> Path:
-    """Return where the results of an unscheduled program are kept."""
-    return Path(reference_path).with_suffix(".expected")
-
-
 def evaluate_reference(
-    reference_path: str, facts: ProgramFacts, split: CoreSplit | None = None
+    reference_path: str, expected_path: str, facts: ProgramFacts, split: CoreSplit | None = None
 ) -> None:
-    """Run the unscheduled program and keep its results beside it.
+    """Run the unscheduled program and write what to expect of candidates to `expected_path`.
 
     The arguments have both signs if that gives finite numbers, else they are positive.
     """
@@ -75,7 +70,7 @@ def evaluate_reference(
         for k, parameter in enumerate(function.signature.parameters)
         if parameter.written
     }
-    Reference(fill, expected).save(expected_path(reference_path))
+    Reference(infos, fill, expected).save(Path(expected_path))
 
 
 def measure(
@@ -84,23 +79,23 @@ def measure(
     config: EvaluatorConfig,
     alloc_repeat: int,
     split: CoreSplit | None,
-    reference_path: str | None,
+    expected_path: str | None,
     best_seconds: float | None,
 ) -> Measured:
     """Run, check and time an artifact; there are `alloc_repeat * repeat` times.
 
-    With a reference, which `evaluate_reference` must have run, the first call is on its arguments
-    and must give its results. The candidate is timed on the same arguments, on others for each
-    further allocation. If the first call takes longer than `first_call_limit(best_seconds)`, the
-    process ends by SIGPROF.
+    With `expected_path`, to which `evaluate_reference` wrote, the first call is on the arguments of
+    the unscheduled program and must give its results. The candidate is timed on the same arguments,
+    on others for each further allocation. If the first call takes longer than
+    `first_call_limit(best_seconds)`, the process ends by SIGPROF.
     """
     module = _load(artifact_path, split)
     function = module.entry_func
     infos = [ArgInfo.from_json(entry) for entry in args_json]
     seconds: list[float] = []
     for number in range(alloc_repeat):
-        if number == 0 and reference_path is not None:
-            reference, inputs = _reference(reference_path, split)
+        if number == 0 and expected_path is not None:
+            reference, inputs = _reference(expected_path)
             arrays = _laid_out(module, inputs, infos)
             call = function.prepare(*arrays)
             first = _first_call(call, best_seconds, module.target)
@@ -187,15 +182,15 @@ def _arguments_of(function: Function) -> list[TensorInfo]:
     return [TensorInfo(p.dtype, [d for d in p.shape if isinstance(d, int)]) for p in parameters]
 
 
-def _reference(path: str, split: CoreSplit | None) -> tuple[Reference, list[NDArray[Any]]]:
+def _reference(expected_path: str) -> tuple[Reference, list[NDArray[Any]]]:
     """Return what to expect and the arguments that it is expected of."""
-    known = _known.get(path)
+    known = _known.get(expected_path)
     if known is None:
-        reference = Reference.load(expected_path(path))
-        inputs = random_arrays(_arguments_of(_load(path, split).entry_func), 0, reference.fill)
+        reference = Reference.load(Path(expected_path))
+        inputs = random_arrays(reference.arguments, 0, reference.fill)
         while len(_known) >= _MAX_REFERENCES:
             del _known[next(iter(_known))]
-        known = _known[path] = (reference, inputs)
+        known = _known[expected_path] = (reference, inputs)
     return known
 
 

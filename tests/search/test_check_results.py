@@ -103,9 +103,10 @@ def verdict(
         build_and_export(mod, TARGET, None, None, None, str(tmp_path), None)
         for mod in (reference_program(program) if exact else program, candidate)
     )
-    evaluate_reference(reference, ProgramFacts.of(program))
+    expected = f"{reference}.npz"
+    evaluate_reference(reference, expected, ProgramFacts.of(program))
     args = [info.as_json() for info in ArgInfo.from_entry_func(candidate)]
-    return measure(artifact, args, QUICK, 1, None, reference, None).wrong
+    return measure(artifact, args, QUICK, 1, None, expected, None).wrong
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -211,9 +212,9 @@ DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16",
 def test_arguments_of_every_dtype(dtype: str, tmp_path: Path) -> None:
     info, fill = TensorInfo(dtype, (30, 50)), Fill(signed=True, integers_are_data=True)
     (array,), (again,) = random_arrays([info], 0, fill), random_arrays([info], 0, fill)
-    Reference(fill, {0: Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)}).save(
-        tmp_path / "x"
-    )
+    Reference(
+        [info], fill, {0: Expected.of(array, again, DataType(dtype), 1e-6, is_exact=False)}
+    ).save(tmp_path / "x")
     expected = Reference.load(tmp_path / "x").expected[0]
     assert difference(again, DataType(dtype), expected) is None
     again[2, 1] = ~again[2, 1] if dtype == "bool" else again[2, 1] + 1

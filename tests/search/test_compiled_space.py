@@ -17,7 +17,7 @@ from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 
 TARGET = "llvm -mcpu=haswell -num-cores=4"
-POINTS = 40
+POINTS = 20
 
 MATMUL = """
 @T.prim_func
@@ -54,6 +54,19 @@ def module(text: str) -> IRModule:
     return IRModule({"main": func})
 
 
+# The weights are packed: blocks of 16 columns by 4 rows, column by column.
+BYTES = """
+@T.prim_func
+def main(A: T.Buffer((32, 64), "uint8"), B: T.Buffer((4, 16, 16, 4), "int8"), C: T.Buffer((32, 64), "int32")):
+    for i, j, k in T.grid(32, 64, 64):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = 0
+            C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vj // 16, vk // 4, vj % 16, vk % 4])
+"""
+
+
 class Programs(FeatureExtractor):
     """An extractor that looks at programs only."""
 
@@ -86,10 +99,18 @@ def compiled(extractor: NestFeature, context: TuneContext, space: DesignSpace) -
 
 @pytest.mark.parametrize("program", [MATMUL, CONV], ids=["matmul", "padded convolution"])
 def test_points_have_the_features_of_their_programs(program):
-    mod = module(program)
-    context = TuneContext(mod, target=TARGET)
+    agrees(module(program), TARGET)
+
+
+def test_points_of_spaces_for_intrinsics():
+    # Tiles of 16 outputs and 4 inputs are to become VNNI instructions.
+    agrees(module(BYTES), "llvm -mcpu=cascadelake -num-cores=4")
+
+
+def agrees(mod: IRModule, target: str) -> None:
+    context = TuneContext(mod, target=target)
     extractor = NestFeature()
-    for space in design_spaces(mod, TARGET):
+    for space in design_spaces(mod, target):
         packed = compiled(extractor, context, space)
         for point, row in zip(drawn(space), packed.rows, strict=True):
             (rows,) = extractor.extract_from(context, [replayed(context, space, point)])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from codegen import Target
 from schedule import Schedule
 from search import TuneContext
 from search.feature_extractor import FeatureExtractor, NestFeature
+from search.feature_extractor.machine import CACHES, Machine
 from search.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
@@ -107,3 +109,73 @@ def test_many_at_once_are_as_each_alone():
     together = features(*schedules)
     for sch, row in zip(schedules, together, strict=True):
         assert features(sch) == [row]
+
+
+VIEWED = """
+@T.prim_func
+def main(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+    for i_0, j_0 in T.grid(8, 8):
+        with T.block("tile"):
+            vi, vj = T.axis.remap("SS", [i_0, j_0])
+            T.reads(A[vi * 8:vi * 8 + 8, vj * 8:vj * 8 + 8])
+            T.writes(B[vi * 8:vi * 8 + 8, vj * 8:vj * 8 + 8])
+            V = T.match_buffer(A[vi * 8:vi * 8 + 8, vj * 8:vj * 8 + 8], (8, 8), "float32", strides=[64, 1], offset_factor=1)
+            for i_1, j_1 in T.grid(8, 8):
+                with T.block("B"):
+                    vi_1, vj_1 = T.axis.remap("SS", [i_1, j_1])
+                    B[vi * 8 + vi_1, vj * 8 + vj_1] = V[vi_1, vj_1] * T.float32(2)
+"""
+
+
+def test_a_view_is_the_part_of_the_buffer_that_it_shows():
+    viewed = Schedule(module(VIEWED))
+    direct = Schedule(module(VIEWED.replace("V[vi_1, vj_1]", "A[vi * 8 + vi_1, vj * 8 + vj_1]")))
+    first, second = features(viewed, direct)
+    assert first == second
+
+
+def test_quotients_and_remainders_move_by_what_is_left_of_a_step():
+    # Eight neighbours of a row are eight neighbours of the flat buffer, seven ends of eight.
+    text = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi * 8 + vj]
+"""
+    split = text.replace("A: T.Buffer((64,)", "A: T.Buffer((8, 8)")
+    split = split.replace("A[vi * 8 + vj]", "A[(vi * 8 + vj) // 8, (vi * 8 + vj) % 8]")
+    first, second = features(Schedule(module(text)), Schedule(module(split)))
+    assert first["main.contiguous"] == second["main.contiguous"] == 1
+    assert first["main.bytes"] == second["main.bytes"]
+
+
+def test_what_is_live_of_an_allocation_counts():
+    # Below the loop over rows one row of T is live, whatever its shape says.
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4096, 256), "float32"), B: T.Buffer((4096, 256), "float32")):
+    T_ = T.alloc_buffer((4096, 256), "float32")
+    for i in range(4096):
+        for j in range(256):
+            with T.block("T"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T_[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in range(256):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T_[vi, vj] + T.float32(1)
+"""
+    second = '        for j in range(256):\n            with T.block("B")'
+    alone = '    for i, j in T.grid(4096, 256):\n            with T.block("B")'
+    assert second in text
+    apart = text.replace(second, alone)
+    together, separate = features(Schedule(module(text)), Schedule(module(apart)))
+    assert together["mean.l2_lines"] < separate["mean.l2_lines"]
+
+
+def test_caches_that_a_target_does_not_tell_are_common_ones():
+    machine = Machine.of(Target("llvm -mcpu=haswell -num-cores=4"))
+    assert machine == Machine(256, 16, CACHES, 64, 4)
+    assert Machine.of(Target("llvm -mcpu=skylake-avx512")).vector_registers == 32

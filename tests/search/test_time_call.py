@@ -60,7 +60,7 @@ def test_a_rival_is_timed_longer_while_its_slices_differ() -> None:
     steady, noisy, slow = Call(1e-3), Call(1e-3, 1.1e-3), Call(1e-3, 1.1e-3)
     timed(steady, config, 1e-3, best=1e-3)
     timed(noisy, config, 1e-3, best=1e-3)
-    timed(slow, config, 1e-3, best=0.95e-3 / 1.25)
+    timed(slow, config, 1e-3, best=0.85e-3)
     assert sum(slow.batches) < 100
     assert sum(noisy.batches) > 3.5 * sum(steady.batches)
 

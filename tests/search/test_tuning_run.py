@@ -115,7 +115,7 @@ def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) ->
     def course(name: str, builder: type[ScriptFiles], overlap: bool) -> list[object]:
         folder = tmp_path / name
         tasks = [task("a", seed=1), task("b", seed=2)]
-        config = ms.TuneConfig(16, num_trials_per_iter=4, num_confirmed=0)
+        config = ms.TuneConfig(8, num_trials_per_iter=2, num_confirmed=0)
         runner = TimesOfScripts(overlap=overlap)
         made = run(
             folder,
@@ -131,7 +131,7 @@ def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) ->
         return [(n, str(r.trace), r.run_secs) for n, r in zip(names, records, strict=True)]
 
     at_once = course("at once", ScriptFiles, overlap=False)
-    assert len(at_once) == 16
+    assert len(at_once) == 8
     assert course("late", LateFiles, overlap=True) == at_once
     assert course("waited for", LateFiles, overlap=False) == at_once
 
@@ -286,3 +286,15 @@ def test_those_that_are_far_behind_are_not_measured_again(tmp_path: Path) -> Non
 def test_an_interrupted_run_names_no_winner(tmp_path: Path) -> None:
     assert len(run(tmp_path, config=CONFIRMED, stop_after=6).database) == 6
     assert len(run(tmp_path, config=CONFIRMED).database) > 8, "the run that goes on does"
+
+
+def test_others_that_come_out_ahead_are_measured_again_beside_the_winner(tmp_path: Path) -> None:
+    """All take 200 us when they are measured again, also the last four."""
+    runner = TimesOfScripts(lambda k: microseconds(100 + k if k < 8 else 200 + k / 100))
+    made = run(tmp_path, config=CONFIRMED, runner=runner)
+    records = made.database.get_all_tuning_records()
+    again = {record.trace_key for record in records[8:]}
+    assert again == {record.trace_key for record in records[:8]}
+    best = made.database.query_tuning_record(Matmul, TARGET)
+    assert best is not None
+    assert best.mean_seconds > 200e-6

@@ -99,6 +99,15 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
             for j in range(8):
                 B[i, j] = A[i, j] + T.float32(1)
 """
+LAST_ONE_WINS = """
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("B"):
+            T.reads(A[0:8])
+            T.writes(B[0])
+            B[0] = A[i]
+"""
 LET_BETWEEN_LOOPS = """
 @T.prim_func
 def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
@@ -131,6 +140,7 @@ PROGRAMS = {
     "a while loop in a block": WHILE,
     "an opaque axis": OPAQUE_AXIS,
     "an opaque block": OPAQUE_BLOCK,
+    "a block that overwrites its own result": LAST_ONE_WINS,
     "a scan": SCAN,
     "a loop that starts at 1": MATMUL.replace(
         "    for i, j, k in T.grid(8, 8, 8):",
@@ -194,7 +204,7 @@ def kinds_of(sch: Schedule) -> set[ForKind]:
 
 
 def test_loops_whose_order_matters_stay_serial() -> None:
-    for text in (WHILE, OPAQUE_AXIS, SCAN):
+    for text in (WHILE, OPAQUE_AXIS, SCAN, OPAQUE_BLOCK, LAST_ONE_WINS):
         for sch in candidates(text):
             assert kinds_of(sch) == {ForKind.SERIAL}
 
