@@ -1,10 +1,10 @@
 """How well cost models rank candidates: of a workload that they never saw, and after 32 of its own.
 
-    python -m benchmarks.ranking collect out/ranking MM128 C2D SFM
-    python -m benchmarks.ranking report out/ranking
+    python -m benchmarks.ranking                          # measures 11 operators for some minutes
+    python -m benchmarks.ranking out MM128 C2D SFM        # three of them, kept in the folder `out`
 
-`collect` measures random candidates of each workload and keeps them as databases in a folder; what
-is there already is not measured again. `report` prints for each model and workload
+Random candidates of each program are measured and kept as databases in the folder; what is there
+already is not measured again. Printed are for each model and program
 
 * the share of the pairs of candidates whose times differ by 5 % or more that are in the right
   order, and
@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import search as ms
-from benchmarks.kernels import program
 from benchmarks.matmul import TARGET
+from benchmarks.suite_programs import program
 from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.ranking_loss import pairwise_accuracy
 from search.database import JSONDatabase
@@ -89,7 +89,7 @@ def collect(folder: Path, names: Sequence[str], count: int) -> None:
             continue
         start = time.perf_counter()
         ms.tune_tir(
-            program(name),
+            program(name).func,
             TARGET,
             ms.TuneConfig(max_trials_global=count, num_trials_per_iter=32, strategy="replay-trace"),
             work_dir=folder / name,
@@ -108,7 +108,7 @@ def measured(folder: Path, name: str) -> Measured:
         key = json.dumps(record.trace.as_json())
         times.setdefault(key, []).extend(record.run_secs or (FAILED,))
         last[key] = record
-    context = ms.TuneContext(program(name), target=records[0].target)
+    context = ms.TuneContext(records[0].workload.mod, target=records[0].target)
     candidates = [record.as_measure_candidate() for record in last.values()]
     return Measured(context, candidates, np.array([statistics.median(t) for t in times.values()]))
 
@@ -123,9 +123,8 @@ def quality(model: CostModel, data: Measured) -> tuple[float, float]:
     )
 
 
-def report(folder: Path) -> None:
-    """Print the table of all models, for the workloads of a folder."""
-    names = [name for name in NAMES if (folder / name).exists()]
+def report(folder: Path, names: Sequence[str]) -> None:
+    """Print the table of all models."""
     data = {name: measured(folder, name) for name in names}
     extractors = {kind: Remembered(kind) for kind in ("nest-feature", "per-store-feature")}
     models: dict[str, Make] = {
@@ -176,19 +175,13 @@ def _line(name: str, values: Sequence[float] | NDArray[np.float64]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    collecting = commands.add_parser("collect", help="measure random candidates of workloads")
-    collecting.add_argument("folder", type=Path)
-    collecting.add_argument("names", nargs="*", default=NAMES)
-    collecting.add_argument("--count", type=int, default=96)
-    reporting = commands.add_parser("report", help="train models on them and print how they rank")
-    reporting.add_argument("folder", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("ranking_out"))
+    parser.add_argument("names", nargs="*", default=NAMES, help="programs of the suite")
+    parser.add_argument("--count", type=int, default=96, help="candidates of each program")
     options = parser.parse_args()
-    if options.command == "collect":
-        collect(options.folder, options.names, options.count)
-    else:
-        report(options.folder)
+    collect(options.folder, options.names, options.count)
+    report(options.folder, options.names)
 
 
 if __name__ == "__main__":

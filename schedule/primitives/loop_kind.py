@@ -19,6 +19,13 @@ WRONG_AXIS = Problem(
     "decompose the reduction first, or choose a loop that only drives data-parallel axes",
 )
 
+USED_DIRECTLY = Problem(
+    "NotCompactDataFlowError",
+    'the "{kind}" cannot be fulfilled with regard to {0} because {1} uses the loop variable itself '
+    "and not through an axis, so that nothing tells its iterations apart",
+    "bind the loop variable to an axis of the block",
+)
+
 _AXES = ("x", "y", "z")
 _THREAD_AXES = frozenset(
     [f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in _AXES]
@@ -83,6 +90,9 @@ def _check_independent(
     if state.enable_check:
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
+        for block in state.child_blocks(loop):
+            if uses_var(block.block, lambda var: var is loop.loop.loop_var):
+                fail(USED_DIRECTLY, loop, block, kind=kind)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
     for block, axis in driven_axes(old.body, old.loop_var):

@@ -84,6 +84,8 @@ class XGBModel(CostModel):
         self._measurements = Measurements()
         self._trained_sizes: dict[str, int] = {}
         self._ensemble = TreeEnsemble()
+        self._spaces: dict[tuple[str, int], DesignSpace] = {}
+        """Those whose points were asked for, by workload and index."""
         self._random = np.random.default_rng(self.config.seed)
 
     @property
@@ -119,6 +121,7 @@ class XGBModel(CostModel):
 
         None if the extractor needs programs. Without enough measurements they are random.
         """
+        self._spaces[_key(context), space.index] = space
         packed = self.extractor.extract_points(context, space, decisions)
         if packed is None:
             return None
@@ -137,7 +140,11 @@ class XGBModel(CostModel):
         candidates: Sequence[MeasureCandidate],
         results: Sequence[RunnerResult],
     ) -> None:
-        """Add measurements and train again if there is enough new data."""
+        """Add measurements and train again if there is enough new data.
+
+        That points had the features of their programs is checked here.
+        """
+        self._check_points(context, candidates)
         features = self.extractor.extract_from(context, candidates)
         batch = [
             (candidate, rows, _cost(result))
@@ -152,6 +159,22 @@ class XGBModel(CostModel):
             self._measurements.add(key, _trace_key(candidate.sch.trace), rows, cost)
         if self.data_size >= self.num_warmup_samples and self._has_news(key):
             self._train()
+
+    def _check_points(self, context: TuneContext, candidates: Sequence[MeasureCandidate]) -> None:
+        key = _key(context)
+        for candidate in candidates:
+            if candidate.space_index is None or candidate.decisions is None:
+                continue
+            space = self._spaces.get((key, candidate.space_index))
+            if space is None:
+                continue
+            if not self.extractor.check(context, space, candidate.decisions, candidate):
+                context.logger.debug(
+                    "%s is wrong about point %s of design space %d, and reads programs instead",
+                    self.extractor,
+                    candidate.decisions,
+                    space.index,
+                )
 
     def _has_news(self, key: str) -> bool:
         if not self.adaptive_training:

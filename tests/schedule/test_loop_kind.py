@@ -48,6 +48,16 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
             B[vi] = B[vi] + A[vi]
 """
 
+LAST_ONE_STAYS = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((1,))):
+    for i in range(8):
+        with T.block("B"):
+            T.reads(A[i])
+            T.writes(B[0])
+            B[0] = A[i]
+"""
+
 SUM_OF_PIECES = """\
 @T.prim_func
 def main(A: T.Buffer((16,)), C: T.Buffer((1,))):
@@ -301,6 +311,14 @@ CHECKED = [
             "NotCompactDataFlowError",
             'block "row" is neither',
             ["loop i", "block row"],
+        ),
+        (
+            LAST_ONE_STAYS,
+            "B",
+            0,
+            "NotCompactDataFlowError",
+            'block "B" uses the loop variable itself',
+            ["loop i", "block B"],
         ),
     ],
 )

@@ -3,20 +3,26 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from types import SimpleNamespace
+from typing import ClassVar, Self
 
 import numpy as np
 import pytest
 
 import search as ms
+from schedule import Schedule
+from schedule.random_state import RandomState
 from search.cost_model import XGBModel
 from search.cost_model.measurements import FAILURE, Cost, Measurements
 from search.cost_model.ranking_loss import RankingLoss, average_peak, pairwise_accuracy
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.design_space import DesignSpace
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
-from tests.search.programs import Matmul
+from tests.search.programs import Matmul, split_all
+
+SPACE = SimpleNamespace(index=0)
 
 
 class Numbers:
@@ -224,7 +230,7 @@ def test_the_boosters_disagree_more_about_what_they_have_not_seen() -> None:
 
     def disagreement(low: float, high: float) -> float:
         points = [c.sch.as_json() for c in candidates(100, 1, low, high)]  # type: ignore[attr-defined]
-        scores = learner.score_points(context, None, points)  # type: ignore[arg-type]
+        scores = learner.score_points(context, SPACE, points)  # type: ignore[arg-type]
         assert scores is not None
         return float(scores.std.mean() / scores.mean.std())
 
@@ -235,10 +241,47 @@ def test_points_score_like_their_programs() -> None:
     learner, context = learned(50)
     batch = candidates(20, seed=1)
     points = [c.sch.as_json() for c in batch]  # type: ignore[attr-defined]
-    scores = learner.score_points(context, None, points)  # type: ignore[arg-type]
+    scores = learner.score_points(context, SPACE, points)  # type: ignore[arg-type]
     assert scores is not None
     np.testing.assert_allclose(scores.mean, learner.predict(context, batch), rtol=1e-6)
     assert (scores.std > 0).all()
+
+
+def test_points_of_a_schedule_score_like_their_replays() -> None:
+    """With the features of the default model, before and after it has learned."""
+    context, learner = task(), XGBModel()
+    space = DesignSpace.of(split_all(Schedule(Matmul)))
+    random = RandomState(1)
+    points = [space.sample(random) for _ in range(20)]
+    replayed = []
+    for point in points:
+        sch = Schedule(Matmul)
+        space.trace_of(point).apply_to_schedule(sch, remove_postproc=False)
+        replayed.append(MeasureCandidate(sch, []))
+    for _ in range(2):
+        scores = learner.score_points(context, space, points)
+        assert scores is not None
+        np.testing.assert_allclose(scores.mean, learner.predict(context, replayed), rtol=1e-4)
+        assert len(np.unique(scores.mean)) >= 10
+        results = [RunnerResult(run_secs=(1e-6 * (1 + k),)) for k in range(20)]
+        learner.update(context, replayed, results)
+
+
+def test_measured_points_are_checked_against_their_programs() -> None:
+    class Checked(TakeNumbers):
+        seen: ClassVar[list[object]] = []
+
+        def check(self, context, space, decisions, candidate):
+            self.seen.append((space, decisions, candidate))
+            return True
+
+    context, learner, space = task(), XGBModel(extractor=Checked()), SimpleNamespace(index=3)
+    ours, other, foreign = candidates(3, seed=0)
+    ours.space_index, ours.decisions = 3, (1, 2)
+    other.space_index, other.decisions = 4, (1, 2)
+    learner.score_points(context, space, [other.sch.as_json()])  # type: ignore
+    learner.update(context, [ours, other, foreign], ran([ours, other, foreign]))
+    assert Checked.seen == [(space, (1, 2), ours)]
 
 
 def test_an_extractor_of_programs_wants_candidates() -> None:
@@ -246,7 +289,7 @@ def test_an_extractor_of_programs_wants_candidates() -> None:
         extract_points = FeatureExtractor.extract_points
 
     learner = XGBModel(extractor=OfPrograms())
-    assert learner.score_points(task(), None, [()]) is None  # type: ignore[arg-type]
+    assert learner.score_points(task(), SPACE, [()]) is None  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------- files
