@@ -53,7 +53,7 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
         if time.monotonic() >= end:
             break
     if found:
-        task.confirmed_ms = found[0].median * 1e3
+        task.winner = found[0]
         unsure = f"; {len(ahead)} measured once may be faster" if ahead else ""
         run.logs.scheduler.info(
             'Task "%s", the best measured again: %s%s', task.ctx.task_name, summary(found), unsure

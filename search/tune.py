@@ -130,7 +130,8 @@ def tune_tir(
             measure_callbacks=measure_callbacks,
         ) as run:
             run.tune()
-        return compile_tir(run.database, mod, target)
+        winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
+        return winners[0].record.schedule() if winners else compile_tir(run.database, mod, target)
 
 
 def _call_of_tune_module(

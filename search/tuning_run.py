@@ -93,7 +93,9 @@ class TuningRun:
             db = open_database(database, folder, module_equality=module_equality)
             model = _cost_model(cost_model, config, tasks[0])
             plan = plan_of(tasks, config, model)
-            done = list(journal.begin(plan, record_counts(tasks, db)).values())
+            made = journal.begin(plan, record_counts(tasks, db)).values()
+            # beyond the trials there may be records of the best that were measured again
+            done = [min(count, config.trials_of_a_task) for count in made]
             progress = live_display(config.max_trials_global, sum(done))
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
@@ -107,24 +109,24 @@ class TuningRun:
                 runner = Runner.create(runner)
                 stack.callback(runner.close)
             run = TuningRun(
-                tasks,
-                task_weights,
-                config,
-                folder,
-                builder,
-                runner,
-                db,
-                model,
-                MeasureCallback.create(measure_callbacks),
-                TaskScheduler.create(
+                tasks=tasks,
+                task_weights=task_weights,
+                config=config,
+                work_dir=folder,
+                builder=builder,
+                runner=runner,
+                database=db,
+                cost_model=model,
+                measure_callbacks=MeasureCallback.create(measure_callbacks),
+                scheduler=TaskScheduler.create(
                     task_scheduler or config.task_scheduler,
                     **({} if task_scheduler else config.task_scheduler_config or {}),
                 ),
-                logs,
-                progress,
-                TrialLog(folder),
-                journal,
-                done,
+                logs=logs,
+                progress=progress,
+                trial_log=TrialLog(folder),
+                journal=journal,
+                trials_done=done,
             )
             run._say_how_it_starts()
             run._resume_model(made_here=not isinstance(cost_model, CostModel))

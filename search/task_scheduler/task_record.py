@@ -10,6 +10,7 @@ from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.builder import BuilderFuture, BuilderResult
+    from search.confirm_best import Confirmation
     from search.context import TuneContext
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerFuture
@@ -35,8 +36,8 @@ class TaskRecord:
     """The latency of each trial; 1e9 for one that failed."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
-    confirmed_ms: float | None = None
-    """The latency of the best, measured again at the end of the run."""
+    winner: Confirmation | None = None
+    """The best, measured again at the end of the run."""
     batch: Batch | None = None
     """What is being measured, None between batches."""
     reference: BuilderFuture | None = None
@@ -77,8 +78,8 @@ class TaskRecord:
     @property
     def best_ms(self) -> float | None:
         """The best latency in milliseconds, None while no trial succeeded."""
-        if self.confirmed_ms is not None:
-            return self.confirmed_ms
+        if self.winner is not None:
+            return self.winner.median * 1e3
         best = min(self.latency_ms, default=FAILED_MS)
         return None if best >= FAILED_MS else best
 

@@ -298,3 +298,21 @@ def test_others_that_come_out_ahead_are_measured_again_beside_the_winner(tmp_pat
     best = made.database.query_tuning_record(Matmul, TARGET)
     assert best is not None
     assert best.mean_seconds > 200e-6
+
+
+def test_a_run_killed_while_it_measures_the_best_again_does_only_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted_at_the_end(k: int) -> RunnerResult | None:
+        if k == 8 + 4 * 5:
+            raise KeyboardInterrupt
+        return microseconds(100 + k if k < 8 else 200 + k / 100)
+
+    first = run(tmp_path, config=CONFIRMED, runner=TimesOfScripts(interrupted_at_the_end))
+    assert len(first.database) == 12, "with four that were measured again"
+    capsys.readouterr()
+    runner = TimesOfScripts(lambda _: microseconds(150))
+    second = run(tmp_path, config=CONFIRMED, runner=runner)
+    assert "Resuming after 8 of 8 trials" in capsys.readouterr().out
+    assert len(load_run(tmp_path)) == 8
+    assert len(second.database) > 12

@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 import search as ms
+from schedule import Schedule
+from schedule.random_state import RandomState
 from search.cost_model import XGBModel
 from search.cost_model.measurements import FAILURE, Cost, Measurements
 from search.cost_model.ranking_loss import RankingLoss, average_peak, pairwise_accuracy
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
+from search.design_space import DesignSpace
 from search.feature_extractor import FeatureExtractor, PackedFeatures
 from search.measure_candidate import MeasureCandidate
 from search.runner import RunnerResult
-from tests.search.programs import Matmul
+from tests.search.programs import Matmul, split_all
 
 SPACE = SimpleNamespace(index=0)
 
@@ -242,6 +245,26 @@ def test_points_score_like_their_programs() -> None:
     assert scores is not None
     np.testing.assert_allclose(scores.mean, learner.predict(context, batch), rtol=1e-6)
     assert (scores.std > 0).all()
+
+
+def test_points_of_a_schedule_score_like_their_replays() -> None:
+    """With the features of the default model, before and after it has learned."""
+    context, learner = task(), XGBModel()
+    space = DesignSpace.of(split_all(Schedule(Matmul)))
+    random = RandomState(1)
+    points = [space.sample(random) for _ in range(20)]
+    replayed = []
+    for point in points:
+        sch = Schedule(Matmul)
+        space.trace_of(point).apply_to_schedule(sch, remove_postproc=False)
+        replayed.append(MeasureCandidate(sch, []))
+    for _ in range(2):
+        scores = learner.score_points(context, space, points)
+        assert scores is not None
+        np.testing.assert_allclose(scores.mean, learner.predict(context, replayed), rtol=1e-4)
+        assert len(np.unique(scores.mean)) >= 10
+        results = [RunnerResult(run_secs=(1e-6 * (1 + k),)) for k in range(20)]
+        learner.update(context, replayed, results)
 
 
 def test_measured_points_are_checked_against_their_programs() -> None:
