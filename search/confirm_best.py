@@ -41,12 +41,16 @@ class Confirmation:
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
     ratio: float
-    """The median over that of the fastest: 1 for the fastest, whose runner-up is the second."""
+    """How many times as slow as the fastest: 1 for the fastest, whose runner-up is the second.
+
+    Compared are medians of times relative to their rounds: a round in which the whole machine was
+    slow counts like the others.
+    """
     certainty: float
     """Probability that it is the fastest of those that were measured.
 
     It is the share of 2,000 random choices of as many rounds, repetitions allowed (the bootstrap),
-    in which its median is the least.
+    in which that median is the least.
     """
 
 
@@ -115,7 +119,7 @@ def _rounds(
                 seconds[place].append(found)
         if not seconds or (number >= _LEAST_ROUNDS and time.monotonic() >= end):
             break
-        if number >= _FEWEST_ROUNDS and _certainties(_table(seconds)).max() >= _ENOUGH:
+        if number >= _FEWEST_ROUNDS and _certainties(_relative(_table(seconds))).max() >= _ENOUGH:
             break
     return seconds
 
@@ -127,18 +131,20 @@ def _ranked(
         return []
     table = _table(seconds)
     low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0)
-    certainties = _certainties(table)
+    relative = _relative(table)
+    ratios = np.median(relative, axis=0) / np.median(relative, axis=0).min()
+    certainties = _certainties(relative)
     confirmations = [
         Confirmation(
             replace(records[place], run_secs=tuple(seconds[place])),
             float(middle[column]),
             float(high[column] - low[column]) / 2,
-            float(middle[column] / middle.min()),
+            float(ratios[column]),
             float(certainties[column]),
         )
         for column, place in enumerate(seconds)
     ]
-    return sorted(confirmations, key=lambda c: c.median)
+    return sorted(confirmations, key=lambda c: c.ratio)
 
 
 def _table(seconds: dict[int, list[float]]) -> NDArray[np.float64]:
@@ -146,9 +152,14 @@ def _table(seconds: dict[int, list[float]]) -> NDArray[np.float64]:
     return np.array(list(seconds.values())).T
 
 
-def _certainties(table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the times relative to the middle one of their rounds."""
+    return np.asarray(table / np.median(table, axis=1, keepdims=True))
+
+
+def _certainties(relative: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return for each contender the probability that it is the fastest."""
-    rounds, contenders = table.shape
+    rounds, contenders = relative.shape
     chosen = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))
-    fastest = np.median(table[chosen], axis=1).argmin(axis=1)
+    fastest = np.median(relative[chosen], axis=1).argmin(axis=1)
     return np.bincount(fastest, minlength=contenders) / _RESAMPLES

@@ -146,24 +146,27 @@ class _Dispatcher:
 
     def cancel(self) -> None:
         with self._lock:
-            for task in (*self._busy.values(), *self._todo):
-                task.settle(Outcome("cancelled", "nobody waits for it any more"))
-            self._todo.clear()
-            for worker in self._busy:
-                worker.end_process()  # the thread, which waits for its answer, does the rest
+            self._give_up(Outcome("cancelled", "nobody waits for it any more"))
+
+    def _give_up(self, answer: Outcome | WorkerError) -> None:
+        for task in (*self._busy.values(), *self._todo):
+            task.settle(answer)
+        self._todo.clear()
+        for worker in self._busy:
+            worker.end_process()  # the thread, which waits for its answer, does the rest
 
     def pids(self) -> list[int]:
         with self._lock:
             return [worker.pid for worker in self._workers() if worker.alive]
 
     def stop(self) -> None:
-        self.cancel()
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._stopping = thread is not None
-            if thread is not None:
-                os.write(self._wake_end, b".")
-        if thread is not None:
+        # Takes no lock: the collector may call this in the thread that serves, which may have it.
+        thread = self._thread
+        if thread is None:
+            return
+        self._stopping = True
+        os.write(self._wake_end, b".")
+        if thread is not threading.current_thread():
             thread.join()
 
     def _wake(self) -> None:
@@ -176,10 +179,25 @@ class _Dispatcher:
     # --------------------------------------------------------------------------- called by its own
 
     def _serve(self) -> None:
+        answer: Outcome | WorkerError = Outcome("cancelled", "the pool was closed")
+        try:
+            self._listen()
+        except Exception as error:  # noqa: BLE001  else whoever waits for an answer waits forever
+            answer = WorkerError(f"worker processes cannot be started or heard: {error}")
+        with self._lock:
+            self._give_up(answer)
+            for worker in self._workers():
+                worker.kill()
+            self._busy, self._idle, self._starting, self._wanted = {}, [], [], 0
+            os.close(self._wait_end)
+            os.close(self._wake_end)
+            self._thread, self._stopping = None, False
+
+    def _listen(self) -> None:
         while True:
             with self._lock:
                 if self._stopping:
-                    break
+                    return
                 self._fill()
                 awaited = [*self._busy, *self._starting]
             deadline = min((worker.deadline for worker in awaited), default=None)
@@ -191,12 +209,6 @@ class _Dispatcher:
                 for worker in awaited:
                     if worker.connection in told or time.monotonic() >= worker.deadline:
                         self._hear(worker)
-        for worker in self._workers():
-            worker.kill()
-        self._busy, self._idle, self._starting, self._wanted = {}, [], [], 0
-        os.close(self._wait_end)
-        os.close(self._wake_end)
-        self._stopping = False
 
     def _workers(self) -> list[Worker]:
         return [*self._busy, *self._idle, *self._starting]

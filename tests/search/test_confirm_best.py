@@ -80,6 +80,16 @@ def test_a_machine_that_slows_down_does_not_change_the_order() -> None:
     assert best.certainty > 0.95
 
 
+def test_rounds_in_which_the_machine_is_slow_do_not_change_the_order() -> None:
+    """Each round is slower or faster by more than the candidates differ."""
+    rounds = np.random.default_rng(0).uniform(1, 3, 15)
+    runner = Clock(lambda artifact, number: (1.02, 1.0)[artifact] * float(rounds[number // 2]))
+    best, second = confirmed(runner, [1.0, 1.1])
+    assert best.certainty == 1
+    assert second.ratio == pytest.approx(1.02, rel=1e-2)
+    assert len(runner.order) == 10
+
+
 def test_equals_stay_uncertain_after_all_rounds() -> None:
     noise = np.random.default_rng(1).normal(1, 0.05, 30)
     runner = Clock(lambda artifact, number: float(noise[number]))

@@ -60,3 +60,10 @@ def test_builds_may_go_on_beside_a_core_of_its_own() -> None:
     runner = LocalRunner()
     assert runner.may_overlap(Target("llvm -num-cores=1")) == (core_split() is not None)
     assert not runner.may_overlap(Target("llvm -num-cores=2"))
+
+
+@several
+def test_each_logical_core_is_of_one_core() -> None:
+    cores = host.core_groups()
+    assert len(cores) == host.physical_cores()
+    assert sorted(cpu for core in cores for cpu in core) == sorted(os.sched_getaffinity(0))

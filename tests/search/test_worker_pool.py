@@ -122,6 +122,29 @@ def test_given_up_jobs_end_and_the_next_are_done(pool: WorkerPool) -> None:
     assert pool.run([(square, (3,))], timeout_sec=30)[0].value == 9
 
 
+def test_jobs_of_a_pool_that_is_closed_are_given_up() -> None:
+    pool = WorkerPool(1)
+    waiting = pool.submit((sleep_for, (60.0,)), timeout_sec=90)
+    pool.close()
+    assert waiting.result().status == "cancelled"
+    assert pool.run([(square, (3,))], timeout_sec=30)[0].value == 9
+    (pid,) = pool.pids
+    del pool
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_system_without_processes_left_is_an_error_of_the_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("Too many open files")
+
+    monkeypatch.setattr("search.worker_pool.Worker", refuse)
+    with pytest.raises(WorkerError, match="cannot be started or heard: Too many open files"):
+        WorkerPool(1).run([(square, (1,))], timeout_sec=30)
+
+
 def test_a_spare_takes_over_from_a_killed_worker() -> None:
     pool = WorkerPool(1, spares=1)
     pool.run([(square, (1,))], timeout_sec=30)
