@@ -12,14 +12,17 @@ from typing import Any, TypeAlias
 from schedule.random_state import RandomState
 
 Decision: TypeAlias = int | tuple[int, ...]
-"""What a trace keeps of a sampling: an index, a number, the factors of a tile."""
+"""What a trace keeps of a sampling: an index, a number, the factors of a tile.
+
+A primitive of one's own may decide something else that is hashable and survives JSON, such as text.
+"""
 
 
 def plain_decision(value: Any) -> Decision:
     """Return a decision as it stands in a trace, a JSON list say, in its hashable form."""
     if isinstance(value, (list, tuple)):
-        return tuple([int(part) for part in value])
-    return int(value)
+        return tuple([plain_decision(part) for part in value])  # type: ignore[misc]
+    return value  # type: ignore[no-any-return]
 
 
 class DecisionDomain(ABC):

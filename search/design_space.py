@@ -153,6 +153,13 @@ class DesignSpace:
             for first, second in zip(a, b, strict=True)
         )
 
+    def crossover_traces(self, a: Trace, b: Trace, rng: RandomState) -> Trace | None:
+        """Return the same for traces; None if one of them is not of this space."""
+        first, second = self.decisions_of(a), self.decisions_of(b)
+        if first is None or second is None:
+            return None
+        return self.trace_of(self.crossover(first, second, rng))
+
     # ------------------------------------------------------------------------------------ printing
 
     def __str__(self) -> str:

@@ -7,12 +7,14 @@ import itertools
 from schedule.analysis.bindings import is_trivial_binding, loop_iter_types
 from schedule.analysis.block_kind import is_dominant, reduction_violation
 from schedule.analysis.dependency import dependencies
+from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from search.analysis.access_pattern import has_data_reuse
 from search.annotations import TILING_STRUCTURE
 from tensorir.expr import IntImm, IterVar
-from tensorir.stmt import BlockRealize
+from tensorir.ops import is_const_int
+from tensorir.stmt import BlockRealize, For
 
 
 def has_been_tiled(block: StmtSRef) -> bool:
@@ -21,8 +23,12 @@ def has_been_tiled(block: StmtSRef) -> bool:
 
 
 def needs_multi_level_tiling(block: StmtSRef) -> bool:
-    """Say whether a block reduces, reads data again along a spatial axis, and was not tiled yet."""
+    """Say whether a block reduces, reads data again along a spatial axis, and was not tiled yet.
+
+    Its loops stand directly in one another and can be split.
+    """
     node = block.block
+    loops = loops_above(block)
     return (
         not has_been_tiled(block)
         and len(node.writes) == 1
@@ -30,6 +36,8 @@ def needs_multi_level_tiling(block: StmtSRef) -> bool:
         and any(axis.iter_type != IterVar.DATA_PAR for axis in node.iter_vars)
         and is_trivial_binding(block)
         and has_data_reuse(block)
+        and _directly_nested(loops)
+        and all(_can_be_split(loop.loop) for loop in loops)
     )
 
 
@@ -50,7 +58,7 @@ def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: in
     if IterVar.COMM_REDUCE not in kinds or not _perfectly_nested(loops, block):
         return False
     lengths = cumulative_lengths(state, block)
-    if lengths is None:
+    if lengths is None or not all(_can_be_split(loop.loop) for loop in loops):
         return False
     spatial, reduce = lengths
     if needs_multi_level_tiling(block):
@@ -79,9 +87,15 @@ def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int]
     return spatial, reduce
 
 
+def _can_be_split(loop: For) -> bool:
+    """Say whether a loop has iterations, counts from 0 and is not marked for something else."""
+    return is_const_int(loop.min, 0) and not is_const_int(loop.extent, 0) and is_plain(loop)
+
+
+def _directly_nested(loops: list[StmtSRef]) -> bool:
+    return all(outer.loop.body is inner.loop for outer, inner in itertools.pairwise(loops))
+
+
 def _perfectly_nested(loops: list[StmtSRef], block: StmtSRef) -> bool:
-    for outer, inner in itertools.pairwise(loops):
-        if outer.loop.body is not inner.loop:
-            return False
     last = loops[-1].loop.body
-    return isinstance(last, BlockRealize) and last.block is block.block
+    return _directly_nested(loops) and isinstance(last, BlockRealize) and last.block is block.block

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from schedule import Schedule
 from search.postproc.postproc import Postproc
-from tensorir.expr import IntImm
+from tensorir.expr import BufferLoad, IntImm, PrimExpr
+from tensorir.function import PrimFunc
 from tensorir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
+from tensorir.visit import post_order_visit, walk
 
 
 class DisallowDynamicLoop(Postproc):
@@ -18,16 +20,34 @@ class DisallowDynamicLoop(Postproc):
         return _dynamic_loop(sch) is None
 
     def reason(self, sch: Schedule) -> str:
-        """Name a loop whose extent is not constant."""
-        loop = _dynamic_loop(sch)
-        if loop is None:
+        """Name a loop whose extent is not constant, and say what to do about it."""
+        found = _dynamic_loop(sch)
+        if found is None:
             return ""
-        return f"the extent of loop {loop.loop_var.name} is not constant: {loop.extent}"
+        loop, func = found
+        remedy = "fix the sizes with PrimFunc.specialize"
+        if _varies(loop.extent, func):
+            remedy = "give it the largest extent and a condition inside"
+        return f"the extent of loop {loop.loop_var.name} is not constant: {loop.extent}; {remedy}"
 
 
-def _dynamic_loop(sch: Schedule) -> For | None:
-    loops = (loop for func in sch.mod.functions.values() for loop in _loops(func.body))
-    return next((loop for loop in loops if not isinstance(loop.extent, IntImm)), None)
+def _dynamic_loop(sch: Schedule) -> tuple[For, PrimFunc] | None:
+    loops = ((loop, func) for func in sch.mod.functions.values() for loop in _loops(func.body))
+    return next((found for found in loops if not isinstance(found[0].extent, IntImm)), None)
+
+
+def _varies(extent: PrimExpr, func: PrimFunc) -> bool:
+    """Say whether an extent changes while the function runs."""
+    inside: set[object] = set()
+
+    def visit(node: object) -> None:
+        if isinstance(node, For):
+            inside.add(node.loop_var)
+        elif isinstance(node, Block):
+            inside.update(axis.var for axis in node.iter_vars)
+
+    post_order_visit(func.body, visit)
+    return any(isinstance(n, BufferLoad) or n in inside for n in walk(extent))
 
 
 def _loops(stmt: Stmt) -> Iterator[For]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schedule import BlockRV, LoopRV, Schedule
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
-from schedule.analysis.block_kind import is_spatial
+from schedule.analysis.block_kind import check_compact_dataflow, is_spatial
+from schedule.analysis.surroundings import check_order_is_free
+from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
 from search.annotations import (
     PARALLEL,
     PRAGMA_AUTO_UNROLL_MAX_STEP,
@@ -20,7 +23,9 @@ from search.annotations import (
 from search.postproc.contiguity import max_fusible
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IntImm, IterVar
-from tensorir.stmt import ForKind, SeqStmt
+from tensorir.ops import is_const_int
+from tensorir.stmt import For, SeqStmt
+from tensorir.visit import collect_vars, uses_var
 
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 
@@ -31,7 +36,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
     For each block under the root: the outer spatial loops are fused, as many as give the wanted
     number of parallel iterations, and run in parallel; the inner ones that walk through memory
     without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
-    on the outermost loop of a block that reduces. It never rejects.
+    on the outermost loop of a block that reduces. Loops whose order matters stay as they are. It
+    never rejects.
     """
 
     def apply(self, sch: Schedule) -> bool:
@@ -66,16 +72,18 @@ class _Loop:
     sref: StmtSRef
     kind: int
     extent: int | None
+    """None if it is not constant, or 0."""
     marked: bool
+    """Whether it cannot be fused: bound, annotated, or not counting from 0."""
     single: bool
-    """Whether its body is one statement."""
+    """Whether nothing stands between it and the loop below, or beside the block."""
 
     @staticmethod
-    def of(sref: StmtSRef, kind: int) -> _Loop:
+    def of(sref: StmtSRef, kind: int, below: StmtSRef | None) -> _Loop:
         loop = sref.loop
-        extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
-        marked = loop.kind == ForKind.THREAD_BINDING or bool(loop.annotations)
-        single = not isinstance(loop.body, SeqStmt)
+        extent = loop.extent.value or None if isinstance(loop.extent, IntImm) else None
+        marked = not is_plain(loop) or not is_const_int(loop.min, 0)
+        single = not isinstance(loop.body, SeqStmt) if below is None else type(loop.body) is For
         return _Loop(sref, kind, extent, marked, single)
 
     @property
@@ -89,10 +97,16 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
         return
     srefs = [sch.get_sref(handle) for handle in handles]
     kinds = loop_iter_types(sch.state, srefs)
-    loops = [_Loop.of(sref, kind) for sref, kind in zip(srefs, kinds, strict=True)]
+    below = [*srefs[1:], None]
+    loops = [_Loop.of(*of) for of in zip(srefs, kinds, below, strict=True)]
     fusible = max_fusible(sch.get_sref(block), srefs)
-    n_parallel = -1 if wish.parallel == -1 else _count_parallel(loops, wish.parallel)
-    n_vector = -1 if wish.vectorize == -1 else _count_vector(loops, wish.vectorize, fusible)
+    n_parallel = n_vector = -1
+    if not _repeats_differently(sch.get_sref(block), srefs):
+        all_free = _any_order(sch.state, srefs[0])
+        if wish.parallel != -1 and all_free:
+            n_parallel = _count_parallel(loops, wish.parallel)
+        if wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1])):
+            n_vector = _count_vector(loops, wish.vectorize, fusible)
     count = len(loops)
     if n_parallel != -1 and n_vector != -1:
         free = sum(1 for x in loops if not x.marked and x.is_spatial and x.single and x.extent)
@@ -105,6 +119,26 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     if step > 0 and not is_spatial(sch.get_sref(block)):
         sch.annotate(outermost, PRAGMA_AUTO_UNROLL_MAX_STEP, step)
         sch.annotate(outermost, PRAGMA_UNROLL_EXPLICIT, int(wish.unroll_explicit > 0))
+
+
+def _repeats_differently(block: StmtSRef, loops: Sequence[StmtSRef]) -> bool:
+    """Say whether a block reads the variable of a loop that drives none of its axes.
+
+    Its instances then are not told apart by axes: a later one may overwrite an earlier one.
+    """
+    bound = {var for value in block.block_realize.iter_values for var in collect_vars(value)}
+    loose = {loop.loop.loop_var for loop in loops} - bound
+    return bool(loose) and uses_var(block.block, lambda var: var in loose)
+
+
+def _any_order(state: ScheduleState, loop: StmtSRef) -> bool:
+    """Say whether all that is below a loop lets its iterations run in any order."""
+    try:
+        check_compact_dataflow(state, loop)
+        check_order_is_free(state, loop)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _rewrite_loops(

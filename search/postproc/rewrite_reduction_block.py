@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from schedule import BlockRV, Schedule
+from collections.abc import Collection
+
+from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.sref import StmtSRef, loops_above
 from search.annotations import AUTO_TENSORIZE, AUTO_TENSORIZE_INIT
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IterVar
+from tensorir.ops import is_const_int
 from tensorir.stmt import ForKind
 from tensorir.visit import uses_var
 
@@ -15,28 +18,36 @@ from tensorir.visit import uses_var
 class RewriteReductionBlock(Postproc):
     """Decomposes each reduction, so that its `init` runs before the first reduction loop.
 
-    Reductions over GPU threads are left alone. It never rejects.
+    Left alone are reductions over GPU threads, and those that cannot be decomposed, as under a
+    condition. It never rejects.
     """
 
     def apply(self, sch: Schedule) -> bool:
         """Decompose every block with an `init`."""
         for name in functions_with_blocks(sch):
-            while True:
-                found = [(s, d) for s in _with_init(sch, name) if (d := _depth(sch, s)) is not None]
-                if not found:
-                    break
+            refused: set[str] = set()
+            while found := _with_init(sch, name, refused):
                 for sref, depth in found:
                     block = sch.get_block(sref.block.name_hint, name)
                     loops = sch.get_loops(block)
-                    _move_annotations(sch, block, sch.decompose_reduction(block, loops[depth]))
+                    try:
+                        init = sch.decompose_reduction(block, loops[depth])
+                    except ScheduleError:
+                        refused.add(sref.block.name_hint)
+                        continue
+                    _move_annotations(sch, block, init)
         return True
 
 
-def _with_init(sch: Schedule, name: str) -> list[StmtSRef]:
+def _with_init(sch: Schedule, name: str, refused: Collection[str]) -> list[tuple[StmtSRef, int]]:
+    """Return the blocks to decompose, each with the place of its first reduction loop."""
     return [
-        sref
+        (sref, depth)
         for sref in sch.state.blocks(name)
-        if sref.block.init is not None and not _is_over_threads(sref)
+        if sref.block.init is not None
+        and sref.block.name_hint not in refused
+        and not _is_over_threads(sref)
+        and (depth := _depth(sch, sref)) is not None
     ]
 
 
@@ -56,8 +67,14 @@ def _is_over_threads(block: StmtSRef) -> bool:
 
 
 def _depth(sch: Schedule, block: StmtSRef) -> int | None:
-    """Return the place of the first loop that is not spatial, None without one."""
-    kinds = loop_iter_types(sch.state, loops_above(block))
+    """Return the place of the first loop that is not spatial, None without one.
+
+    None as well for a block that never runs: its init does not run either.
+    """
+    loops = loops_above(block)
+    if any(is_const_int(loop.loop.extent, 0) for loop in loops):
+        return None
+    kinds = loop_iter_types(sch.state, loops)
     return next((k for k, kind in enumerate(kinds) if kind != IterVar.DATA_PAR), None)
 
 

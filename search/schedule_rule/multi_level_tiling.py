@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from schedule import BlockRV, LoopRV, Schedule
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
 from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.tiling_needs import needs_multi_level_tiling
@@ -152,15 +152,22 @@ class MultiLevelTiling(ScheduleRule):
         if asked is not None:
             req, levels = "must", _integers(asked)
         if req == "must":
-            return self._cached(state, levels)
+            name = state.sch.get(state.block).name_hint
+            designs = self._cached(state, levels)
+            if not designs:
+                raise TuningError(
+                    f"block {name!r} cannot have a write cache at the levels {levels}, which it "
+                    'must; ask for other levels, or "may"'
+                )
+            return designs
         consumers = state.sch.get_consumers(state.block)
         if len(consumers) == 1 and is_elementwise_consumer(state.sch.get_sref(consumers[0])):
-            return [*(_computed_at(state, consumers[0], level) for level in levels), state]
+            return [*_computed_at(state, consumers[0], levels), state]
         return [state.copy(), *self._cached(state, levels)]
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:
         copy_out = state.sch.cache_write(state.block, 0, self.reuse_write.scope)
-        return [_computed_at(state, copy_out, level) for level in levels]
+        return _computed_at(state, copy_out, levels)
 
     def add_read_reuse(self, state: TilingState) -> list[TilingState]:
         """Copy each operand into a cache at every level that is asked for."""
@@ -182,10 +189,18 @@ class MultiLevelTiling(ScheduleRule):
         return designs
 
 
-def _computed_at(state: TilingState, block: BlockRV, level: int) -> TilingState:
-    design = state.copy()
-    design.sch.reverse_compute_at(block, design.at(level), preserve_unit_loops=True)
-    return design
+def _computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> list[TilingState]:
+    """Return designs with a consumer moved to each of the levels at which it can be."""
+    designs = []
+    for level in levels:
+        design = state.copy()
+        try:
+            design.sch.reverse_compute_at(block, design.at(level), preserve_unit_loops=True)
+        except ScheduleError:
+            # The block may be computed under a condition, say, and keep part of its output.
+            continue
+        designs.append(design)
+    return designs
 
 
 def _integers(value: Any) -> list[int]:

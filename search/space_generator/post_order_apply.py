@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.annotations import SCHEDULE_RULE
@@ -23,6 +24,10 @@ from tensorir.visit import post_order_visit
 
 if TYPE_CHECKING:
     from search.context import TuneContext
+
+
+_LOGGER: Final = logging.getLogger("tvm.meta_schedule")
+"""What a user sees; the log of a task goes to its file only."""
 
 
 @SpaceGenerator.kinds.register("post-order-apply")
@@ -64,6 +69,12 @@ class PostOrderApply(SpaceGenerator):
         found: list[BlockRV] = []
         for name, func in mod.functions.items():
             blocks = _blocks(func)
+            if not blocks:
+                _LOGGER.warning(
+                    "Function %r has no block, so there is nothing to schedule; "
+                    "write what it computes as blocks",
+                    name,
+                )
             _check_names(name, blocks)
             for block in blocks:
                 if self.f_block_filter is None or self.f_block_filter(block):

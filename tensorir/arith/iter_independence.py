@@ -85,6 +85,8 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
         if split.lower_factor != reached and not skips:
             raise NoIterMapError("the pieces of an iterator overlap or leave a gap")
         reached = split.lower_factor * split.extent
+        if reached == 0:
+            raise NoIterMapError("a piece of an iterator has no values")
     if level is IterMapLevel.INJECTIVE:
         fits = at_most(mark.extent, reached)
     elif level is IterMapLevel.BIJECTIVE:

@@ -465,3 +465,17 @@ def test_no_loop_at_all():
     with pytest.raises(ValueError, match="at least one loop"):
         sch.fuse()
     assert sch.trace.insts == []
+
+
+def test_loops_without_iterations():
+    empty = """\
+@T.prim_func
+def main(A: T.Buffer((4, 8)), B: T.Buffer((4, 8))):
+    for i, j in T.grid(0, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = apply(empty, fuse("B", 0, 1))
+    (loop,) = sch.get_loops("B")
+    assert sch.get(loop).extent.value == 0

@@ -107,6 +107,18 @@ def test_children_have_each_decision_from_a_parent(space, seed):
     assert space.crossover(a, a, rng) == a
 
 
+def test_traces_are_crossed() -> None:
+    space = spaces_of("matmul")[0]
+    rng = RandomState(4)
+    a, b = (space.trace_of(space.sample(rng)) for _ in range(2))
+    child = space.crossover_traces(a, b, rng)
+    assert child is not None
+    point = space.decisions_of(child)
+    assert point is not None
+    assert point not in (space.decisions_of(a), space.decisions_of(b))
+    assert space.crossover_traces(a, spaces_of("matmul")[1].trace, rng) is None
+
+
 def test_the_same_random_state_gives_the_same_points():
     space = spaces_of("padded sum")[1]
 
@@ -299,6 +311,31 @@ def test_what_declares_no_domain_is_sampled_anew():
         assert replayed is not None
         drawn.add(replayed[1])
     assert len(drawn) > 3
+
+
+@primitive("SampleWord", pure=True, domain=lambda state, loop: ChoiceDomain(("low", "high")))  # type: ignore[arg-type]
+def sample_word(
+    state: ScheduleState, loop: LoopArg, *, domain: ChoiceDomain, rng: RandomState,
+    decision: str | None = None,
+) -> Number:  # fmt: skip
+    """Choose 2 or 8, by name."""
+    word = domain.decide(rng, decision)
+    return Sampled({"low": 2, "high": 8}[str(word)], word)
+
+
+def by_name(sch: Schedule) -> None:
+    (i,) = sch.get_loops(sch.get_block("B"))
+    sch.split(i, [None, sch.sample_word(i)])
+
+
+def test_decisions_may_be_words():
+    (space,) = ms.design_spaces(nest(), TARGET, by_name)
+    assert "SampleWord of loop 0 of B  v2  2: low, high" in str(space)
+    rng = RandomState(1)
+    other = space.neighbour(space.decisions, rng)
+    assert {space.decisions, other} == {("low",), ("high",)}
+    stored = Trace.from_json(json.loads(json.dumps(space.trace_of(other).as_json())))
+    assert space.decisions_of(stored) == other
 
 
 def test_a_domain_needs_a_decision():
