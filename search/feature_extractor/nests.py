@@ -92,8 +92,6 @@ class StoreShape:
     is_init: bool
     intrinsic_from: int
     """From which loop on the loops are what an intrinsic does; the number of loops if none."""
-    child: int
-    """Which of the blocks right below the root the store belongs to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from tensorir.stmt import (
     BufferStore,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     SeqStmt,
@@ -110,7 +111,6 @@ class _Place:
     views: dict[Buffer, _Access] = field(default_factory=dict)
     drives: dict[int, Drives] = field(default_factory=dict)
     intrinsic_from: int | None = None
-    child: int = -1
 
 
 @dataclass(slots=True)
@@ -141,7 +141,6 @@ class _Reader:
         self.stores: list[_Store] = []
         self.allocated: set[Buffer] = set()
         self.limits = dict.fromkeys(LIMITS, -1)
-        self._children = 0
 
     def function(self, func: PrimFunc) -> None:
         self._stmt(func.body, _Place())
@@ -200,10 +199,7 @@ class _Reader:
         if intrinsic is None and block.annotations.get(AUTO_TENSORIZE):
             intrinsic = len(at.loops)
         self._wishes(block)
-        child = at.child
-        if block.iter_vars and child < 0:
-            child, self._children = self._children, self._children + 1
-        inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic, child=child)
+        inside = replace(at, values=values, drives=drives, intrinsic_from=intrinsic)
         for view in block.match_buffers:
             inside.views = {**inside.views, view.buffer: self._view(view.source, inside)}
         self.allocated.update(block.alloc_buffers)
@@ -217,7 +213,7 @@ class _Reader:
     def _wishes(self, block: Block) -> None:
         for key, name in _WISHES.items():
             value = block.annotations.get(key)
-            if value is not None:
+            if isinstance(value, (int, IntImm)):
                 self.limits[name] = max(self.limits[name], int(value))
 
     def _view(self, source: BufferRegion, at: _Place) -> _Access:
@@ -313,8 +309,10 @@ class _Reader:
         for store in self.stores:
             for access in (store.target, *store.loads):
                 buffers.setdefault(access.buffer, len(buffers))
-        names = [*LIMITS, *(loop.loop_var.name for loop in self.loops)]
-        numbers: list[float] = [*self.limits.values(), *self.extents]
+        # A store outside of all loops has one that runs once.
+        once = len(self.loops)
+        names = [*LIMITS, *(loop.loop_var.name for loop in self.loops), "once"]
+        numbers: list[float] = [*self.limits.values(), *self.extents, 1]
         shapes = []
         for buffer in buffers:
             shapes.append(
@@ -331,7 +329,7 @@ class _Reader:
             kept = list(range(len(place.loops)))
             if store.is_init:
                 kept = [k for k in kept if not self._reduces(place, place.loops[k], drives)]
-            loops = tuple(place.loops[k] for k in kept)
+            loops = tuple(place.loops[k] for k in kept) or (once,)
             accesses = []
             for access in (store.target, *store.loads):
                 rows = [(f"[{dim}]", index.steps) for dim, index in enumerate(access.indices)]
@@ -350,17 +348,16 @@ class _Reader:
             stores.append(
                 StoreShape(
                     loops,
-                    tuple(place.loops[k] not in place.several for k in kept),
+                    tuple(loop not in place.several for loop in loops),
                     tuple(accesses),
                     tuple(store.work),
                     store.updates,
                     store.updates and store.is_reordered,
                     store.is_init,
-                    len(kept) if intrinsic is None else sum(1 for k in kept if k < intrinsic),
-                    place.child,
+                    len(loops) if intrinsic is None else sum(1 for k in kept if k < intrinsic),
                 )
             )
-        kinds = tuple(loop.kind for loop in self.loops)
+        kinds = (*(loop.kind for loop in self.loops), ForKind.SERIAL)
         shape = ProgramShape(kinds, drives, tuple(shapes), tuple(stores), tuple(names))
         return shape, np.array(numbers, np.float64)
 
@@ -370,6 +367,7 @@ class _Reader:
             for loop in store.place.loops:
                 if loop in store.place.drives:
                     found[loop].add(store.place.drives[loop])
+        found.append({Drives.SPATIAL})
         return tuple(
             Drives.SPATIAL
             if kinds <= {Drives.SPATIAL}

@@ -129,3 +129,12 @@ def test_only_the_first_mark_counts():
     trace = apply(VECTOR, call).trace
     assert len(trace.as_python()) == 5
     assert len(trace.as_python(remove_postproc=True)) == 2
+
+
+def test_the_program_at_the_first_mark_is_kept():
+    sch = apply(VECTOR, tiled)
+    sch.enter_postproc()
+    for kept in (sch, sch.copy()):
+        assert kept.state.before_postproc is not None
+        assert_structural_equal(kept.state.before_postproc["main"], parse(SPLIT))
+    assert Schedule(parse(VECTOR)).state.before_postproc is None

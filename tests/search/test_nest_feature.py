@@ -175,6 +175,26 @@ def main(A: T.Buffer((4096, 256), "float32"), B: T.Buffer((4096, 256), "float32"
     assert together["mean.l2_lines"] < separate["mean.l2_lines"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "B[0, 0] = A[()] + T.float32(1)",
+        "B[0, 0] = B[0, 0] + A[()]",
+        "for i in range(0): B[i, i] = A[()]",
+        "while B[0, 0] < A[()]: B[0, 0] = B[0, 0] + T.float32(1)",
+    ],
+    ids=["once", "update", "never", "while"],
+)
+def test_stores_outside_of_loops_have_features(body):
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((), "float32"), B: T.Buffer((8, 8), "float32")):
+    {body}
+"""
+    (row,) = features(Schedule(module(text)))
+    assert all(np.isfinite(value) for value in row.values())
+
+
 def test_caches_that_a_target_does_not_tell_are_common_ones():
     machine = Machine.of(Target("llvm -mcpu=haswell -num-cores=4"))
     assert machine == Machine(256, 16, CACHES, 64, 4)
