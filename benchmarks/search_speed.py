@@ -66,7 +66,7 @@ class Task:
         application = TraceApplication(self.context)
         self.breeding = Breeding(self.context, spaces, application, RandomState(1))
         self.model: CostModel = XGBModel(num_tuning_cores=1)
-        self.scoring = Scoring(self.context, self.model, self.breeding, MOST_REPLAYED)
+        self.scoring = Scoring(self.context, self.model, self.breeding)
         self._train()
 
     def _train(self) -> None:
@@ -89,7 +89,8 @@ class Task:
             exploration=1.0,
         )
         start = time.process_time()
-        pool = evolution.run(self._points(population), 1, population, lambda _: None)
+        first = self._points(population)
+        pool = evolution.run(first, 1, population, MOST_REPLAYED, lambda _: None)
         seconds = time.process_time() - start
         replayed = sum(x.sch is not None for x in pool)
         return Speed(len(pool), seconds, replayed)

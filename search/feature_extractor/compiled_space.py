@@ -41,7 +41,10 @@ _POOL: Final = 256
 _WORTH_A_FORM: Final = 8
 """How many points with certain places are replayed before expressions are looked for: finding them
 takes about as many replays."""
-_ALONE: Final = 64
+_FREE_REPLAYS: Final = 24
+_POINTS_A_REPLAY: Final = 8
+"""A space with many places would be replayed for longer than all its points take to be measured."""
+_ALONE: Final = 4
 _SHARE_ALONE: Final = 0.1
 """How many points of a population, at least and of all, may be replayed one by one."""
 _MOST_DRAWS: Final = 4
@@ -85,6 +88,8 @@ class CompiledSpace:
             self._sort(k, site)
         self._factors = Factors(tuple(n for _, n in self._tiles), len(self._values))
         self._probes: dict[Decisions, _Probe | None] = {}
+        self._points = 0
+        """How many points there were in all."""
         self._asked: Counter[Places] = Counter()
         """How many points with such places there were."""
         self._forms: dict[Places, _Form | None] = {}
@@ -120,6 +125,7 @@ class CompiledSpace:
         """
         if any(None in point for point in points):
             return None
+        self._points += len(points)
         entries = self._entries(points)
         groups = self._by_places(points, entries)
         if groups is None:
@@ -184,8 +190,14 @@ class CompiledSpace:
 
     # --------------------------------------------------------------------------------------- forms
 
+    def _may_replay(self) -> bool:
+        """Say whether enough points have asked for another search for expressions to pay."""
+        return self.replays < _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
+
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:
+            if not self._may_replay():
+                return None
             found = self._search(places, lambda probe: probe.numbers)
             program = None if found is None else _common(found[1])
             self._forms[places] = _Form(program, found[0]) if found and program else None
@@ -193,6 +205,8 @@ class CompiledSpace:
 
     def _rule(self, before: Places) -> PlaceRule | None:
         if before not in self._rules:
+            if not self._may_replay():
+                return None
             site = self._structural[len(before)]
             found = self._search(before, lambda probe: probe.reaches[site].extents)
             self._rules[before] = found and PlaceRule.of(

@@ -42,18 +42,20 @@ class Evolution:
         first: Sequence[Individual],
         generations: int,
         size: int,
+        most_programs: int,
         report: Callable[[int], None],
     ) -> list[Individual]:
         """Return all individuals that were scored and are not known, in the order of their birth.
 
-        `report` is called with the number of each generation that was scored.
+        A generation has `size` individuals, of which `most_programs` may be replayed. `report` is
+        called with the number of each generation that was scored.
         """
         pool: dict[Key, Individual] = {}
         born: Sequence[Individual] = first
         for number in range(generations + 1):
             before = [x.key for x in born]
             with Profiler.timeit("EvoSearch/Evolve/PredictNormalizedScore"):
-                scored, rejected = self._scoring.score(born)
+                scored, rejected = self._scoring.score(born, most_programs)
             self._known.update(x.key for x in rejected)
             # What became something else by the repair of its decisions is not tried again.
             self._known.update(key for key, x in zip(before, born, strict=True) if key != x.key)

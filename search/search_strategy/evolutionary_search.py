@@ -49,8 +49,10 @@ _POINTS_A_SECOND: Final = 1000
 _TRIAL_SECONDS: Final = 0.2
 """What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
+_PROGRAMS_A_TRIAL: Final = 16
+"""How many programs are made for each trial, for a model that cannot do without."""
+_LEAST_PROGRAMS: Final = 8
 _LEAST_POPULATION: Final = 64
-"""Also how many programs are made for a model that cannot do without, in each generation."""
 _MOST_POPULATION: Final = 2048
 
 
@@ -59,7 +61,7 @@ class EvolutionarySearch(SearchStrategy):
     """Changes the decisions of good candidates and measures what the cost model expects most of.
 
     An individual is a point of a design space: which space, and what each sampling instruction
-    decides. A model that scores points (`CostModel.score_points`) sees thousands of them for the
+    decides. A model that scores points (`CostModel.score_points`) sees thousands of them in the
     time that one trial takes, and only what is to be measured is replayed; for another model every
     individual is replayed, and there are fewer.
 
@@ -74,8 +76,9 @@ class EvolutionarySearch(SearchStrategy):
     at most `num_trials_per_iter` candidates, and at most an eighth of all trials, so that the
     model learns several times from its own choices.
 
-    `population_size`, `genetic_num_iters` and `first_batch` are chosen where they are None: the
-    first so that breeding takes a small share of the time that measuring the batch takes.
+    `population_size` and `first_batch` are chosen where they are None: the former so that breeding
+    takes a small share of the time that measuring the batch takes, and only so many individuals are
+    replayed as well.
 
     No program is measured twice. When nothing new can be found, the search ends.
     """
@@ -138,9 +141,7 @@ class EvolutionarySearch(SearchStrategy):
         breeding = Breeding(context, spaces, TraceApplication(context), self._rng)
         search = self._search = _Search(
             breeding=breeding,
-            scoring=Scoring(
-                context, cost_model, breeding, max(_LEAST_POPULATION, self.population_size or 0)
-            ),
+            scoring=Scoring(context, cost_model, breeding),
             cost_model=cost_model,
             programs=ModuleSet(database.module_equality),
             max_trials=max_trials,
@@ -316,7 +317,10 @@ class EvolutionarySearch(SearchStrategy):
             max_fail_count=self.genetic_max_fail_count,
             exploration=_EXPLORATION,
         )
-        return evolution.run(list(first.values()), self.genetic_num_iters, size, report)
+        programs = self.population_size or max(
+            _LEAST_PROGRAMS, _PROGRAMS_A_TRIAL * wanted // (self.genetic_num_iters + 1)
+        )
+        return evolution.run(list(first.values()), self.genetic_num_iters, size, programs, report)
 
     def _population(self, search: _Search, wanted: int) -> int:
         """Return how many individuals a generation has."""

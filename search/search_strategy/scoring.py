@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from search.decision_site import LOCATION
 from search.errors import blamed_on
 from search.measure_candidate import described
 from search.search_strategy.individual import Individual
@@ -26,24 +25,19 @@ class Scored(NamedTuple):
 class Scoring:
     """Scores individuals by their decisions where the model can, else by their programs.
 
-    Making a program takes as long as scoring hundreds of points, so at most `most_programs` are
-    made at once; what would need more is left out.
+    Making a program takes as long as scoring hundreds of points.
     """
 
-    def __init__(
-        self,
-        context: TuneContext,
-        cost_model: CostModel,
-        breeding: Breeding,
-        most_programs: int,
-    ) -> None:
+    def __init__(self, context: TuneContext, cost_model: CostModel, breeding: Breeding) -> None:
         self._context = context
         self._model = cost_model
         self._breeding = breeding
-        self._most_programs = most_programs
 
-    def score(self, individuals: Sequence[Individual]) -> Scored:
-        """Give each of them its score."""
+    def score(self, individuals: Sequence[Individual], most_programs: int) -> Scored:
+        """Give each of them its score.
+
+        At most so many programs are made; what would need more is left out, here and there.
+        """
         by_space: dict[int, list[Individual]] = {}
         unread: list[Individual] = []
         for individual in individuals:
@@ -53,11 +47,8 @@ class Scoring:
                 by_space.setdefault(individual.space.index, []).append(individual)
         scored: list[Individual] = []
         for of_space in by_space.values():
-            groups = [of_space] if self._score_points(of_space) else _by_places(of_space)
-            for group in groups:
-                known = group is of_space or self._score_points(group)
-                (scored if known else unread).extend(group)
-        unread = unread[: self._most_programs]
+            (scored if self._score_points(of_space) else unread).extend(of_space)
+        unread = unread[:: max(1, -(-len(unread) // most_programs))]
         made = [x for x in unread if self._breeding.replay(x)]
         self._score_programs(made)
         rejected = [x for x in unread if x.sch is None]
@@ -86,20 +77,3 @@ class Scoring:
             scores = self._model.predict(self._context, candidates)
         for individual, score in zip(made, scores, strict=True):
             individual.mean, individual.std = float(score), 0.0
-
-
-def _by_places(group: Sequence[Individual]) -> list[list[Individual]]:
-    """Return points of one space in groups that compute their blocks at the same loops.
-
-    Those have programs of one structure, so that a model that cannot read one group may read
-    another.
-    """
-    space = group[0].space
-    assert space is not None
-    places = [k for k, site in enumerate(space.sites) if site.purpose == LOCATION]
-    groups: dict[tuple[object, ...], list[Individual]] = {}
-    for individual in group:
-        assert individual.decisions is not None
-        key = tuple([individual.decisions[k] for k in places])
-        groups.setdefault(key, []).append(individual)
-    return list(groups.values())
