@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.feature_extractor.execution import Array, Execution, Nest
+from search.feature_extractor.execution import Execution
+from search.feature_extractor.nest_arrays import Array, Nest
 
 
 @dataclass(slots=True)

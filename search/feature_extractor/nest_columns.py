@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from search.feature_extractor.execution import Array, Execution, Nest, execution
+from search.feature_extractor.execution import Execution, execution
 from search.feature_extractor.footprints import footprints
 from search.feature_extractor.machine import (
     FETCH_CYCLES,
@@ -24,6 +24,7 @@ from search.feature_extractor.machine import (
     MULTIPLY_ADD_UNITS,
     Machine,
 )
+from search.feature_extractor.nest_arrays import Array, Nest
 from search.feature_extractor.nests import Drives, Work
 
 COLUMNS: Final = (

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from codegen.target import as_target
 from search.feature_extractor.compiled_space import CompiledSpace
-from search.feature_extractor.execution import Nest, nests
 from search.feature_extractor.feature_extractor import FeatureExtractor, PackedFeatures
 from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
+from search.feature_extractor.nest_arrays import Nest, nests
 from search.feature_extractor.nest_columns import COLUMNS, program_columns
 from search.feature_extractor.nests import Numbers, ProgramShape, Work
 from search.feature_extractor.read_nests import read_nests
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from search.measure_candidate import MeasureCandidate
     from tensorir.function import IRModule
 
+_AT_ONCE: Final = 1024
+"""Points computed together: more do not fit the caches."""
 _OF_PROGRAM: Final = (
     ("time", "log2 of the estimated time against the least that the program could take"),
     ("longest", "log2 of that of the store that takes longest"),
@@ -132,10 +134,6 @@ class NestFeature(FeatureExtractor):
         if self._least_of[0] is not context.mod:
             self._least_of = (context.mod, least_cycles(context))
         return self._least_of[1]
-
-
-_AT_ONCE: Final = 1024
-"""Points computed together: more do not fit the caches."""
 
 
 def nest_features(

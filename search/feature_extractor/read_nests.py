@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -404,15 +405,15 @@ class _Reader:
         return {buffer: frozenset(loops) for buffer, loops in common.items()}
 
 
-_WISHES = {
+_WISHES: Final = {
     PARALLEL: "parallel",
     VECTORIZE: "vectorize",
     UNROLL_EXPLICIT: "unroll",
     UNROLL_IMPLICIT: "unroll",
     REGISTER_TILE: "registers",
 }
-_DRIVES = {IterVar.DATA_PAR: Drives.SPATIAL, IterVar.COMM_REDUCE: Drives.REDUCTION}
-_SORTS: dict[type[PrimExpr], Work] = {
+_DRIVES: Final = {IterVar.DATA_PAR: Drives.SPATIAL, IterVar.COMM_REDUCE: Drives.REDUCTION}
+_SORTS: Final[dict[type[PrimExpr], Work]] = {
     **dict.fromkeys((e.Add, e.Sub, e.Mul, e.Min, e.Max), Work.ARITHMETIC),
     **dict.fromkeys((e.Div, e.Mod, e.FloorDiv, e.FloorMod), Work.DIVISION),
     **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE), Work.CHOICE),

@@ -1,0 +1,85 @@
+"""What features say postprocessing makes of loops, against what it makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen import Target
+from schedule import Schedule
+from schedule.random_state import RandomState
+from search import TuneContext
+from search.feature_extractor.execution import execution
+from search.feature_extractor.nest_arrays import nests
+from search.feature_extractor.nests import FIRST_EXTENT
+from search.feature_extractor.read_nests import read_nests
+from search.list_spaces import design_spaces
+from tensorir import parse
+from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import ForKind
+
+POINTS = 8
+
+MATMUL = """
+@T.prim_func
+def main(A: T.Buffer((48, 32), "float32"), B: T.Buffer((32, 64), "float32"), C: T.Buffer((48, 64), "float32")):
+    for i, j, k in T.grid(48, 64, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+
+GROUPED = """
+@T.prim_func
+def main(A: T.Buffer((36, 16), "float32"), W: T.Buffer((3, 4, 32), "float32"), C: T.Buffer((34, 32), "float32")):
+    for h, o, r, c in T.grid(34, 32, 3, 4):
+        with T.block("conv"):
+            vh, vo, vr, vc = T.axis.remap("SSRR", [h, o, r, c])
+            with T.init():
+                C[vh, vo] = T.float32(0)
+            C[vh, vo] = C[vh, vo] + A[vh + vr, vo // 8 * 4 + vc] * W[vr, vc, vo]
+"""
+
+
+@pytest.mark.parametrize("target", ["haswell", "skylake-avx512"])
+@pytest.mark.parametrize("program", [MATMUL, GROUPED], ids=["matmul", "grouped convolution"])
+def test_vectors_tiles_and_parallel_loops_are_those_of_the_postprocessors(program, target):
+    func = parse(program)
+    assert isinstance(func, PrimFunc)
+    target = Target(f"llvm -mcpu={target} -num-cores=4")
+    context = TuneContext(
+        IRModule({"main": func}), target=target, space_generator="post-order-apply", rand_state=1
+    )
+    for space in design_spaces(func, target):
+        rng = RandomState(5)
+        for _ in range(POINTS):
+            sch = Schedule(context.mod, seed=1)
+            space.trace_of(space.sample(rng)).apply_to_schedule(sch, remove_postproc=True)
+            expected = told(sch, target)
+            sch.enter_postproc()
+            assert all(postproc.apply(sch) for postproc in context.space_generator.postprocs)
+            vector, unrolled, parallel = made(sch)
+            assert (unrolled, parallel) == expected[1:], sch.trace
+            # Vectors that the compiler makes by itself are not in the program.
+            assert vector in (expected[0], 1), sch.trace
+
+
+def told(sch: Schedule, target: Target) -> tuple[float, ...]:
+    """Return lanes, iterations written out and parallel ones of the update, as features say."""
+    program, numbers = read_nests(sch.mod)
+    (nest,) = [n for n in nests(program, numbers[:, None]) if n.store.updates]
+    how = execution(nest, target.vector_bits, target.vector_registers)
+    return (how.vector[0], how.tile[0], how.parallel[0])
+
+
+def made(sch: Schedule) -> tuple[float, ...]:
+    """Return the same of a postprocessed program."""
+    program, numbers = read_nests(sch.mod)
+    (store,) = [store for store in program.stores if store.updates]
+    kinds = (ForKind.VECTORIZED, ForKind.UNROLLED, ForKind.PARALLEL)
+    return tuple(
+        float(np.prod([numbers[FIRST_EXTENT + k] for k in store.loops if program.kinds[k] is kind]))
+        for kind in kinds
+    )
