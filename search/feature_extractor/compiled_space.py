@@ -43,6 +43,7 @@ _WORTH_A_FORM: Final = 8
 takes about as many replays."""
 _FREE_REPLAYS: Final = 24
 _POINTS_A_REPLAY: Final = 8
+_MOST_REPLAYS: Final = 96
 """A space with many places would be replayed for longer than all its points take to be measured."""
 _ALONE: Final = 4
 _SHARE_ALONE: Final = 0.1
@@ -192,7 +193,8 @@ class CompiledSpace:
 
     def _may_replay(self) -> bool:
         """Say whether enough points have asked for another search for expressions to pay."""
-        return self.replays < _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
+        deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
+        return self.replays < min(deserved, _MOST_REPLAYS)
 
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:

@@ -43,15 +43,15 @@ _FIRST_SHARE: Final = 4
 """A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
 _GUIDED_BATCHES: Final = 8
 """In how many batches at least a trained model chooses all trials."""
-_LEAST_BATCH: Final = 2
+_LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
 """How many points may be bred for each second of measuring; it takes a tenth of that or less."""
 _TRIAL_SECONDS: Final = 0.2
 """What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
-_PROGRAMS_A_TRIAL: Final = 16
+_PROGRAMS_A_TRIAL: Final = 8
 """How many programs are made for each trial, for a model that cannot do without."""
-_LEAST_PROGRAMS: Final = 8
+_LEAST_PROGRAMS: Final = 4
 _LEAST_POPULATION: Final = 64
 _MOST_POPULATION: Final = 2048
 
