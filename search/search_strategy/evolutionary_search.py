@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
+from search.database.best_records import those_that_count
 from search.database.module_equality import ModuleSet
 from search.design_space import DesignSpace
 from search.errors import TuningError
@@ -147,7 +148,8 @@ class EvolutionarySearch(SearchStrategy):
             max_trials=max_trials,
             per_iter=num_trials_per_iter,
         )
-        for record in database.tuning_records_of(database.commit_workload(context.mod)):
+        workload = database.commit_workload(context.mod)
+        for record in those_that_count(database.tuning_records_of(workload, context.target)):
             individual = Individual.of_trace(record.trace, spaces)
             search.known.add(individual.key)
             if record.is_valid:
