@@ -110,8 +110,8 @@ def test_points_of_spaces_for_intrinsics():
 def agrees(mod: IRModule, target: str) -> None:
     context = TuneContext(mod, target=target)
     extractor = NestFeature()
-    # The last space has a write cache.
-    for space in design_spaces(mod, target)[-1:]:
+    # The other spaces differ in the place of the write cache only.
+    for space in design_spaces(mod, target)[:1]:
         packed = compiled(extractor, context, space)
         for point, row in zip(drawn(space), packed.rows, strict=True):
             (rows,) = extractor.extract_from(context, [replayed(context, space, point)])
