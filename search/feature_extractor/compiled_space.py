@@ -126,6 +126,8 @@ class CompiledSpace:
         """
         if any(None in point for point in points):
             return None
+        if not points:
+            return []
         self._points += len(points)
         entries = self._entries(points)
         groups = self._by_places(points, entries)
@@ -221,6 +223,8 @@ class CompiledSpace:
     ) -> tuple[Expressions, list[_Probe]] | None:
         """Replay points with these first places until one expression is left for each number."""
         pool = self._pool(places)
+        if not pool:
+            return None
         entries = self._entries(pool)
         seen: list[int] = []
         probes: list[_Probe] = []

@@ -99,7 +99,8 @@ class Search:
             results = [RunnerResult(run_secs=(self._time(c, seconds),)) for c in batch]
             self.context.notify_runner_results(batch, results)
             for candidate, result in zip(batch, results, strict=True):
-                record = TuningRecord(candidate.sch.trace, workload, result.run_secs)
+                trace, target = candidate.sch.trace, self.context.target
+                record = TuningRecord(trace, workload, result.run_secs, target)
                 self.database.commit_tuning_record(record)
         return [candidate for batch in self.batches for candidate in batch]
 
