@@ -117,6 +117,9 @@ class Parameter:
         return self.default is inspect.Parameter.empty and not self.variadic
 
 
+_DOMAIN_PARAMS: Final = ("domain", "find_domain")
+
+
 class InstructionKind:
     """A primitive as the trace sees it."""
 
@@ -145,8 +148,9 @@ class InstructionKind:
         """What a sampling primitive takes as a decision, as an annotation."""
         self.domain = domain
         """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
-        self.takes_domain = domain is not None and "domain" in names
-        self.injected = frozenset({"rng", "domain"} if self.takes_domain else {"rng"})
+        self.domain_param = next((n for n in _DOMAIN_PARAMS if domain and n in names), None)
+        """The parameter that takes the alternatives, or the function that finds them."""
+        self.injected = frozenset({"rng", self.domain_param or "rng"})
         """The parameters of the function that a caller does not give."""
         self.params: tuple[Parameter, ...] = tuple(
             _parameter(p, hints[p.name])
@@ -298,7 +302,7 @@ class Instruction:
 
     `values` has one entry a parameter of the primitive. Identity keys the decision in a trace.
     `domain` has the alternatives that a sampling had when it was applied; None for what was not
-    applied yet, and for a primitive that does not declare them.
+    applied yet, for a primitive that does not declare them, and where nobody looked for them.
     """
 
     __slots__ = ("domain", "kind", "outputs", "values")
@@ -352,7 +356,8 @@ def primitive(
 
     `domain(state, *operands)` gives the alternatives of a sampling primitive, so that the search
     can step from one to another; without it they are drawn anew. A primitive with a keyword
-    parameter `domain` gets what it returned.
+    parameter `domain` gets what it returned; one with `find_domain` a function that returns it, for
+    where it takes long and checking the decision at hand does not.
 
     Raises ValueError for a name that is taken, and for a domain of what decides nothing.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, overload
 from weakref import WeakSet, ref
 
@@ -304,7 +305,7 @@ class Schedule(PrimitiveMethods):
         """
         state = self.state
         state.running = kind.method
-        domain: DecisionDomain | None = None
+        found: list[DecisionDomain] = []
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
@@ -321,10 +322,16 @@ class Schedule(PrimitiveMethods):
                     expected = type_text(kind.decision_type)
                     raise ArgumentTypeError(kind.method, "decision", expected, decision)
                 if kind.domain is not None:
-                    domain = kind.domain(state, *operands, **options)
+                    find_domain = _found_once(
+                        found, partial(kind.domain, state, *operands, **options)
+                    )
+                    if kind.domain_param == "find_domain":
+                        options["find_domain"] = find_domain
+                    elif kind.domain_param == "domain":
+                        options["domain"] = find_domain()
+                    else:
+                        find_domain()
                 options.update(rng=self._rng, decision=decision)
-                if kind.takes_domain:
-                    options["domain"] = domain
             result = kind.function(state, *operands, **options)
             if kind.has_decision:
                 assert isinstance(result, Sampled)
@@ -341,6 +348,7 @@ class Schedule(PrimitiveMethods):
             raise
         state.commit()
         outputs = self._outputs(kind.result, result)
+        domain = found[0] if found else None
         self.trace.append(Instruction(kind, values, outputs, domain), decision)
         return outputs
 
@@ -387,6 +395,19 @@ class Schedule(PrimitiveMethods):
             error.primitive = error.primitive or kind.call_name
             error.mod = self.mod
             error.render_level = self.error_render_level
+
+
+def _found_once(
+    found: list[DecisionDomain], find: Callable[[], DecisionDomain]
+) -> Callable[[], DecisionDomain]:
+    """Return a function that calls `find` once, and keeps what it returned in `found`."""
+
+    def once() -> DecisionDomain:
+        if not found:
+            found.append(find())
+        return found[0]
+
+    return once
 
 
 def _check_names_defined(mod: IRModule) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _RIVAL: Final = 1.15
 """How many times as slow as the best a candidate may be that may turn out to be the best."""
 _SHARE: Final = 0.02
-_LEAST_SECONDS: Final = 1.0
+_LEAST_SECONDS: Final = 0.5
 """How long it may take: a share of the search, but enough for a few rounds with quick kernels."""
 
 

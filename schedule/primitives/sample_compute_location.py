@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -82,21 +82,29 @@ def _runs(numbers: Sequence[int]) -> str:
 
 def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
     """Return where a block can be computed."""
-    found: list[int] = []
-    if _succeeds(lambda: check_compute_inline(state, block)):
-        found.append(INLINE_INDEX)
-    found.append(ROOT_INDEX)
+    return LocationDomain(tuple(_possible_places(state, block)))
+
+
+def _possible_places(
+    state: ScheduleState, block: StmtSRef, only: int | None = None
+) -> Iterator[int]:
+    """Yield where a block can be computed, or whether it can at one place alone."""
+    if only in (None, INLINE_INDEX) and _succeeds(lambda: check_compute_inline(state, block)):
+        yield INLINE_INDEX
+    if only in (None, ROOT_INDEX):
+        yield ROOT_INDEX
+    if only is not None and only < 0:
+        return
     loops = consumer_loops(state, block)
     try:
         graph = require_movable(state, block)
     except ScheduleError:
-        return LocationDomain(tuple(found))
+        return
     attempt = _attempt(state, graph, block)
     runs = np.array([[not is_const_int(loop.loop.extent, 1)] for loop in loops], bool)
     for k in np.flatnonzero(open_places(loop_iter_types(state, loops), runs.reshape(-1, 1))):
-        if _succeeds(partial(attempt, loops[k])):
-            found.append(int(k))
-    return LocationDomain(tuple(found))
+        if only in (None, k) and _succeeds(partial(attempt, loops[k])):
+            yield int(k)
 
 
 def consumer_loops(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
@@ -138,7 +146,7 @@ def sample_compute_location(
     state: ScheduleState,
     block: BlockArg,
     *,
-    domain: LocationDomain,
+    find_domain: Callable[[], LocationDomain],
     rng: RandomState,
     decision: int | None = None,
 ) -> SampledLoop:
@@ -148,7 +156,10 @@ def sample_compute_location(
     and inlining where that is possible. The decision is -2 for inlining, -1 for the root, else the
     position of the loop; one that is not possible becomes the nearest smaller one.
     """
-    place = domain.decide(rng, decision)
+    if decision is not None and decision in _possible_places(state, block, only=decision):
+        place: Decision = decision
+    else:
+        place = find_domain().decide(rng, decision)
     assert isinstance(place, int)
     if place == INLINE_INDEX:
         return Sampled(INLINE_MARK, place)

@@ -78,12 +78,16 @@ class CostModel(ABC):
     ) -> NDArray[np.float64]:
         """Return a score for each candidate; higher is better, the unit is the model's own."""
 
+    reads_drafts: bool = False
+    """Whether `predict` takes candidates that were not postprocessed yet."""
+
     def score_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> Scores | None:
         """Return scores of points of a design space whose programs nobody made yet.
 
-        None, as it is here, means that the model wants candidates.
+        A mean of NaN means that the model wants the candidate of a point; None, as it is here, that
+        it always does.
         """
         return None
 

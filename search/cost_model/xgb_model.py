@@ -89,6 +89,11 @@ class XGBModel(CostModel):
         self._random = np.random.default_rng(self.config.seed)
 
     @property
+    def reads_drafts(self) -> bool:  # type: ignore[override]
+        """Whether the extractor does."""
+        return self.extractor.reads_drafts
+
+    @property
     def data_size(self) -> int:
         """The number of measurements that the model was shown."""
         return len(self._measurements)
@@ -119,7 +124,8 @@ class XGBModel(CostModel):
     ) -> Scores | None:
         """Return the scores that `predict` gives for the replayed points, and how certain they are.
 
-        None if the extractor needs programs. Without enough measurements they are random.
+        None if the extractor needs programs, NaN for a point of which it needs the program. Without
+        enough measurements scores are random.
         """
         self._spaces[_key(context), space.index] = space
         packed = self.extractor.extract_points(context, space, decisions)
@@ -127,7 +133,12 @@ class XGBModel(CostModel):
             return None
         if not self.trained:
             return Scores(self._random.random(packed.count), np.zeros(packed.count))
-        return self._scores(packed)
+        means, stds = np.full(packed.count, np.nan), np.zeros(packed.count)
+        described, numbers = np.unique(packed.owner, return_inverse=True)
+        if len(described):
+            scores = self._scores(PackedFeatures(packed.rows, numbers, len(described)))
+            means[described], stds[described] = scores.mean, scores.std
+        return Scores(means, stds)
 
     def _scores(self, packed: PackedFeatures) -> Scores:
         return self._ensemble.scores(packed, self.extractor.estimate(packed))

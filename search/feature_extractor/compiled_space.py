@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -38,16 +39,14 @@ _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
 """Points for which expressions that fit are compared."""
-_WORTH_A_FORM: Final = 8
-"""How many points with certain places are replayed before expressions are looked for: finding them
-takes about as many replays."""
-_FREE_REPLAYS: Final = 24
-_POINTS_A_REPLAY: Final = 8
+_WORTH_A_SEARCH: Final = 8
+"""How many points with certain places there must have been. A search replays about as many."""
+_FREE_REPLAYS: Final = 8
+_POINTS_A_REPLAY: Final = 64
 _MOST_REPLAYS: Final = 96
 """A space with many places would be replayed for longer than all its points take to be measured."""
-_ALONE: Final = 4
-_SHARE_ALONE: Final = 0.1
-"""How many points of a population, at least and of all, may be replayed one by one."""
+_MOST_PLACES: Final = 64
+"""With more combinations of places than this, hardly any two points have the same."""
 _MOST_DRAWS: Final = 4
 """How many times as many points to draw to find some with certain places."""
 
@@ -87,12 +86,15 @@ class CompiledSpace:
         self._structural: list[int] = []
         for k, site in enumerate(space.sites):
             self._sort(k, site)
+        self._combinations = prod(space.sites[k].size or 1 for k in self._structural)
         self._factors = Factors(tuple(n for _, n in self._tiles), len(self._values))
         self._probes: dict[Decisions, _Probe | None] = {}
         self._points = 0
         """How many points there were in all."""
         self._asked: Counter[Places] = Counter()
         """How many points with such places there were."""
+        self._asked_after: Counter[Places] = Counter()
+        """How many there were for which the place after these was to be found."""
         self._forms: dict[Places, _Form | None] = {}
         self._rules: dict[Places, PlaceRule | None] = {}
         """By the places of the sites before."""
@@ -118,47 +120,32 @@ class CompiledSpace:
 
     def numbers(
         self, points: Sequence[Decisions]
-    ) -> list[tuple[ProgramShape, Numbers, NDArray[np.int64]]] | None:
+    ) -> list[tuple[ProgramShape, Numbers, NDArray[np.int64]]]:
         """Return structures, numbers [numbers, points] of each, and which points these are.
 
-        Points with places that few have asked for, or for which no expressions were found, are
-        replayed; None if those are too many.
+        Points with places that few have asked for, or for which no expressions were found, are left
+        out.
         """
-        if any(None in point for point in points):
-            return None
-        if not points:
+        known = [k for k, point in enumerate(points) if None not in point]
+        if not known or self._combinations > _MOST_PLACES:
             return []
-        self._points += len(points)
-        entries = self._entries(points)
-        groups = self._by_places(points, entries)
-        if groups is None:
-            return None
+        members_of = np.array(known)
+        asked = [points[k] for k in known]
+        self._points += len(asked)
+        entries = self._entries(asked)
         found = []
-        alone: list[int] = []
-        for places, members in groups.items():
+        for places, members in self._by_places(asked, entries).items():
             self._asked[places] += len(members)
-            form = self._form(places) if self._asked[places] > _WORTH_A_FORM else None
-            if form is None:
-                alone += members.tolist()
-            else:
-                found.append((form.program, form.numbers.at(entries[:, members]), members))
-            if len(alone) > max(_ALONE, _SHARE_ALONE * len(points)):
-                return None
-        replayed: dict[ProgramShape, list[tuple[int, NDArray[np.float64]]]] = {}
-        for k in alone:
-            probe = self._probe(points[k])
-            if probe is None:
-                return None
-            replayed.setdefault(probe.program, []).append((k, probe.numbers))
-        for program, probes in replayed.items():
-            columns = np.array([numbers for _, numbers in probes]).T
-            found.append((program, columns, np.array([k for k, _ in probes])))
+            form = self._form(places)
+            if form is not None:
+                numbers = form.numbers.at(entries[:, members])
+                found.append((form.program, numbers, members_of[members]))
         return found
 
     def withdraw(self, point: Decisions) -> None:
         """Give up on the points that have their blocks at the places of this one."""
         groups = self._by_places([point], self._entries([point]))
-        self._forms.update(dict.fromkeys(groups or (), None))
+        self._forms.update(dict.fromkeys(groups, None))
 
     def _entries(self, points: Sequence[Decisions]) -> NDArray[np.float64]:
         """Return the factors and numbers that points decide [entries, points]."""
@@ -173,8 +160,11 @@ class CompiledSpace:
 
     def _by_places(
         self, points: Sequence[Decisions], entries: NDArray[np.float64], sites: int | None = None
-    ) -> dict[Places, NDArray[np.int64]] | None:
-        """Return the points by the places of the first `sites` (None: all) structural sites."""
+    ) -> dict[Places, NDArray[np.int64]]:
+        """Return the points by the places of the first `sites` (None: all) structural sites.
+
+        Those of which it is not known where they have their blocks are left out.
+        """
         groups: dict[Places, NDArray[np.int64]] = {(): np.arange(len(points))}
         for k in self._structural[:sites]:
             asked = np.array([point[k] for point in points])
@@ -182,9 +172,10 @@ class CompiledSpace:
             for before, members in groups.items():
                 made = asked[members]
                 if self._space.sites[k].purpose == LOCATION:
+                    self._asked_after[before] += len(members)
                     rule = self._rule(before)
                     if rule is None:
-                        return None
+                        continue
                     made = rule.repaired(made, entries[:, members])
                 for place in np.unique(made):
                     finer[(*before, int(place))] = members[made == place]
@@ -193,14 +184,14 @@ class CompiledSpace:
 
     # --------------------------------------------------------------------------------------- forms
 
-    def _may_replay(self) -> bool:
-        """Say whether enough points have asked for another search for expressions to pay."""
+    def _worth_a_search(self, asked: int) -> bool:
+        """Say whether another search for expressions pays, with so many points that ask for it."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
-        return self.replays < min(deserved, _MOST_REPLAYS)
+        return asked >= _WORTH_A_SEARCH and self.replays < min(deserved, _MOST_REPLAYS)
 
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:
-            if not self._may_replay():
+            if not self._worth_a_search(self._asked[places]):
                 return None
             found = self._search(places, lambda probe: probe.numbers)
             program = None if found is None else _common(found[1])
@@ -209,7 +200,7 @@ class CompiledSpace:
 
     def _rule(self, before: Places) -> PlaceRule | None:
         if before not in self._rules:
-            if not self._may_replay():
+            if not self._worth_a_search(self._asked_after[before]):
                 return None
             site = self._structural[len(before)]
             found = self._search(before, lambda probe: probe.reaches[site].extents)
@@ -265,7 +256,7 @@ class CompiledSpace:
                 for k, place in zip(self._structural, places, strict=False):
                     point[k] = place
                 points.append(tuple(point))
-            groups = self._by_places(points, self._entries(points), len(places)) or {}
+            groups = self._by_places(points, self._entries(points), len(places))
             pool += [points[k] for k in groups.get(places, ())]
             if len(pool) >= _POOL // 4:
                 break

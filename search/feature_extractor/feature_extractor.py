@@ -67,7 +67,8 @@ class FeatureExtractor(ABC):
     ) -> PackedFeatures | None:
         """Return what `extract_from` gives for points of a design space, without replaying them.
 
-        None says that this extractor needs the programs.
+        A point without rows has to be replayed; None says that all have, because this extractor
+        reads programs only.
         """
         return None
 
@@ -83,6 +84,9 @@ class FeatureExtractor(ABC):
         Where it is wrong, it gives up on such points.
         """
         return True
+
+    reads_drafts: ClassVar[bool] = False
+    """Whether a candidate has the same features before and after postprocessing."""
 
     estimates: ClassVar[bool] = False
     """Whether `estimate` says something."""

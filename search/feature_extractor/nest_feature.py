@@ -86,7 +86,7 @@ class NestFeature(FeatureExtractor):
     def extract_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
-        """Return one row for each point; see `CompiledSpace`.
+        """Return one row for each point but those that `CompiledSpace` cannot read.
 
         The first call for a space, and for points that compute blocks elsewhere, replays some.
         """
@@ -95,16 +95,17 @@ class NestFeature(FeatureExtractor):
         compiled = self._spaces.get(space)
         if compiled is None:
             compiled = self._spaces[space] = CompiledSpace(space, context.mod)
-        groups = compiled.numbers(decisions)
-        if groups is None or any(not program.stores for program, _, _ in groups):
-            return None
         machine, least = Machine.of(as_target(context.target)), self._least(context)
-        rows = np.empty((len(decisions), len(self.names)), np.float32)
-        for program, numbers, members in groups:
-            for start in range(0, len(members), _AT_ONCE):
+        rows = [np.zeros((0, len(self.names)))]
+        owner = [np.zeros(0, np.int64)]
+        for program, numbers, members in compiled.numbers(decisions):
+            for start in range(0, len(members) if program.stores else 0, _AT_ONCE):
                 part = slice(start, start + _AT_ONCE)
-                rows[members[part]] = nest_features(program, numbers[:, part], machine, least)
-        return PackedFeatures(rows, np.arange(len(decisions)), len(decisions))
+                rows.append(nest_features(program, numbers[:, part], machine, least))
+                owner.append(members[part])
+        return PackedFeatures(
+            np.concatenate(rows).astype(np.float32), np.concatenate(owner), len(decisions)
+        )
 
     def check(
         self,
@@ -116,7 +117,7 @@ class NestFeature(FeatureExtractor):
         """Say whether a point has the features of its candidate; withdraw its form if not."""
         compiled = self._spaces.get(space)
         packed = None if compiled is None else self.extract_points(context, space, [decisions])
-        if compiled is None or packed is None:
+        if compiled is None or packed is None or not len(packed.rows):
             return True
         (rows,) = self.extract_from(context, [candidate])
         same = rows.shape == packed.rows.shape and np.allclose(rows, packed.rows, 1e-4, 1e-4)
@@ -124,6 +125,7 @@ class NestFeature(FeatureExtractor):
             compiled.withdraw(decisions)
         return same
 
+    reads_drafts = True
     estimates = True
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:

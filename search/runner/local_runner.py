@@ -21,7 +21,8 @@ from search.worker_pool import Job, WorkerPool
 
 logger = logging.getLogger("tvm.meta_schedule")
 
-
+_REPEAT_MS: Final = 50
+"""How long a candidate is timed by default; rivals in noise are timed longer, and winners again."""
 _REFERENCE_PATIENCE: Final = 10
 """How many times longer than a candidate the unscheduled program may take."""
 
@@ -33,8 +34,8 @@ class LocalRunner(Runner):
     A candidate that takes longer than `timeout_sec` altogether is killed, one that brings the
     process down costs a new process, which waits ready; both are results with an error. One whose
     first call takes 10 times as long as the best known time (and 50 ms) is ended then: its result
-    is `stopped`. `alloc_repeat` sets of arguments are made and timed. Where the input names a
-    reference, results are checked.
+    is `stopped`. Without `evaluator_config` each is timed for 50 ms. `alloc_repeat` sets of
+    arguments are made and timed. Where the input names a reference, results are checked.
 
     A candidate for a target of one core runs on a core that nothing else of the search runs on,
     where this machine has several and the system can bind processes.
@@ -58,7 +59,7 @@ class LocalRunner(Runner):
         initializer: Callable[[], object] | None = None,
     ) -> None:
         self.timeout_sec = timeout_sec
-        self.evaluator_config = evaluator_config or EvaluatorConfig()
+        self.evaluator_config = evaluator_config or EvaluatorConfig(min_repeat_ms=_REPEAT_MS)
         self.cooldown_sec = cooldown_sec
         self.alloc_repeat = alloc_repeat
         self.f_alloc_argument = f_alloc_argument

@@ -83,15 +83,26 @@ class Breeding:
 
     # ----------------------------------------------------------------------------------- programs
 
+    def complete(self, individual: Individual) -> bool:
+        """Make the postprocessed program of an individual; False if it is rejected."""
+        if not self.replay(individual):
+            return False
+        assert individual.sch is not None
+        if not individual.is_complete:
+            individual.is_complete = True
+            if not self.application.postprocess(individual.sch):
+                individual.sch = None
+        return individual.sch is not None
+
     def replay(self, individual: Individual) -> bool:
-        """Make the program of an individual if there is none yet; False if it is rejected.
+        """Make the program of an individual, before postprocessing; False if it is rejected.
 
         Replaying repairs decisions that do not fit together; the individual is then what came of
         it.
         """
-        if individual.sch is not None:
-            return True
-        sch = self.application.apply(individual.trace)
+        if individual.sch is not None or individual.is_complete:
+            return individual.sch is not None
+        sch = self.application.replay(individual.trace)
         if sch is None:
             return False
         actual = Individual.of_trace(sch.trace, self.spaces)
@@ -101,7 +112,7 @@ class Breeding:
         return True
 
     def candidate(self, individual: Individual, predicted: float | None = None) -> MeasureCandidate:
-        """Return a replayed individual as something to be measured."""
+        """Return a replayed individual as something to be scored or measured."""
         assert individual.sch is not None
         return self.application.candidate(
             individual.sch,

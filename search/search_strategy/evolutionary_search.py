@@ -50,7 +50,7 @@ _POINTS_A_SECOND: Final = 1000
 _TRIAL_SECONDS: Final = 0.2
 """What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
-_PROGRAMS_A_TRIAL: Final = 8
+_PROGRAMS_A_TRIAL: Final = 16
 """How many programs are made for each trial, for a model that cannot do without."""
 _LEAST_PROGRAMS: Final = 4
 _LEAST_POPULATION: Final = 64
@@ -286,7 +286,7 @@ class EvolutionarySearch(SearchStrategy):
     def _accept(self, search: _Search, individual: Individual) -> bool:
         """Say whether an individual has a program that was not measured, and count it as known."""
         search.known.add(individual.key)
-        if not search.breeding.replay(individual):
+        if not search.breeding.complete(individual):
             return False
         assert individual.sch is not None
         search.known.add(individual.key)

@@ -29,7 +29,9 @@ class Individual:
     foreign: Trace | None = None
     """The trace, for an individual of no space."""
     sch: Schedule | None = field(default=None, repr=False)
-    """The postprocessed schedule, once it was replayed."""
+    """The schedule, once it was replayed."""
+    is_complete: bool = False
+    """Whether the schedule was postprocessed."""
     mean: float = 0.0
     """The score that the cost model expects; higher is better."""
     std: float = 0.0

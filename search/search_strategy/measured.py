@@ -15,7 +15,7 @@ class Measured:
 
     def add(self, individual: Individual, seconds: float) -> None:
         """Enter an individual; its program is dropped, since few are asked for again."""
-        individual.sch = None
+        individual.sch, individual.is_complete = None, False
         self._entries[individual.key] = (seconds, individual)
 
     def best(self, count: int) -> list[Individual]:

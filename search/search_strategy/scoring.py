@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from search.errors import blamed_on
 from search.measure_candidate import described
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from search.cost_model.cost_model import CostModel
     from search.search_strategy.breeding import Breeding
+
+
+_FEWER_PROGRAMS: Final = 4
+"""How many times fewer programs are made if the model could read other points."""
 
 
 class Scored(NamedTuple):
@@ -47,27 +52,32 @@ class Scoring:
                 by_space.setdefault(individual.space.index, []).append(individual)
         scored: list[Individual] = []
         for of_space in by_space.values():
-            (scored if self._score_points(of_space) else unread).extend(of_space)
-        unread = unread[:: max(1, -(-len(unread) // most_programs))]
-        made = [x for x in unread if self._breeding.replay(x)]
+            self._score_points(of_space, scored, unread)
+        most = most_programs if not scored else -(-most_programs // _FEWER_PROGRAMS)
+        unread = unread[:: max(1, -(-len(unread) // most))]
+        wanted = self._breeding.replay if self._model.reads_drafts else self._breeding.complete
+        made = [x for x in unread if wanted(x)]
         self._score_programs(made)
         rejected = [x for x in unread if x.sch is None]
         return Scored([*scored, *made], rejected)
 
-    def _score_points(self, group: Sequence[Individual]) -> bool:
-        """Score points of one space; False if the model wants the program of one."""
+    def _score_points(
+        self, group: Sequence[Individual], scored: list[Individual], unread: list[Individual]
+    ) -> None:
+        """Add points of one space to those that are scored, or whose programs the model wants."""
         space = group[0].space
         assert space is not None
         decisions = [x.decisions for x in group if x.decisions is not None]
         with blamed_on(self._model, lambda: f"{len(group)} point(s) of\n{space}"):
             scores = self._model.score_points(self._context, space, decisions)
         if scores is None:
-            return False
+            unread.extend(group)
+            return
         for individual, mean, std in zip(
             group, scores.mean.tolist(), scores.std.tolist(), strict=True
         ):
             individual.mean, individual.std = mean, std
-        return True
+            (unread if math.isnan(mean) else scored).append(individual)
 
     def _score_programs(self, made: Sequence[Individual]) -> None:
         if not made:

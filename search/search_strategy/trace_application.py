@@ -36,9 +36,16 @@ class TraceApplication:
     def apply(self, trace: Trace, resample: bool = False) -> Schedule | None:
         """Return the postprocessed schedule of a trace, None if it is rejected.
 
-        The trace's own postprocessing part is left out. With `resample` its decisions are drawn
-        anew. A decision that does not fit any more may make an instruction fail; that is a
-        rejection too.
+        With `resample` its decisions are drawn anew.
+        """
+        sch = self.replay(trace, resample)
+        return sch if sch is not None and self.postprocess(sch) else None
+
+    def replay(self, trace: Trace, resample: bool = False) -> Schedule | None:
+        """Return the schedule of a trace without postprocessing, None if it is rejected.
+
+        The trace's own postprocessing part is left out. A decision that does not fit any more may
+        make an instruction fail; that is a rejection.
         """
         sch = Schedule(self._mod, seed=self.fork_seed(), error_render_level="none")
         try:
@@ -47,7 +54,7 @@ class TraceApplication:
         except ScheduleError as error:
             self._count(f"{type(error).__name__} in {error.primitive}", error.message)
             return None
-        return sch if self.postprocess(sch) else None
+        return sch
 
     def postprocess(self, sch: Schedule) -> bool:
         """Complete a schedule in place; False if a postprocessor rejects it."""

@@ -89,11 +89,12 @@ def replayed(context: TuneContext, space: DesignSpace, point: Decisions) -> Meas
 
 def compiled(extractor: NestFeature, context: TuneContext, space: DesignSpace) -> PackedFeatures:
     # Expressions are looked for where more than a few points are asked for.
-    assert extractor.extract_points(context, space, drawn(space, 400)) is not None
+    assert extractor.extract_points(context, space, drawn(space, 4000)) is not None
     packed = extractor.extract_points(context, space, drawn(space))
     assert packed is not None
-    assert packed.rows.shape == (POINTS, len(extractor.names))
-    assert packed.owner.tolist() == list(range(POINTS))
+    assert packed.rows.shape[1] == len(extractor.names)
+    # Places of blocks that are rare are left out.
+    assert len(packed.owner) >= (POINTS if len(space.sites) < 8 else POINTS // 2)
     return packed
 
 
@@ -113,8 +114,10 @@ def agrees(mod: IRModule, target: str) -> None:
     # The other spaces differ in the place of the write cache only.
     for space in design_spaces(mod, target)[:1]:
         packed = compiled(extractor, context, space)
-        for point, row in zip(drawn(space), packed.rows, strict=True):
-            (rows,) = extractor.extract_from(context, [replayed(context, space, point)])
+        points = drawn(space)
+        for owner, row in zip(packed.owner, packed.rows, strict=True):
+            candidate = replayed(context, space, points[owner])
+            (rows,) = extractor.extract_from(context, [candidate])
             np.testing.assert_allclose(row, rows[0], rtol=1e-5, atol=1e-5)
 
 
@@ -131,7 +134,8 @@ def test_few_points_are_replayed():
     mod = module(MATMUL)
     space = design_spaces(mod, TARGET)[0]
     compiled_space = CompiledSpace(space, mod)
-    assert compiled_space.numbers(drawn(space, 2000)) is not None
+    ((_, numbers, members),) = compiled_space.numbers(drawn(space, 2000))
+    assert numbers.shape[1] == len(members) == 2000
     assert compiled_space.replays < 20
 
 
@@ -160,7 +164,9 @@ def test_a_form_that_was_wrong_is_withdrawn():
     point, other = drawn(space, 2)
     assert extractor.check(context, space, point, replayed(context, space, point))
     assert not extractor.check(context, space, point, replayed(context, space, other))
-    assert extractor.extract_points(context, space, drawn(space, 1000)) is None
+    packed = extractor.extract_points(context, space, drawn(space, 1000))
+    assert packed is not None
+    assert not len(packed.owner), "such points have to be replayed"
 
 
 def test_an_extractor_of_programs_has_no_points():
