@@ -256,6 +256,16 @@ def test_a_replay_on_another_program_records_the_location_that_is_possible():
     assert sch.get(sch.get_loops("B")[0]) is sch.get(outer)
 
 
+def test_all_places_are_looked_for_only_when_one_is_drawn_or_repaired():
+    sampled = apply(STAGES, locate("B", None))
+    drawn, place = next((i, d) for i, d in sampled.trace.decisions.items())
+    assert place in drawn.domain
+    for decision, looked_for in ((place, False), (99, True)):
+        again = apply(STAGES, locate("B", decision))
+        (inst,) = again.trace.decisions
+        assert (inst.domain is not None) == looked_for
+
+
 def test_the_root_block_has_no_location():
     refused(
         STAGES,

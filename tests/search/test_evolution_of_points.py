@@ -61,6 +61,26 @@ class InnerTiles(CostModel):
         return Scores(mean, np.zeros(len(decisions)))
 
 
+class HalfBlind(InnerTiles):
+    """Wants the programs of points with an odd first factor, as they are before postprocessing."""
+
+    reads_drafts = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drafts: list[Decisions] = []
+
+    def predict(self, context, candidates):
+        assert all(candidate.sch.state.before_postproc is None for candidate in candidates)
+        self.drafts += [candidate.decisions for candidate in candidates]
+        return super().predict(context, candidates)
+
+    def score_points(self, context, space, decisions):
+        mean, std = super().score_points(context, space, decisions)
+        odd = np.array([point[0][0] % 2 == 1 for point in decisions])
+        return Scores(np.where(odd, np.nan, mean), std)
+
+
 class Search:
     """A search of the matmul whose trials take as long as their decisions say."""
 
@@ -131,6 +151,15 @@ def test_points_that_were_rejected_are_not_tried_again() -> None:
     found = Search(InnerTiles(), 40, postproc=postproc).run()
     assert len(found) == 40
     assert len(postproc.seen) == len(set(postproc.seen)) > 40
+
+
+def test_a_model_gets_drafts_of_the_points_that_it_cannot_read() -> None:
+    model, postproc = HalfBlind(), Counting()
+    found = Search(model, 12, postproc=postproc, eps_greedy=0.0).run()
+    assert model.drafts
+    assert all(point[0][0] % 2 == 1 for point in model.drafts)
+    assert all(candidate.sch.state.before_postproc is not None for candidate in found)
+    assert len(postproc.seen) < 2 * len(found), "what is only scored is not postprocessed"
 
 
 def test_the_population_grows_with_what_a_trial_takes() -> None:
