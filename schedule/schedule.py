@@ -102,6 +102,10 @@ class Schedule(PrimitiveMethods):
             )
         self._rng = RandomState(_checked_seed(seed))
         self.error_render_level: RenderLevel = error_render_level
+        self.keeps_domains = True
+        """Whether each sampling keeps all its alternatives, also where it needs to know only one.
+
+        What replays many traces that are not to be mutated goes without."""
         if not isinstance(mod, (IRModule, PrimFunc)):
             raise IRTypeError(f"Schedule takes an IRModule or PrimFunc, got {type(mod).__name__}")
         self.state = ScheduleState(
@@ -148,6 +152,7 @@ class Schedule(PrimitiveMethods):
         twin.trace = self.trace.copy()
         twin._rng = RandomState(self.fork_seed())
         twin.error_render_level = self.error_render_level
+        twin.keeps_domains = self.keeps_domains
         twin._func_working_on = self._func_working_on
         return twin
 
@@ -329,7 +334,7 @@ class Schedule(PrimitiveMethods):
                         options["find_domain"] = find_domain
                     elif kind.domain_param == "domain":
                         options["domain"] = find_domain()
-                    else:
+                    if self.keeps_domains:
                         find_domain()
                 options.update(rng=self._rng, decision=decision)
             result = kind.function(state, *operands, **options)

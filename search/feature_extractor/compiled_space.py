@@ -270,6 +270,7 @@ class CompiledSpace:
 
     def _replayed(self, point: Decisions) -> _Probe | None:
         sch = Schedule(self._mod, seed=1, error_render_level="none")
+        sch.keeps_domains = False
         sites = {self._space.sites[k].inst: k for k in self._structural}
         reaches: dict[int, Reach] = {}
 

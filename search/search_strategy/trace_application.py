@@ -48,6 +48,7 @@ class TraceApplication:
         make an instruction fail; that is a rejection.
         """
         sch = Schedule(self._mod, seed=self.fork_seed(), error_render_level="none")
+        sch.keeps_domains = False
         try:
             provider = (lambda *_: None) if resample else None
             trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=provider)

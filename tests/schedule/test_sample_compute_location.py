@@ -256,14 +256,15 @@ def test_a_replay_on_another_program_records_the_location_that_is_possible():
     assert sch.get(sch.get_loops("B")[0]) is sch.get(outer)
 
 
-def test_all_places_are_looked_for_only_when_one_is_drawn_or_repaired():
-    sampled = apply(STAGES, locate("B", None))
-    drawn, place = next((i, d) for i, d in sampled.trace.decisions.items())
-    assert place in drawn.domain
-    for decision, looked_for in ((place, False), (99, True)):
-        again = apply(STAGES, locate("B", decision))
-        (inst,) = again.trace.decisions
-        assert (inst.domain is not None) == looked_for
+@pytest.mark.parametrize(
+    ("keeps", "decision", "known"), [(True, 1, True), (False, 1, False), (False, 99, True)]
+)
+def test_all_places_are_looked_for_if_somebody_wants_them(keeps, decision, known):
+    sch = Schedule(parse(STAGES))
+    sch.keeps_domains = keeps
+    sch.sample_compute_location(sch.get_block("B"), decision=decision)
+    (sampling,) = sch.trace.decisions
+    assert (sampling.domain is not None) == known
 
 
 def test_the_root_block_has_no_location():
