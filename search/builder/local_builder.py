@@ -13,11 +13,11 @@ import codegen
 from codegen import Target, host
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
-from search.core_split import CoreSplit, core_split
 from search.errors import TuningError
 from search.remove_layout_rewrite import with_separate_layout_rewrite
-from search.worker import Outcome
-from search.worker_pool import WorkerPool
+from search.workers.core_split import CoreSplit, core_split
+from search.workers.worker import Outcome
+from search.workers.worker_pool import WorkerPool
 from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from codegen import Target
 from search.builder.artifact_directory import ArtifactDirectory
-from search.core_split import core_split
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.time_call import first_call_limit
-from search.worker import Outcome
-from search.worker_pool import Job, WorkerPool
+from search.workers.core_split import core_split
+from search.workers.worker import Outcome
+from search.workers.worker_pool import Job, WorkerPool
 
 logger = logging.getLogger("tvm.meta_schedule")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from search.builder import BuilderInput
 from search.errors import TuningError
 from search.profiler import Profiler
-from search.reference_program import reference_program
 from search.runner import RunnerFuture, RunnerInput, RunnerResult
+from search.runner.reference_program import reference_program
 
 if TYPE_CHECKING:
     from search.builder import Builder, BuilderFuture

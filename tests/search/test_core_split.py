@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from codegen import Target, host
-from search.core_split import core_split
 from search.runner import LocalRunner
+from search.workers.core_split import core_split
 
 several = pytest.mark.skipif(
     sys.platform != "linux" or len(host.core_groups()) < 2,
@@ -17,7 +17,7 @@ several = pytest.mark.skipif(
 BIND = """
 import os
 from codegen import Target
-from search.core_split import core_split
+from search.workers.core_split import core_split
 everywhere = os.sched_getaffinity(0)
 split = core_split()
 if split is None:
@@ -50,7 +50,7 @@ def test_processes_are_bound_for_one_core_and_released_for_several() -> None:
 
 @several
 def test_two_searches_measure_on_different_cores() -> None:
-    script = "from search.core_split import core_split; print(core_split())"
+    script = "from search.workers.core_split import core_split; print(core_split())"
     ours = core_split()
     if ours is not None:
         assert f"measuring={ours.measuring}" not in output(script)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search import WorkerError
-from search.worker_pool import WorkerPool
+from search.workers.worker_pool import WorkerPool
 from tests.search.programs import end_process, fail_on, sleep_for, square
 
 
@@ -77,7 +77,7 @@ def test_functions_of_a_script_travel_by_value(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         """
-from search.worker_pool import WorkerPool
+from search.workers.worker_pool import WorkerPool
 
 class Offset:
     def __init__(self, by):
@@ -140,7 +140,7 @@ def test_a_system_without_processes_left_is_an_error_of_the_set_up(
     def refuse(*_: object) -> None:
         raise OSError("Too many open files")
 
-    monkeypatch.setattr("search.worker_pool.Worker", refuse)
+    monkeypatch.setattr("search.workers.worker_pool.Worker", refuse)
     with pytest.raises(WorkerError, match="cannot be started or heard: Too many open files"):
         WorkerPool(1).run([(square, (1,))], timeout_sec=30)
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
-from search.float64_program import in_float64
 from search.flops import estimate_tir_flops
+from search.runner.float64_program import in_float64
 from tensorir.expr import IterVar
 from tensorir.function import IRModule
 

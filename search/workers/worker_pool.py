@@ -26,7 +26,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from search.errors import WorkerError
-from search.worker import Outcome, Worker
+from search.workers.worker import Outcome, Worker
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments.

@@ -47,7 +47,9 @@ class Worker:
     def __init__(self, initializer: bytes, cores: Collection[int] | None = None) -> None:
         ours, theirs = Pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by the finalizer
-        command = "import sys; from search.worker_process import serve; serve(int(sys.argv[1]))"
+        command = (
+            "import sys; from search.workers.worker_process import serve; serve(int(sys.argv[1]))"
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-c", command, str(theirs.fileno())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

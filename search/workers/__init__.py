@@ -1,0 +1,1 @@
+"""Worker processes, and the cores that they run on."""
