@@ -60,6 +60,9 @@ class Builder(ABC):
 
     kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
 
+    beside_measuring: bool = True
+    """Whether programs are measured while these are built, so that a core has to stay quiet."""
+
     @staticmethod
     def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:
         """Return a builder: `"local"`."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import codegen
 from codegen import Target, host
@@ -22,6 +24,10 @@ from tensorir.function import IRModule
 
 logger = logging.getLogger("tvm.meta_schedule")
 
+_HOPELESS: Final = 20
+_LEAST_LIMIT: Final = 5.0
+"""Seconds that every build may take."""
+
 BuildFunction = Callable[[IRModule, Target, Mapping[str, Any] | None], codegen.Module]
 ExportFunction = Callable[[codegen.Module], str]
 
@@ -30,7 +36,8 @@ ExportFunction = Callable[[codegen.Module], str]
 class LocalBuilder(Builder):
     """Builds in up to `max_workers` processes (default: the logical cores).
 
-    A build that takes longer than `timeout_sec` is killed. `f_build(mod, target, params)` returns a
+    A build that takes longer than `timeout_sec` is killed, and so is one that takes 5 seconds and
+    20 times as long as the median of the builds before. `f_build(mod, target, params)` returns a
     `codegen.Module` and `f_export(module)` the path it wrote it to; `initializer` is called once in
     each worker. They may be functions of a notebook or a script.
     """
@@ -39,7 +46,7 @@ class LocalBuilder(Builder):
         self,
         *,
         max_workers: int | None = None,
-        timeout_sec: float = 30.0,
+        timeout_sec: float = 15.0,
         f_build: BuildFunction | None = None,
         f_export: ExportFunction | None = None,
         initializer: Callable[[], object] | None = None,
@@ -52,6 +59,8 @@ class LocalBuilder(Builder):
         self.f_export = f_export
         self._pool = WorkerPool(self.max_workers, initializer)
         self._directory: ArtifactDirectory | None = None
+        self._seconds: list[float] = []
+        """What the builds took that succeeded."""
         logger.info("LocalBuilder: max_workers = %d", self.max_workers)
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
@@ -75,19 +84,27 @@ class LocalBuilder(Builder):
     def _started(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderFuture]:
         if self._directory is None:
             self._directory = ArtifactDirectory()
-        folder, split = str(self._directory.path), core_split()
-        return [
-            _future(
-                self._pool.submit(
-                    (
-                        build_and_export,
-                        (i.mod, i.target, i.params, self.f_build, self.f_export, folder, split),
-                    ),
-                    self.timeout_sec,
-                )
-            )
-            for i in build_inputs
-        ]
+        folder = str(self._directory.path)
+        where = (core_split(), self.beside_measuring)
+        limit = self._limit()
+        futures = []
+        for i in build_inputs:
+            args = (i.mod, i.target, i.params, self.f_build, self.f_export, folder, *where)
+            outcome = self._pool.submit((build_and_export, args), limit)
+            outcome.add_done_callback(self._took)
+            futures.append(BuilderFuture(outcome.done, partial(_finished, outcome)))
+        return futures
+
+    def _limit(self) -> float:
+        """Return how many seconds a build may take."""
+        if not self._seconds:
+            return self.timeout_sec
+        usual = statistics.median(self._seconds)
+        return min(self.timeout_sec, max(_LEAST_LIMIT, _HOPELESS * usual))
+
+    def _took(self, outcome: Future[Outcome]) -> None:
+        if not outcome.cancelled() and outcome.result().status == "value":
+            self._seconds.append(outcome.result().seconds)
 
     def clean_up(self) -> None:
         """Give up what is still being built and delete all but what `f_export` put elsewhere."""
@@ -113,14 +130,17 @@ def build_and_export(
     f_export: ExportFunction | None,
     folder: str,
     split: CoreSplit | None,
+    beside_measuring: bool,
 ) -> str:
     """Build a program and return the path of the artifact; this is a worker's job.
 
-    Without `f_export` it is an object file in `folder`.
+    Without `f_export` it is an object file in `folder`. The process keeps off the core that
+    measures if somebody measures meanwhile.
     """
     if split is not None:
         split.release()
-        split.bind_building(target)
+        if beside_measuring:
+            split.bind_building(target)
     if f_build is None:
         data = codegen.compile_object(with_separate_layout_rewrite(mod), target)
         if f_export is None:
@@ -138,8 +158,8 @@ def export_object(data: bytes, folder: str) -> str:
     return path
 
 
-def _future(outcome: Future[Outcome]) -> BuilderFuture:
-    return BuilderFuture(outcome.done, lambda: _result(outcome.result()))
+def _finished(outcome: Future[Outcome]) -> BuilderResult:
+    return _result(outcome.result())
 
 
 def _result(outcome: Outcome) -> BuilderResult:

@@ -39,11 +39,11 @@ _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
 """Points for which expressions that fit are compared."""
-_WORTH_A_SEARCH: Final = 8
-"""How many points with certain places there must have been. A search replays about as many."""
+_WORTH_A_SEARCH: Final = 64
+"""How many points with certain places there must have been for a search, of some 8 replays."""
 _FREE_REPLAYS: Final = 8
 _POINTS_A_REPLAY: Final = 64
-_MOST_REPLAYS: Final = 96
+_MOST_REPLAYS: Final = 64
 """A space with many places would be replayed for longer than all its points take to be measured."""
 _MOST_PLACES: Final = 64
 """With more combinations of places than this, hardly any two points have the same."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from codegen import host
 from search.builder import BuilderInput
 from search.errors import TuningError
 from search.profiler import Profiler
@@ -23,8 +24,9 @@ class Batch:
     """The candidates of a task that are being measured.
 
     All builds start at once. Candidate k is measured when its result is asked for, as soon as it is
-    built; later ones are built meanwhile, where the runner says that this does not disturb it. So
-    the order of measurements, and what is known at each, does not depend on how long builds take.
+    built. Later ones are built meanwhile, where the runner says that this does not disturb it and
+    building on all cores first would not be faster. So the order of measurements, and what is known
+    at each, does not depend on how long builds take.
     """
 
     def __init__(
@@ -42,6 +44,11 @@ class Batch:
         self._task = task
         self._runner = runner
         self._target = task.ctx.target
+        cores = host.physical_cores()
+        self._overlaps = (
+            cores > 1 and runner.may_overlap(task.ctx.target) and task.is_faster_side_by_side(cores)
+        )
+        builder.beside_measuring = self._overlaps
         programs = [candidate.sch.mod for candidate in self.candidates]
         if task.reference is None:
             assert task.ctx.mod is not None
@@ -54,7 +61,7 @@ class Batch:
 
     def _measure(self, k: int) -> RunnerResult:
         with Profiler.timeit("WaitForBuilder"):
-            for build in self.builds if not self._runner.may_overlap(self._target) else ():
+            for build in () if self._overlaps else self.builds:
                 build.result()
             reference = self._reference()
             result = self.builds[k].result()

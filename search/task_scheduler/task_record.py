@@ -34,6 +34,10 @@ class TaskRecord:
     run_error_count: int = 0
     latency_ms: list[float] = field(default_factory=list)
     """The latency of each trial; 1e9 for one that failed."""
+    build_seconds: float = 0.0
+    """How long the builds of all trials took, one after the other."""
+    measure_seconds: float = 0.0
+    """How long their measurements took."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     winner: Confirmation | None = None
@@ -74,6 +78,15 @@ class TaskRecord:
     def trials(self) -> int:
         """How many trials the run made of the task so far."""
         return self.trials_before + len(self.latency_ms)
+
+    def is_faster_side_by_side(self, cores: int) -> bool:
+        """Say whether to build on all cores but one and to measure meanwhile on that one.
+
+        Else all build, and then one measures. What the trials have taken so far decides; `cores`
+        is at least 2.
+        """
+        beside = max(self.build_seconds / (cores - 1), self.measure_seconds)
+        return beside <= self.build_seconds / cores + self.measure_seconds
 
     @property
     def best_ms(self) -> float | None:

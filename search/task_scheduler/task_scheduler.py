@@ -235,6 +235,8 @@ class TaskScheduler(ABC):
         task = self.tasks[task_id]
         name = task.ctx.task_name
         number = task.trials + 1
+        task.build_seconds += build.seconds
+        task.measure_seconds += result.seconds
         prefix = f"[Task #{task_id}: {name}] Trial #{number}: "
         seconds = result.median_secs
         if seconds is not None:

@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import codegen
 from codegen import Target
 from search.arg_info import ArgInfo
-from search.builder import BuilderInput, LocalBuilder
+from search.builder import BuilderInput, LocalBuilder, local_builder
 from search.builder.artifact_directory import ArtifactDirectory
 from search.runner import EvaluatorConfig, LocalRunner, RunnerInput, RunnerResult
 from tensorir import parse
@@ -48,6 +50,25 @@ def run(runner: LocalRunner, path: str, func: PrimFunc, reference: str | None) -
     entry = RunnerInput(path, "llvm", ArgInfo.from_prim_func(func), reference)
     (future,) = runner.run([entry])
     return future.result()
+
+
+def slow_if_marked(mod: IRModule, target: Target, params: object) -> codegen.Module:
+    time.sleep(60 if "slow" in mod["main"].attrs else 0)
+    return codegen.build(mod, target)
+
+
+def test_a_build_that_takes_far_longer_than_others_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_builder, "_LEAST_LIMIT", 1.0)
+    builder = LocalBuilder(max_workers=1, f_build=slow_if_marked)
+    built(builder, programs.adds_one)
+    slow = IRModule({"main": programs.adds_one.with_attr("slow", 1)})
+    (result,) = builder.build([BuilderInput(slow, TARGET)])
+    builder.close()
+    assert result.error_msg is not None
+    assert "Timeout" in result.error_msg
+    assert result.seconds < 15
 
 
 def test_a_candidate_is_timed(builder: LocalBuilder, runner: LocalRunner) -> None:

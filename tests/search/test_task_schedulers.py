@@ -13,7 +13,7 @@ from codegen import Target
 from search.builder import Builder, BuilderInput, BuilderResult
 from search.measure_callback import MeasureCallback
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
-from search.task_scheduler import TaskScheduler
+from search.task_scheduler import TaskRecord, TaskScheduler
 from search.tuning_run import TuningRun
 from tests.search.programs import Matmul, split_all
 
@@ -139,3 +139,20 @@ def test_a_task_that_always_fails_gets_its_share_and_no_more(tmp_path: Path) -> 
     trials = tune(tmp_path, scheduler, [task("bad"), task("good")], first_task_fails, 16)
     assert trials == [8, 8]
     assert [record.best_ms for record in scheduler.tasks] == [None, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("build_seconds", "measure_seconds", "cores", "beside"),
+    [
+        (0.0, 0.0, 2, True),  # nothing is known yet
+        (4.0, 4.0, 2, True),  # 4 s beside one another, 6 s after one another
+        (20.0, 2.0, 2, False),  # 20 s on one core, 12 s where both build
+        (20.0, 2.0, 8, True),
+        (0.1, 9.0, 2, True),
+    ],
+)
+def test_builds_go_on_beside_measurements_where_that_is_faster(
+    build_seconds, measure_seconds, cores, beside
+):
+    task = TaskRecord(None, build_seconds=build_seconds, measure_seconds=measure_seconds)
+    assert task.is_faster_side_by_side(cores) == beside
