@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -179,7 +180,8 @@ class EvolutionarySearch(SearchStrategy):
         logger.info("Sending %d candidates(s) for measurement", len(picked))
         search.pending = {}
         for individual in picked:
-            score = individual.mean if search.cost_model.trained else None
+            asked = search.cost_model.trained and not math.isnan(individual.mean)
+            score = individual.mean if asked else None
             search.pending[search.breeding.candidate(individual, score)] = individual
         return list(search.pending)
 

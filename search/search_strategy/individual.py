@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,8 +33,8 @@ class Individual:
     """The schedule, once it was replayed."""
     is_complete: bool = False
     """Whether the schedule was postprocessed."""
-    mean: float = 0.0
-    """The score that the cost model expects; higher is better."""
+    mean: float = math.nan
+    """The score that the cost model expects; higher is better, NaN before it was asked."""
     std: float = 0.0
     """How sure the model is of it."""
 

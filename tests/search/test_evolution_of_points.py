@@ -146,6 +146,11 @@ def test_a_candidate_says_which_point_it_is_and_what_was_expected_of_it() -> Non
         assert candidate.predicted == np.prod([tile[-1] for tile in candidate.decisions])
 
 
+def test_nothing_was_expected_of_a_candidate_that_was_drawn_at_random() -> None:
+    found = Search(InnerTiles(), 12, eps_greedy=1.0).run()
+    assert {candidate.predicted for candidate in found} == {None}
+
+
 def test_points_that_were_rejected_are_not_tried_again() -> None:
     postproc = Counting(picky=True)
     found = Search(InnerTiles(), 40, postproc=postproc).run()
