@@ -129,8 +129,8 @@ def build_and_export(
     f_build: BuildFunction | None,
     f_export: ExportFunction | None,
     folder: str,
-    split: CoreSplit | None,
-    beside_measuring: bool,
+    split: CoreSplit | None = None,
+    beside_measuring: bool = False,
 ) -> str:
     """Build a program and return the path of the artifact; this is a worker's job.
 

@@ -39,8 +39,10 @@ _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
 _POOL: Final = 256
 """Points for which expressions that fit are compared."""
-_WORTH_A_SEARCH: Final = 64
-"""How many points with certain places there must have been for a search, of some 8 replays."""
+_WORTH_A_SEARCH: Final = 8
+_WORTH_A_PLACE: Final = 64
+"""How many points there must have been for a search, of some 8 replays; how many with certain
+places, since a place that is rare now may not be asked for again."""
 _FREE_REPLAYS: Final = 8
 _POINTS_A_REPLAY: Final = 64
 _MOST_REPLAYS: Final = 64
@@ -187,7 +189,8 @@ class CompiledSpace:
     def _worth_a_search(self, asked: int) -> bool:
         """Say whether another search for expressions pays, with so many points that ask for it."""
         deserved = _FREE_REPLAYS + self._points // _POINTS_A_REPLAY
-        return asked >= _WORTH_A_SEARCH and self.replays < min(deserved, _MOST_REPLAYS)
+        least = _WORTH_A_PLACE if self._structural else _WORTH_A_SEARCH
+        return asked >= least and self.replays < min(deserved, _MOST_REPLAYS)
 
     def _form(self, places: Places) -> _Form | None:
         if places not in self._forms:
