@@ -140,10 +140,10 @@ class Worker:
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip()
         self.kill()
-        if not self._ready:
+        if not self._ready and code != -signal.SIGKILL:
             raise WorkerError(f"a worker process cannot start (exit code {code}):\n{said}")
         if not self._began:
-            return Outcome("lost")
+            return Outcome("lost", "a worker process was killed before it had a job")
         by = signal.Signals(-code) if code < 0 else None
         how = f"exited with {code}" if by is None else f"was ended by {by.name}"
         text = f"the worker process {how}\n{_last_lines(said, 30)}".rstrip()

@@ -23,10 +23,12 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, Final
 
 from search.errors import WorkerError
 from search.workers.worker import Outcome, Worker
+
+_MOST_KILLED: Final = 3
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments.
@@ -129,6 +131,8 @@ class _Dispatcher:
         self._idle: list[Worker] = []
         self._starting: list[Worker] = []
         self._wanted = 0
+        self._killed = 0
+        """How many workers in a row were killed while they started."""
         self._stopping = False
 
     # ------------------------------------------------------------------------ called by any thread
@@ -224,20 +228,30 @@ class _Dispatcher:
             self._busy[worker] = task
             worker.begin(task.message, task.timeout_sec)
 
+    def _started(self, worker: Worker, outcome: Outcome | None) -> None:
+        """Take in a worker that is up; another takes the place of one that somebody killed."""
+        self._killed = 0 if outcome is None else self._killed + 1
+        if outcome is None:
+            self._idle.append(worker)
+        elif self._killed > _MOST_KILLED:
+            raise WorkerError(f"{outcome.value}, {self._killed} times in a row; is memory short?")
+
     def _hear(self, worker: Worker) -> None:
         """Take what a worker says, or end it if its time is over."""
+        is_new = worker in self._starting
+        if is_new:
+            self._starting.remove(worker)
         try:
             outcome = worker.receive() if worker.connection.poll() else worker.overran()
+            if is_new:
+                self._started(worker, outcome)
+                return
         except WorkerError as error:
-            self._starting.remove(worker)
             self._wanted = 0  # until somebody asks again
             while self._todo:
                 self._todo.popleft().settle(error)
             return
-        if worker in self._starting:
-            self._starting.remove(worker)
-            self._idle.append(worker)
-        elif outcome is not None:
+        if outcome is not None:
             task = self._busy.pop(worker)
             if worker.alive:
                 self._idle.insert(0, worker)

@@ -73,6 +73,28 @@ def test_a_worker_killed_between_jobs_is_replaced(pool: WorkerPool) -> None:
     assert [o.value for o in outcomes] == [0, 1, 4, 9]
 
 
+def test_a_worker_killed_while_it_starts_is_replaced() -> None:
+    pool = WorkerPool(2)
+    pool.start()
+    while len(pids := pool.pids) < 2:
+        pass
+    os.kill(pids[1], signal.SIGKILL)
+    outcomes = pool.run([(square, (k,)) for k in range(4)], timeout_sec=30)
+    pool.close()
+    assert [o.value for o in outcomes] == [0, 1, 4, 9]
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_that_never_start_are_an_error() -> None:
+    pool = WorkerPool(1, kill_this_process)
+    with pytest.raises(WorkerError, match="4 times in a row; is memory short"):
+        pool.run([(square, (1,))], timeout_sec=30)
+    pool.close()
+
+
 def test_functions_of_a_script_travel_by_value(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
