@@ -151,3 +151,15 @@ def end_process(signal_number: int) -> None:
 def nothing() -> Stmt:
     """Return a statement that does nothing."""
     return Evaluate(as_expr(0))
+
+
+MATMUL_TEXT = """
+@T.prim_func
+def main(A: T.Buffer((48, 32), "float32"), B: T.Buffer((32, 64), "float32"), C: T.Buffer((48, 64), "float32")):
+    for i, j, k in T.grid(48, 64, 32):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""

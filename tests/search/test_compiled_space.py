@@ -15,20 +15,10 @@ from search.list_spaces import design_spaces
 from search.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
+from tests.search.programs import MATMUL_TEXT as MATMUL
 
 TARGET = "llvm -mcpu=haswell -num-cores=4"
 POINTS = 20
-
-MATMUL = """
-@T.prim_func
-def main(A: T.Buffer((48, 32), "float32"), B: T.Buffer((32, 64), "float32"), C: T.Buffer((48, 64), "float32")):
-    for i, j, k in T.grid(48, 64, 32):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
 
 # The windows of neighbouring tiles overlap: what is padded for a tile is 2 * (h - 1) + r long.
 CONV = """
