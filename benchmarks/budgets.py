@@ -242,8 +242,10 @@ class MemoryWatch:
 
 def _family(pid: int) -> list[int]:
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:
+        # A thread has children of its own.
+        threads = Path(f"/proc/{pid}/task").glob("*/children")
+        children = [child for thread in threads for child in thread.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return [pid, *(member for child in children for member in _family(int(child)))]
 
