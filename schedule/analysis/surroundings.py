@@ -26,6 +26,7 @@ from tensorir.stmt import (
     Stmt,
     While,
 )
+from tensorir.visit import uses_var
 
 GUARDED = Problem(
     "GuardedBlockError",
@@ -43,6 +44,12 @@ ORDERED = Problem(
     "BareAccessError",
     "the order of the iterations of {0} matters: outside of the blocks below it, {what}",
     "put the statement that does it into a block",
+)
+USED_DIRECTLY = Problem(
+    "NotCompactDataFlowError",
+    "the order of the iterations of {0} matters: {1} uses the loop variable itself and not through "
+    "an axis, so that nothing tells its instances apart",
+    "bind the loop variable to an axis of the block",
 )
 ALIASED = Problem(
     "AliasedBufferError",
@@ -166,6 +173,16 @@ def check_dependencies_show(state: ScheduleState, graph: BlockScope, block: Stmt
         for other, writers in graph.buffer_writers.items():
             if graph.memory.of(other) is graph.memory.of(buffer):
                 fail(BARE, writers[-1], scope, buffer=buffer.name, how="read")
+
+
+def check_told_apart(state: ScheduleState, *nest: StmtSRef) -> None:
+    """Raise if a block below nested loops uses the variable of one of them itself.
+
+    Its axes then do not tell its instances apart, and a later one may overwrite an earlier one.
+    """
+    for child in state.child_blocks(nest[-1]):
+        for loop in nest:
+            check(not uses_var(child.block, loop.loop.loop_var), USED_DIRECTLY, loop, child)
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:

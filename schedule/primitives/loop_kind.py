@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
-from schedule.analysis.surroundings import check_order_is_free
-from schedule.errors import ArgumentError, Problem, check, fail
+from schedule.analysis.surroundings import check_order_is_free, check_told_apart
+from schedule.errors import ArgumentError, Problem, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -17,13 +17,6 @@ WRONG_AXIS = Problem(
     'the "{kind}" cannot be fulfilled with regard to {0} because some block iter whose block '
     "binding contains the loop var is not {allowed}: axis {axis} of {1}",
     "decompose the reduction first, or choose a loop that only drives data-parallel axes",
-)
-
-USED_DIRECTLY = Problem(
-    "NotCompactDataFlowError",
-    'the "{kind}" cannot be fulfilled with regard to {0} because {1} uses the loop variable itself '
-    "and not through an axis, so that nothing tells its iterations apart",
-    "bind the loop variable to an axis of the block",
 )
 
 _AXES = ("x", "y", "z")
@@ -90,10 +83,7 @@ def _check_independent(
     if state.enable_check:
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
-        for child in state.child_blocks(loop):
-            check(
-                not uses_var(child.block, loop.loop.loop_var), USED_DIRECTLY, loop, child, kind=kind
-            )
+        check_told_apart(state, loop)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
     for block, axis in driven_axes(old.body, old.loop_var):

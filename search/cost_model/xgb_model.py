@@ -72,6 +72,7 @@ class XGBModel(CostModel):
         tree_method: str | None = None,
     ) -> None:
         self.extractor = FeatureExtractor.create(extractor)
+        self.reads_drafts = self.extractor.reads_drafts
         self.config = config or XGBConfig()
         if tree_method is not None:
             self.config = replace(self.config, tree_method=tree_method)
@@ -87,11 +88,6 @@ class XGBModel(CostModel):
         self._spaces: dict[tuple[str, int], DesignSpace] = {}
         """Those whose points were asked for, by workload and index."""
         self._random = np.random.default_rng(self.config.seed)
-
-    @property
-    def reads_drafts(self) -> bool:  # type: ignore[override]
-        """Whether the extractor does."""
-        return self.extractor.reads_drafts
 
     @property
     def data_size(self) -> int:

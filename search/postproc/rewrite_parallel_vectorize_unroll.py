@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import check_compact_dataflow, is_spatial
-from schedule.analysis.surroundings import check_order_is_free
+from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -25,7 +25,6 @@ from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IntImm, IterVar
 from tensorir.ops import is_const_int
 from tensorir.stmt import For, SeqStmt
-from tensorir.visit import collect_vars, uses_var
 
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 
@@ -101,12 +100,11 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     loops = [_Loop.of(*of) for of in zip(srefs, kinds, below, strict=True)]
     fusible = max_fusible(sch.get_sref(block), srefs)
     n_parallel = n_vector = -1
-    if not _repeats_differently(sch.get_sref(block), srefs):
-        all_free = _any_order(sch.state, srefs[0])
-        if wish.parallel != -1 and all_free:
-            n_parallel = _count_parallel(loops, wish.parallel)
-        if wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1])):
-            n_vector = _count_vector(loops, wish.vectorize, fusible)
+    all_free = _any_order(sch.state, srefs[0], srefs)
+    if wish.parallel != -1 and all_free:
+        n_parallel = _count_parallel(loops, wish.parallel)
+    if wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
+        n_vector = _count_vector(loops, wish.vectorize, fusible)
     count = len(loops)
     if n_parallel != -1 and n_vector != -1:
         free = sum(1 for x in loops if not x.marked and x.is_spatial and x.single and x.extent)
@@ -121,21 +119,12 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
         sch.annotate(outermost, PRAGMA_UNROLL_EXPLICIT, int(wish.unroll_explicit > 0))
 
 
-def _repeats_differently(block: StmtSRef, loops: Sequence[StmtSRef]) -> bool:
-    """Say whether a block reads the variable of a loop that drives none of its axes.
-
-    Its instances then are not told apart by axes: a later one may overwrite an earlier one.
-    """
-    bound = {var for value in block.block_realize.iter_values for var in collect_vars(value)}
-    loose = {loop.loop.loop_var for loop in loops} - bound
-    return bool(loose) and uses_var(block.block, lambda var: var in loose)
-
-
-def _any_order(state: ScheduleState, loop: StmtSRef) -> bool:
-    """Say whether all that is below a loop lets its iterations run in any order."""
+def _any_order(state: ScheduleState, loop: StmtSRef, nest: Sequence[StmtSRef]) -> bool:
+    """Say whether all that is below a loop of a nest lets its iterations run in any order."""
     try:
         check_compact_dataflow(state, loop)
         check_order_is_free(state, loop)
+        check_told_apart(state, *nest)
     except ScheduleError:
         return False
     return True
