@@ -224,8 +224,8 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
         if not empty and not all(isinstance(item, types) for item in items):
             raise TraceError(f"ValueError: {where}: {value!r} is no {what}")
     if kind in ("expr", "ints", "buffer_index"):
-        numbers = value if isinstance(value, tuple) else [value]
-        for number in numbers:
+        listed = isinstance(value, tuple) and kind != "buffer_index"
+        for number in value if listed else [value]:
             if not _is_int(number) and (kind != "expr" or not isinstance(number, _NUMBERS)):
                 raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
     if isinstance(value, PrimExpr) and isinstance(value, (IntImm, FloatImm)):

@@ -73,3 +73,10 @@ def test_text_that_is_no_trace(text, tmp_path):
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(TraceError, match=r"trace\.json"):
         Trace.load(path)
+
+
+def test_a_list_is_no_index_of_a_buffer():
+    get_block = ["GetBlock", [], ["C", "main"], ["b0"]]
+    cache_write = ["CacheWrite", ["b0", []], [[], "global"], ["b1"]]
+    with pytest.raises(TraceError, match=r"instruction 1 \(CacheWrite\): \(\) is no whole number"):
+        Trace.from_json([[get_block, cache_write], []])
