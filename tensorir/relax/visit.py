@@ -7,13 +7,14 @@ and a binding may become several or none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tensorir.expr import GlobalVar, PrimExpr, Var
 from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
+from tensorir.relax.relations import is_base_of
 from tensorir.visit import Rewriter, register_node
 
 N = TypeVar("N", bound=Node)
@@ -84,9 +85,9 @@ def _call(r: Rewriter, n: g.GraphCall) -> g.GraphExpr:
     op = r(n.op) if isinstance(n.op, g.GraphVar) else n.op
     args, sinfo_args, attrs = r.each(n.args), r.each(n.sinfo_args), r.value(n.attrs)
     info = r(n.struct_info)
-    if op is n.op and args is n.args and sinfo_args is n.sinfo_args and attrs is n.attrs:
-        if info is n.struct_info:
-            return n
+    same = op is n.op and args is n.args and sinfo_args is n.sinfo_args and attrs is n.attrs
+    if same and info is n.struct_info:
+        return n
     # What a function of the module gives is not inferred from its name.
     told = info if isinstance(op, GlobalVar) else None
     return g.GraphCall(op, args, attrs, sinfo_args, told)
@@ -186,10 +187,9 @@ class GraphRewriter(Rewriter):
         rebuilt = self.generic(node)
         if rebuilt is node:
             return (node,)
-        info = (
-            rebuilt.struct_info if isinstance(rebuilt, g.MatchCast) else rebuilt.value.struct_info
-        )
-        var = self.redefined(node.var, info) if info is not _value_info(node) else node.var
+        before, info = _value_info(node), _value_info(rebuilt)
+        known = before is info or (is_base_of(before, info) and is_base_of(info, before))
+        var = node.var if known else self.redefined(node.var, info)
         if isinstance(rebuilt, g.MatchCast):
             return (g.MatchCast(var, rebuilt.value, rebuilt.struct_info),)
         return (g.VarBinding(var, rebuilt.value),)
@@ -243,5 +243,5 @@ class SizeSubstitution(GraphRewriter):
         return Function(params, body, ret, node.is_pure, node.attrs)
 
 
-def _value_info(node: g.Binding) -> Any:
+def _value_info(node: g.Binding) -> si.StructInfo:
     return node.struct_info if isinstance(node, g.MatchCast) else node.value.struct_info
