@@ -11,7 +11,7 @@ from schedule.analysis.block_kind import (
     is_spatial,
     require_pipeline,
 )
-from schedule.analysis.dependency import BlockScope, dependencies
+from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
     is_always_solvable,
@@ -21,7 +21,14 @@ from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
 from schedule.analysis.known_cover import reads_covered
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
-from schedule.analysis.regions import Box, bound_region, path_domain, relax_by_intervals, union
+from schedule.analysis.regions import (
+    Box,
+    bound_region,
+    box_of,
+    path_domain,
+    relax_by_intervals,
+    union,
+)
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
@@ -77,6 +84,12 @@ USES_LOOP = Problem(
     "OpaqueBlockError",
     "{0} cannot move, because it has no axes and uses the variable of {1} inside",
     "move the blocks inside, or give it axes with blockize",
+)
+UNDECLARED = Problem(
+    "UndeclaredAccessError",
+    "{0} cannot move under {1}, because {2} touches {buffer} without declaring it, so that what "
+    "there is to read by then is not known",
+    "move it before loop_partition or cache_index leave accesses undeclared",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -135,7 +148,7 @@ def reverse_compute_at(
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
     DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError.
+    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError.
     """
     if loop is ROOT_MARK:
         return
@@ -196,11 +209,13 @@ def plan_move(
     `graph` is what `require_movable` gave for the block.
     """
     position, required = check_place(state, graph, block, loop, index, to_consumers=to_consumers)
+    if not to_consumers:
+        _check_declared(graph, block, loop, required)
     analyzer = Analyzer()
     for var, values in loop_domain([*loops_above(loop), loop]).items():
         analyzer.bind(var, values)
     try:
-        domains = _axis_domains(block, loop, required, analyzer, to_consumers)
+        domains = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:
         fail(UNSOLVABLE, block, loop, reason=error)
     nest = _nest(block, domains, preserve_unit_loops, analyzer)
@@ -216,6 +231,21 @@ def needs_plan(block: StmtSRef) -> bool:
     """Say whether only `plan_move` can tell if a block may move to a place for it."""
     reduces = next(reductions_in(block.block_realize), None) is not None
     return reduces or not (is_spatial(block) and is_always_solvable(block.block.writes))
+
+
+def _check_declared(
+    graph: BlockScope, block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]
+) -> None:
+    """Raise if a block reads what its producers give without their, or its, saying so."""
+    for edge in graph.into(block):
+        if edge.kind is DepKind.RAW and edge.src in producers:
+            name = edge.buffer.name
+            check(_declares(block, edge.buffer), UNDECLARED, block, loop, block, buffer=name)
+            check(bool(edge.src.block.writes), UNDECLARED, block, loop, edge.src, buffer=name)
+
+
+def _declares(block: StmtSRef, buffer: Buffer) -> bool:
+    return any(read.buffer is buffer for read in block.block.reads)
 
 
 def _check_concurrent(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
@@ -268,6 +298,7 @@ def _check_all_run(block: StmtSRef, loop: StmtSRef, *, to_consumers: bool) -> No
 
 
 def _axis_domains(
+    graph: BlockScope,
     block: StmtSRef,
     loop: StmtSRef,
     required: list[StmtSRef],
@@ -288,6 +319,10 @@ def _axis_domains(
                 domain = path_domain(dependent, loop, storage)
                 box = relax_by_intervals(bound_region(region, realize), domain, analyzer)
                 boxes.setdefault(region.buffer, []).append(box)
+    for edge in graph.out_of(block) if to_consumers else ():
+        buffer = edge.buffer
+        if edge.kind is DepKind.RAW and edge.dst in required and not _declares(edge.dst, buffer):
+            boxes.setdefault(buffer, []).append(box_of([Range(size) for size in buffer.shape]))
     needed: Mapping[Buffer, Box] = {
         buffer: joined
         for buffer, parts in boxes.items()

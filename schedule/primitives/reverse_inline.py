@@ -76,9 +76,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     check(single, SEVERAL_PRODUCERS, block, buffer=buffer.name)
     producer = sources[0]
     check_not_output(state, producer)
-    for other in graph.children:
-        reads_too = other is not block and any(r.buffer is buffer for r in other.block.reads)
-        check(not reads_too, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
+    for other in graph.buffer_readers[buffer]:
+        check(other is block, SEVERAL_CONSUMERS, block, other, buffer=buffer.name)
     plan = _ReversePlan(state, block, producer, buffer)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     check_no_opaque(scope, buffer)

@@ -955,3 +955,34 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
                 C[vi] = B[vi]
 """
     apply(UNDER_A_CONDITION, lambda s: s.compute_at("B", s.get_loops("C")[0]), after)
+
+
+TWO_READERS = """
+@T.prim_func
+def main(A: T.Buffer((4, 6)), C: T.Buffer((4, 3)), D: T.Buffer((4, 3))):
+    B = T.alloc_buffer((4, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for i in range(4):
+        for j in range(3):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj]
+        for j in range(3):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = B[vi, vj + 3]
+"""
+
+
+def test_a_reader_that_declares_nothing_may_need_the_whole_buffer():
+    """The pieces of a partitioned loop stand in a block that says nothing of what they touch."""
+
+    def call(sch):
+        sch.loop_partition(sch.get_loops("D")[1], [1, None])
+        sch.compute_at("B", sch.get_loops("C")[0])
+        assert [int(sch.get(loop).extent) for loop in sch.get_loops("B")] == [4, 4, 6]
+
+    apply(TWO_READERS, call)

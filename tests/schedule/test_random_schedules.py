@@ -21,6 +21,28 @@ def test_random_calls(name, seed):
 
 
 ONCE_FAILED = {
+    "a producer whose result the pieces of a partitioned loop read as well": (
+        "chain",
+        [
+            "sch.loop_partition(loop('D', 0), [2, None])",
+            "sch.reverse_compute_inline(block('C'))",
+        ],
+    ),
+    "the pieces of a partitioned loop below a loop of what they read": (
+        "bare",
+        [
+            "sch.loop_partition(loop('D', 0), [4, None])",
+            "sch.reverse_compute_at(block('D_i_common'), loop('B', 1), False, -2)",
+        ],
+    ),
+    "a block below a loop of the table that it looks up": (
+        "GMM-2",
+        [
+            "sch.pad_einsum(block('Z'), [4, 5, 1, 1])",
+            "sch.cache_index(block('X_pad'), 'global', 1)",
+            "sch.reverse_compute_at(block('X_pad'), loop('index_0', 0), True, -1)",
+        ],
+    ),
     "a cache that only a producer was to read": (
         "padded",
         ["sch.cache_read(block('C'), 0, 'local', [block('P')])"],
