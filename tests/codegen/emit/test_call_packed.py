@@ -356,6 +356,13 @@ def test_errors_name_the_function_and_show_where_it_failed(register: Register) -
     assert b.tolist() == a.tolist()
 
 
+def test_functions_between_guard_pages_write_to_what_is_copied_back(register: Register) -> None:
+    register("test.relu", relu)
+    a, b = np.full((2, 3), 5, np.float32), np.zeros((2, 3), np.float32)
+    codegen.build(tensorir.parse(RELU), guard_pages=True)(a, b)
+    assert b.tolist() == a.tolist()
+
+
 def test_what_follows_a_failed_call_does_not_run(register: Register) -> None:
     register("test.fails", raising(ValueError("stop")))
     text = """
