@@ -17,6 +17,8 @@ import pytest
 import codegen
 import tensorir
 from codegen.errors import CodegenError, LibraryFunctionError, LinkError
+from schedule import Schedule
+from tensorir.errors import IRTypeError
 from tensorir.interp import InterpreterError, interpret
 
 Register = Any
@@ -271,6 +273,35 @@ def f(A: T.Buffer((4,), "float32")):
     T.evaluate(T.call_packed("test.f", {call}))
 """
         )
+
+
+def test_memory_of_another_type_is_refused(register: Register) -> None:
+    register("test.relu", relu)
+    sch = Schedule(
+        tensorir.parse(
+            """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    with T.block("call"):
+        T.reads(B[0:4])
+        T.writes(C[0:4])
+        T.evaluate(T.call_packed("test.relu", B, C))
+"""
+        )
+    )
+    codegen.build(sch.mod)
+    sch.unsafe_set_dtype("B", 0, "float16")
+    message = "argument 1: an array of float32 cannot lie in memory of float16"
+    with pytest.raises(CodegenError, match=message):
+        codegen.build(sch.mod)
+    with pytest.raises(IRTypeError, match=message):
+        interpret(sch.mod, np.zeros(4, np.float32), np.zeros(4, np.float32))
 
 
 def test_packed_functions_of_c_are_refused() -> None:
