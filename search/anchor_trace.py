@@ -60,7 +60,7 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     context = TuneContext(mod, target=target, space_generator="post-order-apply", rand_state=_SEED)
     space = context.space_generator
     assert space is not None
-    sch = Schedule(mod, seed=_SEED, error_render_level="none")
+    sch = Schedule(mod, seed=_SEED, error_render_level="fast")
     replay = _Replay(sch, name, _anchor_name(mod), _anchor_name(recorded))
     others = _OtherBlocks(sch, name, replay.anchor, space)
     others.inline(but=replay.names_of(trace))

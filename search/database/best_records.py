@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from search.database.target_key import target_key
 
@@ -11,21 +11,28 @@ if TYPE_CHECKING:
     from search.database.records import TuningRecord, Workload
 
 
+RIVAL: Final = 1.15
+"""How many times as slow as the best a candidate may be that may turn out to be the best."""
+
+
 def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the last record of each trace and target; all records are of one workload."""
-    last: dict[Hashable, TuningRecord] = {}
-    for record in records:
-        target = None if record.target is None else target_key(record.target)
-        key = (target, record.trace_key)
-        last.pop(key, None)
-        last[key] = record
-    return list(last.values())
+    return _counting(records)[0]
 
 
 def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningRecord]:
-    """Return the fastest valid records of one workload, best first; of equal ones the first."""
-    valid = [record for record in those_that_count(records) if record.is_valid]
-    return sorted(valid, key=lambda record: record.mean_seconds)[:count]
+    """Return the fastest valid records of one workload, best first; of equal ones the first.
+
+    A search ends with measuring the best few again, and commits the one that it names the winner
+    last. The record that was measured again last is therefore the best, though others, measured
+    once, may have been lucky; unless one is faster by more than luck explains (`RIVAL`).
+    """
+    counting, winner = _counting(records)
+    best = sorted((r for r in counting if r.is_valid), key=lambda r: r.mean_seconds)
+    if winner in best and winner.mean_seconds < RIVAL * best[0].mean_seconds:
+        best.remove(winner)
+        best.insert(0, winner)
+    return best[:count]
 
 
 def best_of_each(
@@ -41,3 +48,18 @@ def best_of_each(
         target = None if record.target is None else target_key(record.target)
         groups.setdefault((key, target), []).append(record)
     return [best for group in groups.values() for best in best_records(group, count)]
+
+
+def _counting(records: Iterable[TuningRecord]) -> tuple[list[TuningRecord], TuningRecord | None]:
+    """Return the records that count, and the one of them that was measured again last."""
+    last: dict[Hashable, TuningRecord] = {}
+    again: TuningRecord | None = None
+    for record in records:
+        target = None if record.target is None else target_key(record.target)
+        key = (target, record.trace_key)
+        before = last.pop(key, None)
+        last[key] = record
+        # A copy of a record is no further measurement.
+        if before is not None and before.run_secs != record.run_secs:
+            again = record
+    return list(last.values()), again

@@ -150,7 +150,7 @@ class ModuleSet:
 def anchor_block(mod: IRModule) -> Block | None:
     """Return the block with `init` in the loop nest that does most operations, None without one."""
     best: tuple[float, Block] | None = None
-    for func in mod.functions.values():
+    for func in mod.prim_funcs().values():
         for nest in _top_level_nests(func.body):
             for block in _blocks_with_init(nest):
                 work = estimate_tir_flops(nest)
@@ -185,6 +185,6 @@ def _without_data(node: IRModule | Block) -> IRModule | Block:
         )
 
     if isinstance(node, IRModule):
-        functions = {k: f.with_body(rewrite(f.body, blank)) for k, f in node.functions.items()}
-        return IRModule(functions, node.attrs)
+        blanked = {n: f.with_body(rewrite(f.body, blank)) for n, f in node.prim_funcs().items()}
+        return IRModule({**node.functions, **blanked}, node.attrs)
     return rewrite(node, blank)
