@@ -17,7 +17,7 @@ RIVAL: Final = 1.15
 
 def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the last record of each trace and target; all records are of one workload."""
-    return _counting(records)[0]
+    return list(_counting(records))
 
 
 def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningRecord]:
@@ -27,8 +27,9 @@ def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningReco
     last. The record that was measured again last is therefore the best, though others, measured
     once, may have been lucky; unless one is faster by more than luck explains (`RIVAL`).
     """
-    counting, winner = _counting(records)
+    counting = _counting(records)
     best = sorted((r for r in counting if r.is_valid), key=lambda r: r.mean_seconds)
+    winner = next((r for r in reversed(counting) if counting[r]), None)
     if winner in best and winner.mean_seconds < RIVAL * best[0].mean_seconds:
         best.remove(winner)
         best.insert(0, winner)
@@ -50,16 +51,15 @@ def best_of_each(
     return [best for group in groups.values() for best in best_records(group, count)]
 
 
-def _counting(records: Iterable[TuningRecord]) -> tuple[list[TuningRecord], TuningRecord | None]:
-    """Return the records that count, and the one of them that was measured again last."""
-    last: dict[Hashable, TuningRecord] = {}
-    again: TuningRecord | None = None
+def _counting(records: Iterable[TuningRecord]) -> dict[TuningRecord, bool]:
+    """Return the records that count, and whether their traces were measured more than once.
+
+    They are in the order of their commit. A copy of a record is no further measurement.
+    """
+    last: dict[Hashable, tuple[TuningRecord, bool]] = {}
     for record in records:
         target = None if record.target is None else target_key(record.target)
         key = (target, record.trace_key)
-        before = last.pop(key, None)
-        last[key] = record
-        # A copy of a record is no further measurement.
-        if before is not None and before.run_secs != record.run_secs:
-            again = record
-    return list(last.values()), again
+        before, again = last.pop(key, (record, False))
+        last[key] = (record, again or before.run_secs != record.run_secs)
+    return dict(last.values())

@@ -120,6 +120,25 @@ def test_the_last_record_of_a_trace_counts(database: KeyedDatabase) -> None:
     assert len(database) == 4
 
 
+def test_what_was_measured_again_last_comes_before_lucky_ones(database: KeyedDatabase) -> None:
+    """A search ends with the times of those that it compared, the winner last."""
+    commit(database, (8, 4), 10e-6)
+    commit(database, (4, 8), 9e-6)
+    commit(database, (2, 16), 11e-6)
+    commit(database, (4, 8), 12.1e-6)
+    commit(database, (8, 4), 12e-6)
+    workload = database.commit_workload(Matmul)
+    assert seconds(database.get_top_k(workload, 9)) == [12e-6, 11e-6, 12.1e-6]
+    pruned = MemoryDatabase()
+    database.dump_pruned(pruned)
+    assert seconds(pruned.records()) == [12e-6]
+    for record in database.get_all_tuning_records():
+        database.commit_tuning_record(record)
+    assert seconds(database.get_top_k(workload, 1)) == [12e-6], "copies are no measurements"
+    commit(database, (16, 2), 8e-6)
+    assert seconds(database.get_top_k(workload, 2)) == [8e-6, 11e-6], "luck does not explain that"
+
+
 def test_a_record_that_was_read_and_measured_again_has_the_same_trace(
     database: KeyedDatabase,
 ) -> None:
