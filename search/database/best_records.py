@@ -17,29 +17,36 @@ RIVAL: Final = 1.15
 
 def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the last record of each trace and target; all records are of one workload."""
-    return list(_counting(records))
+    return list(_measurements(records))
 
 
 def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningRecord]:
-    """Return the fastest valid records of one workload, best first; of equal ones the first.
+    """Return the fastest valid records of one workload, best first; of equal ones the first."""
+    valid = [record for record in those_that_count(records) if record.is_valid]
+    return sorted(valid, key=lambda record: record.mean_seconds)[:count]
+
+
+def winner_first(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+    """Return all valid records of one workload, best first, and before them the named winner.
 
     A search ends with measuring the best few again, and commits the one that it names the winner
-    last. The record that was measured again last is therefore the best, though others, measured
-    once, may have been lucky; unless one is faster by more than luck explains (`RIVAL`).
+    last: that is the record which was measured again last. Being chosen for a low time, it takes
+    longer when it is measured again, as others would that were measured once. So it stands, unless
+    one is faster than it ever was, by more than luck explains (`RIVAL`).
     """
-    counting = _counting(records)
-    best = sorted((r for r in counting if r.is_valid), key=lambda r: r.mean_seconds)
-    winner = next((r for r in reversed(counting) if counting[r]), None)
-    if winner in best and winner.mean_seconds < RIVAL * best[0].mean_seconds:
+    measured = _measurements(records)
+    best = best_records(measured, len(measured))
+    winner = next((record for record in reversed(measured) if len(measured[record]) > 1), None)
+    if winner in best and min(measured[winner]) < RIVAL * best[0].mean_seconds:
         best.remove(winner)
         best.insert(0, winner)
-    return best[:count]
+    return best
 
 
 def best_of_each(
     records: Iterable[TuningRecord], count: int, workload_key: Callable[[Workload], str]
 ) -> list[TuningRecord]:
-    """Return the `count` fastest valid records of each workload and target, best first."""
+    """Return the `count` best valid records of each workload and target, as `winner_first`."""
     keys: dict[Workload, str] = {}
     groups: dict[tuple[str, str | None], list[TuningRecord]] = {}
     for record in records:
@@ -48,18 +55,20 @@ def best_of_each(
             key = keys[record.workload] = workload_key(record.workload)
         target = None if record.target is None else target_key(record.target)
         groups.setdefault((key, target), []).append(record)
-    return [best for group in groups.values() for best in best_records(group, count)]
+    return [best for group in groups.values() for best in winner_first(group)[:count]]
 
 
-def _counting(records: Iterable[TuningRecord]) -> dict[TuningRecord, bool]:
-    """Return the records that count, and whether their traces were measured more than once.
+def _measurements(records: Iterable[TuningRecord]) -> dict[TuningRecord, list[float]]:
+    """Return the records that count, with the mean times of all measurements of their traces.
 
     They are in the order of their commit. A copy of a record is no further measurement.
     """
-    last: dict[Hashable, tuple[TuningRecord, bool]] = {}
+    last: dict[Hashable, tuple[TuningRecord, list[float]]] = {}
     for record in records:
         target = None if record.target is None else target_key(record.target)
         key = (target, record.trace_key)
-        before, again = last.pop(key, (record, False))
-        last[key] = (record, again or before.run_secs != record.run_secs)
+        before, times = last.pop(key, (None, []))
+        if before is None or before.run_secs != record.run_secs:
+            times.append(record.mean_seconds)
+        last[key] = (record, times)
     return dict(last.values())

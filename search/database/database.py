@@ -73,10 +73,7 @@ class Database(ABC):
 
     @abstractmethod
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        """Return the `top_k` best valid records of a workload, best first; IRValueError below 0.
-
-        They are ordered by their mean times; `search.database.best_records` says what comes first.
-        """
+        """Return the `top_k` best valid records of a workload, best first; IRValueError below 0."""
 
     @abstractmethod
     def get_all_tuning_records(self) -> list[TuningRecord]:
