@@ -10,7 +10,7 @@ from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.database import Database, TuningRecord
 from search.runner.random_fill import random_arrays
-from tensorir import T
+from tensorir import T, relax
 from tensorir.function import IRModule
 
 TARGET = Target("llvm -num-cores=1")
@@ -76,6 +76,12 @@ def dense(
         with T.block("relu"):
             vi, vj = T.axis.remap("SS", [i, j])
             out[vi, vj] = T.max(z[vi, vj], T.float32(0))
+
+
+def graph_function() -> relax.Function:
+    """Return a graph function that returns what it is given."""
+    x = relax.Var("x", relax.TensorStructInfo((16, 16), "float32"))
+    return relax.Function([x], relax.SeqExpr([], x))
 
 
 def tiled(cached: bool) -> Schedule:

@@ -19,7 +19,7 @@ from search.database import (
 )
 from search.errors import TuningError
 from search.runner import EvaluatorConfig, LocalRunner
-from tensorir import assert_structural_equal, parse, relax
+from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
 from tests.search.anchored_programs import (
@@ -28,17 +28,11 @@ from tests.search.anchored_programs import (
     assert_same_results,
     commit,
     dense,
+    graph_function,
     matmul,
     product,
     tiled,
 )
-
-
-def graph_function() -> relax.Function:
-    """Return a graph function that returns what it is given."""
-    x = relax.Var("x", relax.TensorStructInfo((16, 16), "float32"))
-    return relax.Function([x], relax.SeqExpr([], x))
-
 
 MODEL = IRModule({"main": graph_function(), "linear0": product, "shift": adds_one})
 

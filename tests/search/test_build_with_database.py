@@ -18,7 +18,16 @@ from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import T
 from tensorir.function import IRModule
 from tests.search import programs
-from tests.search.anchored_programs import TARGET, adds_one, commit, dense, matmul, product, tiled
+from tests.search.anchored_programs import (
+    TARGET,
+    adds_one,
+    commit,
+    dense,
+    graph_function,
+    matmul,
+    product,
+    tiled,
+)
 
 
 class Asked(MemoryDatabase):
@@ -65,6 +74,16 @@ def test_programs_around_the_same_anchor_are_built_with_its_schedule(database: A
     with database:
         best = codegen.build(dense, TARGET)
     assert best.get_source() != codegen.build(dense, TARGET).get_source()
+
+
+def test_functions_of_a_graph_stay_as_they_are(database: Asked) -> None:
+    mod = IRModule({"main": graph_function(), "linear0": product}, {"kept": 1})
+    with database:
+        best = with_history(mod, TARGET)
+    assert isinstance(best, IRModule)
+    assert best["main"] is mod["main"]
+    assert bool(best["linear0"].attrs["tir.is_scheduled"])
+    assert best.attrs == mod.attrs
 
 
 def test_nothing_changes_where_nothing_is_found(database: Asked) -> None:
