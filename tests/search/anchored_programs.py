@@ -121,5 +121,6 @@ def assert_same_results(scheduled: IRModule, program: IRModule) -> None:
             data = codegen.compile_object(version.with_attr("global_symbol", "main"), TARGET)
             arrays = random_arrays(ArgInfo.from_prim_func(func), seed=0)
             codegen.Module.from_object(data)(*arrays)
-            results.append(arrays[-1])
-        np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+            results.append(arrays)
+        for got, wanted in zip(*results, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)

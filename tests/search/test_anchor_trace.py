@@ -81,6 +81,36 @@ def test_tails_that_cannot_be_inlined_are_right(tail: str, cached: bool) -> None
 
 
 @pytest.mark.parametrize("cached", [True, False])
+def test_two_tails_are_computed_at_the_tiles(cached: bool) -> None:
+    @T.prim_func
+    def gated(
+        x: T.Buffer((16, 16), "float32"),
+        w: T.Buffer((16, 16), "float32"),
+        relu: T.Buffer((16, 16), "float32"),
+        leaky: T.Buffer((16, 16), "float32"),
+    ):
+        y = T.alloc_buffer((16, 16))
+        for i, j, k in T.grid(16, 16, 16):
+            with T.block("y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    y[vi, vj] = T.float32(0)
+                y[vi, vj] = y[vi, vj] + x[vi, vk] * w[vk, vj]
+        for i, j in T.grid(16, 16):
+            with T.block("relu"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                relu[vi, vj] = T.max(y[vi, vj], T.float32(0))
+        for i, j in T.grid(16, 16):
+            with T.block("leaky"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                leaky[vi, vj] = T.max(y[vi, vj], y[vi, vj] * T.float32(0.1))
+
+    sch = applied(tiled(cached).trace, gated)
+    for tail in ("relu", "leaky"):
+        assert nest_of(sch, tail)[:2] == nest_of(sch, "y_update")[:2] == ["i_0", "j_0"]
+
+
+@pytest.mark.parametrize("cached", [True, False])
 def test_a_tail_that_reduces_is_left_behind(cached: bool) -> None:
     @T.prim_func
     def normalized(
@@ -203,6 +233,15 @@ def test_an_instruction_that_the_anchor_does_not_take_is_named() -> None:
         schedule_by_anchor(normalize_mod(sums), sch.trace, MATMUL, TARGET)
     with pytest.raises(AnchorTraceError, match="GetBlock does not apply: "):
         schedule_by_anchor(normalize_mod(adds_one), sch.trace, MATMUL, TARGET)
+
+
+def test_a_block_that_the_trace_made_and_asks_for_by_name_is_needed() -> None:
+    """It is called after a buffer, which has another name here: its copy would stay unscheduled."""
+    sch = Schedule(MATMUL)
+    sch.cache_write(sch.get_block("C"), 0, "global")
+    sch.vectorize(sch.get_loops(sch.get_block("C_global"))[-1])
+    with pytest.raises(AnchorTraceError, match="GetBlock does not apply: "):
+        schedule_by_anchor(normalize_mod(dense), sch.trace, MATMUL, TARGET)
 
 
 # --------------------------------------------------------------------------- traces of the search

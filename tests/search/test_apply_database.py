@@ -16,6 +16,7 @@ from search.database import (
     MemoryDatabase,
     OrderedUnionDatabase,
     SQLDatabase,
+    UnionDatabase,
 )
 from search.errors import TuningError
 from search.runner import EvaluatorConfig, LocalRunner
@@ -171,6 +172,10 @@ def test_a_record_of_the_program_itself_comes_before_faster_ones_of_others() -> 
     assert found.how == "exact"
     assert_structural_equal(found.schedule.mod, own.mod)
     assert database.query_tuning_record(mod, TARGET) is found.record
+    faster = MemoryDatabase("anchor-block")
+    commit(faster, tiled(cached=True), IRModule({"main": matmul}), 1e-6)
+    for union in (UnionDatabase(faster, database), UnionDatabase(database, faster)):
+        assert union.query_tuning_record(mod, TARGET) is found.record
 
 
 def test_a_record_of_another_program_is_no_schedule_of_this_one() -> None:
