@@ -144,13 +144,12 @@ class TuneContext:
 def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
     """Return a program as the search wants it: a module whose one function is called `main`.
 
-    A bare function gets `global_symbol` (if it has none) and `tir.noalias`. Of a module with
-    functions of a graph it is the one function beside them; TuningError if there are several.
+    A bare function gets `global_symbol` and `tir.noalias` where it does not say them. Of a module
+    with functions of a graph it is the one function beside them; TuningError if there are several.
     """
     if isinstance(mod, PrimFunc):
-        if "global_symbol" not in mod.attrs:
-            mod = mod.with_attr("global_symbol", "main")
-        return IRModule({"main": mod.with_attr("tir.noalias", True)})
+        defaults = {"global_symbol": "main", "tir.noalias": True}
+        return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
     if not isinstance(mod, IRModule):
         raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
     functions = functions_to_tune(mod)

@@ -25,10 +25,9 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
     """Measure the best few records of a task again, and keep and log what came out.
 
     The new times are committed as further records, which count in place of the old ones, that of
-    the winner last, so that the database has it for the best. Being
-    chosen for a low time makes the new ones higher on average, so that others, measured once, may
-    come out ahead: those are then measured again beside the winner, until the best record is one
-    that was, or the time is over.
+    the winner last, so that the database has it for the best. Being chosen for a low time makes the
+    new ones higher on average, so that others, measured once, may come out ahead: those are then
+    measured again beside the winner, until the best record is one that was, or the time is over.
     """
     end = time.monotonic() + max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
     tried: set[bytes] = set()

@@ -17,7 +17,7 @@ from tensorir.stmt import AllocateConst, Block, BlockRealize, For, Stmt
 from tensorir.structural_hash import structural_hash
 from tensorir.visit import children, rewrite
 
-NO_ALIAS: Final = "tir.noalias"
+_NO_ALIAS: Final = "tir.noalias"
 _NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 
 
@@ -90,15 +90,15 @@ class AnchorBlockEquality(ModuleEquality):
 def unnamed(mod: IRModule) -> IRModule:
     """Return a module without what is said of its one function and changes no schedule.
 
-    That is what it is called, inside and outside of it, how a graph may fuse it (`op_pattern`), and
-    whether its parameters may overlap: a schedule supposes that they do not. All other attributes
-    count, such as `layout_free_buffers` and `tir.no_contraction`.
+    That is what it is called, inside and outside of it, and how a graph may fuse it (`op_pattern`).
+    `tir.noalias` may be there or not: schedules suppose it, unless it is False. All other
+    attributes count, such as `layout_free_buffers` and `tir.no_contraction`.
     """
     if len(mod) != 1:
         return mod
     (func,) = mod.functions.values()
     attrs = {key: value for key, value in func.attrs.items() if key not in _NOTES}
-    return IRModule({"main": func.with_(attrs={**attrs, NO_ALIAS: True})}, mod.attrs)
+    return IRModule({"main": func.with_(attrs={_NO_ALIAS: True, **attrs})}, mod.attrs)
 
 
 def same_structure(a: IRModule, b: IRModule) -> bool:

@@ -65,6 +65,22 @@ def test_a_function_gets_the_schedule_of_the_same_program_by_another_name() -> N
     assert_same_results(IRModule({"f": linear}), IRModule({"f": product}))
 
 
+@pytest.mark.parametrize("equality", ["structural", "anchor-block"])
+def test_traces_call_the_function_that_they_were_recorded_on(equality: str) -> None:
+    database = MemoryDatabase(equality)
+    mod = IRModule({"gemm": matmul})
+    sch = Schedule(mod)
+    i, j, k = sch.get_loops(sch.get_block("C", "gemm"))
+    sch.reorder(i, k, j)
+    sch.vectorize(j)
+    commit(database, sch, mod)
+    asked = IRModule({"linear0": product, "act": dense})
+    applied = ms.apply_database(asked, database, TARGET)
+    assert applied["linear0"] is not product
+    assert (applied["act"] is not dense) is (equality == "anchor-block")
+    assert_same_results(applied, asked)
+
+
 def test_all_else_stays_as_it_is() -> None:
     before = MODEL.clone()
     applied = ms.apply_database(MODEL, of_matmul(), TARGET)
@@ -90,6 +106,7 @@ def test_functions_with_the_same_program_share_records() -> None:
     [
         ({}, True),
         ({"tir.noalias": True}, True),
+        ({"tir.noalias": False}, False),
         ({"op_pattern": 4, "global_symbol": "fused"}, True),
         ({"layout_free_buffers": [1]}, False),
         ({"tir.no_contraction": True}, False),
