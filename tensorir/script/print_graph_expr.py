@@ -147,7 +147,8 @@ def _old_outputs(p: ExprPrinter, output: si.StructInfo) -> tuple[str, str]:
     infos = output.elements if isinstance(output, si.TupleStructInfo) else (output,)
     shapes, dtypes = [], []
     for info in infos:
-        assert isinstance(info, si.TensorStructInfo) and info.shape is not None
+        assert isinstance(info, si.TensorStructInfo)
+        assert info.shape is not None
         assert info.dtype is not None
         shapes.append(_tuple_text([_size(p, v) for v in info.shape]))
         dtypes.append(quote(info.dtype))
