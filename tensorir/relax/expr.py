@@ -114,6 +114,12 @@ class Constant(GraphExpr):
         self.data = view
         self.struct_info = TensorStructInfo(array.shape, kind)
 
+    def __reduce__(self) -> tuple[type[Constant], tuple[NDArray[Any], DataType]]:
+        """Pickle through the constructor, because unpickled arrays could be written to."""
+        assert isinstance(self.struct_info, TensorStructInfo)
+        assert self.struct_info.dtype is not None
+        return (Constant, (self.data, self.struct_info.dtype))
+
 
 class ShapeExpr(GraphExpr):
     """A shape as a value; `values` are int64 expressions."""
