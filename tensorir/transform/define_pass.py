@@ -9,13 +9,13 @@ drop_tests(mod)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
 from tensorir.relax.function import Function
+from tensorir.transform.graph_functions import graph_functions, naming_function
 from tensorir.transform.pass_context import Pass, PassContext
 
 
@@ -43,11 +43,6 @@ class FunctionPass(Pass):
         return map_graph_functions(mod, lambda func: self.transform_function(func, mod, ctx))
 
 
-def graph_functions(mod: IRModule) -> dict[str, Function]:
-    """Return the graph functions of a module by name."""
-    return {name: func for name, func in mod.functions.items() if isinstance(func, Function)}
-
-
 def map_graph_functions(mod: IRModule, transform: Callable[[Function], Function]) -> IRModule:
     """Return a module with every graph function transformed; an error is noted its function."""
     result = mod.clone()
@@ -55,16 +50,6 @@ def map_graph_functions(mod: IRModule, transform: Callable[[Function], Function]
         with naming_function(name):
             result[name] = transform(func)
     return result
-
-
-@contextmanager
-def naming_function(name: str) -> Iterator[None]:
-    """Let errors say in which function they arose."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"in the function {name}")
-        raise
 
 
 def module_pass(
