@@ -12,16 +12,23 @@ from codegen.errors import (
     AssertionFailedError,
     CodegenError,
     ExecutionError,
+    LibraryFunctionError,
     LinkError,
     TargetError,
 )
 from codegen.explanation.explain import Explanation, explain
+from codegen.library_functions import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
 from codegen.lower import PASSES, lower
-from codegen.runtime.aligned import array, empty
 from codegen.runtime.device import Device, cpu
 from codegen.runtime.function import Function, PreparedCall
 from codegen.runtime.jit import register_extern
 from codegen.runtime.module import Module, build, load_module
+from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
 
@@ -34,8 +41,10 @@ __all__ = [
     "ExecutionError",
     "Explanation",
     "Function",
+    "LibraryFunctionError",
     "LinkError",
     "Module",
+    "NDArray",
     "PreparedCall",
     "Target",
     "TargetError",
@@ -46,7 +55,12 @@ __all__ = [
     "cpu",
     "empty",
     "explain",
+    "from_dlpack",
+    "get_global_func",
+    "list_global_func_names",
     "load_module",
     "lower",
     "register_extern",
+    "register_func",
+    "remove_global_func",
 ]
