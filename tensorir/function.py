@@ -194,6 +194,23 @@ class IRModule(Node):
         """Return the tensor functions by name."""
         return {n: f for n, f in self.functions.items() if isinstance(f, PrimFunc)}
 
+    def graph_funcs(self) -> dict[str, BaseFunc]:
+        """Return the functions that are no tensor functions by name."""
+        return {n: f for n, f in self.functions.items() if not isinstance(f, PrimFunc)}
+
+    def prim_func(self, name: str | GlobalVar) -> PrimFunc:
+        """Return a tensor function.
+
+        Raises IRValueError if there is none of that name, IRTypeError for a graph function.
+        """
+        func = self[name]
+        if not isinstance(func, PrimFunc):
+            raise IRTypeError(
+                f'function "{_function_name(name)}" is a graph function; the tensor functions of '
+                f"the module are {sorted(self.prim_funcs())}"
+            )
+        return func
+
     def update_func(self, name: str | GlobalVar, func: BaseFunc) -> None:
         """Replace or add a function."""
         self[name] = func

@@ -20,7 +20,7 @@ def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -
     scope. A loop variable from outside a block with axes may not be used inside it. With
     `assert_mode` the first violation raises WellFormedError, else the result is False.
     """
-    functions = program.functions if isinstance(program, IRModule) else {"": program}
+    functions = program.prim_funcs() if isinstance(program, IRModule) else {"": program}
     defined: set[Var] = set()
     try:
         for name, func in functions.items():

@@ -9,12 +9,13 @@ from typing import Any
 from codegen.compile import Program, Source, llvm_source
 from codegen.emit.optimize import assembly, optimized
 from codegen.errors import CodegenError
+from codegen.history import with_history
 from codegen.runtime import export
 from codegen.runtime.device import Device
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimeEvaluator
-from codegen.target import Target
+from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
 
@@ -185,13 +186,17 @@ def build(
 ) -> Module:
     """Compile a module or function; `target` defaults to the current one, else this machine.
 
+    Inside of `with database:` of `search`, functions that nobody has scheduled get the best
+    schedule that the database has of them.
+
     With `guard_pages` every call runs on copies of its arrays that end where memory without access
     begins, so that an access out of bounds stops the process; outputs are copied back.
 
     Raises CodegenError for a program without a compiled form (also what LLVM rejects), TargetError
     for a bad target, LinkError for a C function that this process does not have.
     """
-    source = llvm_source(mod, target)
+    chosen = as_target(target)
+    source = llvm_source(with_history(mod, chosen), chosen)
     data = source.compile()
     return Module(load_object(data), source=source, object_data=data, guard_pages=guard_pages)
 

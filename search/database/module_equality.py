@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from tensorir.node import Node
 from tensorir.stmt import AllocateConst, Block, BlockRealize, For, Stmt
 from tensorir.structural_hash import structural_hash
 from tensorir.visit import children, rewrite
+
+NO_ALIAS: Final = "tir.noalias"
+_NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 
 
 class ModuleEquality(ABC):
@@ -85,13 +88,22 @@ class AnchorBlockEquality(ModuleEquality):
 
 
 def unnamed(mod: IRModule) -> IRModule:
-    """Return a module without what its function is called, inside and outside of it."""
+    """Return a module without what is said of its one function and changes no schedule.
+
+    That is what it is called, inside and outside of it, how a graph may fuse it (`op_pattern`), and
+    whether its parameters may overlap: a schedule supposes that they do not. All other attributes
+    count, such as `layout_free_buffers` and `tir.no_contraction`.
+    """
     if len(mod) != 1:
         return mod
     (func,) = mod.functions.values()
-    if "global_symbol" in func.attrs:
-        func = func.without_attr("global_symbol")
-    return IRModule({"main": func}, mod.attrs)
+    attrs = {key: value for key, value in func.attrs.items() if key not in _NOTES}
+    return IRModule({"main": func.with_(attrs={**attrs, NO_ALIAS: True})}, mod.attrs)
+
+
+def same_structure(a: IRModule, b: IRModule) -> bool:
+    """Say whether two programs are the same but for names and such notes, in their data too."""
+    return a is b or structural_equal(unnamed(a), unnamed(b))
 
 
 class ModuleSet:

@@ -79,7 +79,7 @@ class Functions:
         """Return the function that a call means; InterpreterError if it cannot be called so."""
         if self._module is None or name not in self._module:
             raise InterpreterError(f"{name} is called, but it is no function of the module")
-        func = self._module[name]
+        func = self._module.prim_func(name)
         for buffer in func.buffer_map.values():
             dims = buffer.layout
             if any(v not in func.params for dim in dims for v in collect_vars(dim)):
