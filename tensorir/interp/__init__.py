@@ -35,7 +35,8 @@ def interpret(
     `func_name` chooses the function of a module, by default `main` or the only one. Returns what
     `T.ret` gives, None without it. Raises TypeError for a graph function, TypeError or ValueError
     naming the parameter for arguments that do not fit, and InterpreterError naming buffer, index
-    and bounds for an access out of bounds; with `refuse_undefined` also for a read of memory that nobody has written.
+    and bounds for an access out of bounds; with `refuse_undefined` also for a read of memory that
+    nobody has written.
     """
     func = _chosen(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)
