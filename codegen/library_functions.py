@@ -19,7 +19,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
 import numpy as np
 
 from codegen.errors import LibraryFunctionError
+from codegen.runtime.ndarray import from_dlpack
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.packed_call import set_library_caller
 
 LibraryFunction: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=LibraryFunction)
@@ -130,6 +132,14 @@ def call_library(
         return function(*args)
     except Exception as problem:
         raise library_error(name, args, problem, binding) from problem
+
+
+def _interpreted(name: str, args: Sequence[Any]) -> Any:
+    values = [from_dlpack(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+    return call_library(name, get_global_func(name), values)
+
+
+set_library_caller(_interpreted)
 
 
 def library_error(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from codegen.errors import CodegenError, LinkError
+from codegen.library_call import LibraryCall, call_from_data, call_to_data
 from tensorir import expr as e
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
@@ -19,7 +20,7 @@ from tensorir.function import PrimFunc
 from tensorir.semantics import EXACT
 from tensorir.visit import collect_vars
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
@@ -77,6 +78,8 @@ class ModuleInfo:
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = field(default=())
     needed_features: tuple[str, ...] = field(default=())
+    library: tuple[LibraryCall, ...] = field(default=())
+    """The calls of Python functions, which the process that loads the code has to have."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -88,6 +91,7 @@ class ModuleInfo:
                 "messages": self.messages,
                 "externs": self.externs,
                 "needed_features": self.needed_features,
+                "library": [call_to_data(call) for call in self.library],
             },
             separators=(",", ":"),
         )
@@ -107,6 +111,7 @@ class ModuleInfo:
             tuple(data["messages"]),
             tuple(data["externs"]),
             tuple(data["needed_features"]),
+            tuple(call_from_data(call) for call in data["library"]),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from codegen.emit.llvm_text import FunctionText, ModuleText
 from codegen.emit.llvm_types import register_type
 from codegen.errors import CodegenError
+from codegen.library_call import LibraryCall
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
 from tensorir.dtype import DataType
@@ -33,6 +34,8 @@ class ModuleEmitter:
         """The symbol each function is compiled to, by name."""
         self.messages: list[str] = []
         """Texts of assertions; status `k + 1` of a function means that message `k` applies."""
+        self.library: list[LibraryCall] = []
+        """The places where the module calls library functions."""
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
         self.needed_features: set[str] = set()

@@ -42,7 +42,8 @@ class Module:
     def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
         """Load what `compile_object` returned, perhaps in another process.
 
-        Raises LinkError if it is no such object or calls C functions this process does not have.
+        Raises LinkError if it is no such object or calls C or library functions that this process
+        does not have.
         """
         return Module(load_object(data), object_data=data, guard_pages=guard_pages)
 
@@ -161,8 +162,15 @@ class Module:
         Each function f becomes `int32_t f(...)` with a pointer for each buffer and scalars by
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Raises
-        LinkError if there is no linker.
+        LinkError if there is no linker, CodegenError for a module that calls library functions.
         """
+        called = sorted({call.function for call in self._code.info.library})
+        if called:
+            raise CodegenError(
+                f"the module calls library function(s) {', '.join(map(repr, called))}, which are "
+                f"Python's; a shared library cannot hold them. Keep Module.object_code, or pickle "
+                f"the module, and register the functions in the process that loads it"
+            )
         export.link_library(self.object_code, Path(path))
 
     def c_header(self) -> str:
@@ -193,7 +201,9 @@ def build(
     begins, so that an access out of bounds stops the process; outputs are copied back.
 
     Raises CodegenError for a program without a compiled form (also what LLVM rejects), TargetError
-    for a bad target, LinkError for a C function that this process does not have.
+    for a bad target, LinkError for C functions and library functions that this process does not
+    have. Library functions are looked up once, here: the module keeps calling the one it found when
+    another is registered under the name.
     """
     chosen = as_target(target)
     source = llvm_source(with_history(mod, chosen), chosen)

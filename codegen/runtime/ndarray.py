@@ -24,11 +24,9 @@ ALIGNMENT: Final = 64
 """Bytes: a cache line, and the widest vector of x86 and ARM."""
 
 _CPU: Final = cpu()
-_FIRST_ADDRESS: Final = 4096
+FIRST_ADDRESS: Final = 4096
 _Memory: TypeAlias = ctypes.Array[ctypes.c_char]
-_MEMORY: Final[_Memory] = (ctypes.c_char * (2**63 - 1 - _FIRST_ADDRESS)).from_address(
-    _FIRST_ADDRESS
-)
+MEMORY: Final[_Memory] = (ctypes.c_char * (2**63 - 1 - FIRST_ADDRESS)).from_address(FIRST_ADDRESS)
 """All memory but its first page as one buffer: NumPy takes an array at an address out of it in a
 quarter of a microsecond, while a buffer made for each array costs twice as much again."""
 
@@ -57,8 +55,8 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         `strides` are in bytes, None for compact row-major. Raises IRValueError for elements at a
         null pointer; that there is such an array at `address` is the caller's promise.
         """
-        if address >= _FIRST_ADDRESS:
-            found = _new(cls, shape, dtype, _MEMORY, address - _FIRST_ADDRESS, strides)
+        if address >= FIRST_ADDRESS:
+            found = _new(cls, shape, dtype, MEMORY, address - FIRST_ADDRESS, strides)
         elif 0 in shape:
             found = _new(cls, shape, dtype)
         else:
