@@ -31,6 +31,7 @@ from codegen.runtime.module import Module, build, load_module
 from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
+from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
 __all__ = [
     "PASSES",
@@ -38,6 +39,7 @@ __all__ = [
     "BenchmarkResult",
     "CodegenError",
     "Device",
+    "Executable",
     "ExecutionError",
     "Explanation",
     "Function",
@@ -46,9 +48,11 @@ __all__ = [
     "Module",
     "NDArray",
     "PreparedCall",
+    "Report",
     "Target",
     "TargetError",
     "TimeEvaluator",
+    "VirtualMachine",
     "array",
     "build",
     "compile_object",
@@ -63,4 +67,5 @@ __all__ = [
     "register_extern",
     "register_func",
     "remove_global_func",
+    "vm_build",
 ]

@@ -35,16 +35,18 @@ def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 class Frame:
     """Slots, registers and memory of a call."""
 
-    __slots__ = ("address", "arena", "caller", "depth", "name", "registers", "sizes", "slots",
-                 "temporaries")  # fmt: skip
+    __slots__ = ("address", "arena", "caller", "depth", "name", "prepared_for", "registers",
+                 "sizes", "slots", "temporaries")  # fmt: skip
 
     def __init__(self, program: p.Program, constants: NDArray, allocate: Allocator) -> None:
         self.name = program.name
         self.slots = (ctypes.c_int64 * program.slots)()
         self.address = ctypes.addressof(self.slots)
         self.registers: list[Any] = [None] * program.registers
-        self.sizes: dict[str, int] | None = None
-        """The sizes that the frame is prepared for."""
+        self.sizes: dict[str, int] = {}
+        """The sizes of this call that are known by now."""
+        self.prepared_for: dict[str, int] | None = None
+        """The sizes of parameters that temporaries and prepared registers are made for."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
@@ -60,7 +62,7 @@ class Frame:
             self.temporaries.append(self.place(array, sizes, allocate))
         for register, operand in program.prepared:
             self.registers[register] = self.evaluate(operand, sizes)
-        self.sizes = dict(sizes)
+        self.prepared_for = dict(sizes)
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
         """Return new memory for an array and enter it."""

@@ -48,10 +48,10 @@ tenth of the time that `__array_interface__` takes. Where objects lie otherwise,
 class Matcher:
     """Values on their way into slots and registers; `sizes` gains those that shapes define."""
 
-    __slots__ = ("_place", "_waiting", "registers", "sizes", "slots")
+    __slots__ = ("_waiting", "place", "registers", "sizes", "slots")
 
     def __init__(self, place: str, slots: Any, registers: list[Any], sizes: dict[str, int]) -> None:
-        self._place = place
+        self.place = place
         self.slots = slots
         self.registers = registers
         self.sizes = sizes
@@ -175,7 +175,7 @@ class Matcher:
         self._keep(pattern.register, bool(number) if dtype.is_bool else number)
 
     def _where(self, name: str) -> str:
-        return f"{self._place}{name!r}"
+        return f"{self.place}{name!r}"
 
     def _wrong_kind(self, name: str, expected: str, value: Any) -> NoReturn:
         raise IRTypeError(
