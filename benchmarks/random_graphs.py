@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -60,7 +60,7 @@ LIBRARY: Final[dict[str, Callable[..., Any]]] = {
 """Library functions that graphs call; `add_to` writes to its last argument."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     """Return a tensor function; an extent that is a str is a symbolic size."""
     params, body = KERNELS[kind]

@@ -5,6 +5,7 @@
 Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
 """
 
+from tensorir.relax import comparison  # noqa: F401 - enters its rows in tables
 from tensorir.relax.calls import (
     call_dps_packed,
     call_packed,

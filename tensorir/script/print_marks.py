@@ -9,7 +9,7 @@ from typing import Any, Final
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IterVar, Var
-from tensorir.function import PrimFunc
+from tensorir.function import BaseFunc
 from tensorir.node import Node
 from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
@@ -19,7 +19,7 @@ from tensorir.script.printer import Printer
 # Text between these is underlined; `quote` escapes them where a program has them.
 _BEGIN: Final = "\x02"
 _END: Final = "\x03"
-_OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, PrimFunc)
+_OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, BaseFunc)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Marks:
 
     def with_place(self, parent: Node, child: Node) -> Marks:
         """Return these marks and one on `child` as a child of `parent`."""
-        if isinstance(child, (s.Stmt, PrimFunc, IterVar)):
+        if isinstance(child, (s.Stmt, BaseFunc, IterVar)):
             return replace(self, nodes=self.nodes | {id(child)})
         return replace(self, places=self.places | {(id(parent), id(child))})
 
@@ -117,7 +117,7 @@ class MarkingPrinter(Printer):
         """Print a statement."""
         self.inside(node, super().stmt, node, last)
 
-    def function(self, func: PrimFunc, name: str) -> None:
+    def function(self, func: BaseFunc, name: str) -> None:
         """Print a function."""
         self.inside(func, super().function, func, name)
 

@@ -11,10 +11,13 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, Type, Var
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, is_const_int
-from tensorir.script import print_scoped
+from tensorir.relax.expr import Binding, Constant
+from tensorir.relax.function import Function
+from tensorir.script import print_graph, print_scoped
+from tensorir.script.constants import metadata_lines
 from tensorir.script.print_buffer import buffer_call, is_simple, shape
 from tensorir.script.print_expr import ExprPrinter, quote
 from tensorir.script.print_names import Names
@@ -40,6 +43,8 @@ class Printer:
         self.lines: list[str] = []
         self.depth = 0
         self.module_name = ""
+        self.constants: list[Constant] = []
+        """Arrays that are too long to be written out, in the order of their first use."""
         self.expr = ExprPrinter(self)
         self._t = options.tir_prefix
         self._texts = names.texts
@@ -48,14 +53,13 @@ class Printer:
     def print(self, node: Node) -> str:
         """Return a program, statement, expression, buffer or type as text."""
         if isinstance(node, IRModule):
-            self.lines += self.options.header(module=True)
-            self.module(node)
-        elif isinstance(node, PrimFunc):
-            self.lines += self.options.header(module=False)
+            self._program(lambda: self.module(node), True, bool(node.graph_funcs()))
+        elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
             if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
                 symbol = "main"
-            self.function(node, self.options.name or symbol)
+            name = self.options.name or symbol
+            self._program(lambda: self.function(node, name), False, isinstance(node, Function))
         elif isinstance(node, s.Stmt):
             self.begin_suite()
             self.stmt(node, True)
@@ -69,6 +73,24 @@ class Printer:
                 self.lines.clear()
             self.line(text)
         return "\n".join(line.rstrip() for line in self.lines)
+
+    def _program(self, print_it: Callable[[], None], module: bool, graph: bool) -> None:
+        """Print a program with what has to stand in front of it."""
+        print_it()
+        front = self.options.header(module=module, graph=graph)
+        if self.constants and self.options.show_meta:
+            front += metadata_lines(self.constants, self.options.relax_prefix)
+        self.lines[:0] = front
+        if self.constants and not self.options.show_meta:
+            self.lines += ["", "# Metadata omitted. Use show_meta=True in script() to show it."]
+
+    def constant_index(self, constant: Constant) -> int:
+        """Return where an array is among those of the metadata."""
+        known = next((k for k, c in enumerate(self.constants) if c is constant), None)
+        if known is None:
+            known = len(self.constants)
+            self.constants.append(constant)
+        return known
 
     # --------------------------------------------------------------------------------------- naming
 
@@ -159,7 +181,7 @@ class Printer:
     def begin_suite(self) -> None:
         """Print the definitions that the scopes inside the current one share."""
         for thing in self.names.at_home():
-            self.var(thing) if isinstance(thing, Var) else self.buffer(thing)
+            self.buffer(thing) if isinstance(thing, Buffer) else self.expr(thing)
 
     def stmt(self, node: s.Stmt, last: bool = False) -> None:
         """Print a statement; `last` says that it may enclose the rest of its suite."""
@@ -179,7 +201,8 @@ class Printer:
         self.depth += 1
         if mod.attrs:
             self.line(f"{options.ir_prefix}.module_attrs({self.expr.mapping(mod.attrs)})")
-        names = sorted(mod.functions, key=lambda n: (n == "main", n))
+        graphs = mod.graph_funcs()
+        names = sorted(mod.functions, key=lambda n: (n in graphs, n == "main", n))
         for k, name in enumerate(names):
             if k:
                 self.lines.append("")
@@ -188,8 +211,19 @@ class Printer:
             self.line("pass")
         self.depth -= 1
 
-    def function(self, func: PrimFunc, name: str) -> None:
+    def function(self, func: BaseFunc, name: str) -> None:
         """Print a function."""
+        if isinstance(func, Function):
+            print_graph.function(self, func, name)
+        else:
+            assert isinstance(func, PrimFunc)
+            self._tensor_function(func, name)
+
+    def binding(self, node: Binding, suite: print_graph.Suite) -> None:
+        """Print a binding of a graph function."""
+        suite.print(node)
+
+    def _tensor_function(self, func: PrimFunc, name: str) -> None:
         private = "global_symbol" not in func.attrs
         self.line(f"@{self._t}.prim_func" + ("(private=True)" if private else ""))
         self.names.open()

@@ -1,5 +1,9 @@
 """Transforms of modules with graph functions, and what runs them."""
 
+from tensorir.transform.call_tir_rewrite import CallTIRRewrite
+from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.dead_code_elimination import DeadCodeElimination
 from tensorir.transform.define_pass import FunctionPass, ModulePass, function_pass, module_pass
 from tensorir.transform.instruments import (
     PassInstrument,
@@ -9,9 +13,14 @@ from tensorir.transform.instruments import (
     PrintBefore,
     PrintBeforeAll,
 )
+from tensorir.transform.lower_graph import lower_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
+from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 __all__ = [
+    "CallTIRRewrite",
+    "CanonicalizeBindings",
+    "DeadCodeElimination",
     "FunctionPass",
     "ModulePass",
     "Pass",
@@ -24,6 +33,9 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "Sequential",
+    "StaticPlanBlockMemory",
+    "check_memory_plan",
     "function_pass",
+    "lower_graph",
     "module_pass",
 ]

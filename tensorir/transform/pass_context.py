@@ -140,14 +140,13 @@ class PassContext:
         for instrument in self.instruments:
             instrument.run_before_pass(mod, info)
         try:
-            result: object = step.transform(mod, self)
+            made: object = step.transform(mod, self)
         except Exception as error:
             error.add_note(f"in the pass {info.name}")
             raise
-        if not isinstance(result, IRModule):
-            raise IRTypeError(f"{info.name} must return a module, got {type(result).__name__}")
-        if result is mod:
-            result = mod.clone()
+        if not isinstance(made, IRModule):
+            raise IRTypeError(f"{info.name} must return a module, got {type(made).__name__}")
+        result = mod.clone() if made is mod else made
         for instrument in self.instruments:
             instrument.run_after_pass(result, info)
         if VERIFY:
@@ -179,8 +178,9 @@ class Sequential(Pass):
     ) -> None:
         for step in passes:
             if not isinstance(step, Pass):
-                hint = "; call it to make the pass" if isinstance(step, type) else ""
-                raise IRTypeError(f"a Sequential holds passes, got {step!r}{hint}")
+                raise IRTypeError(
+                    f"a Sequential holds passes, got {step!r}; a class is called to make one"
+                )
         self.passes = tuple(passes)
         self.opt_level = opt_level
         self.required = tuple(required)
