@@ -18,7 +18,7 @@ from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphCall
 from tensorir.relax.function import Function
-from tensorir.transform import BindParams, lower_graph
+from tensorir import transform
 from tensorir.visit import walk
 
 
@@ -49,8 +49,8 @@ def vm_build(
             f"compile tensor functions with codegen.build"
         )
     if params:
-        mod = BindParams("main", params)(mod)
-    return compile_lowered(lower_graph(mod), target, guard_pages=guard_pages)
+        mod = transform.BindParams("main", params)(mod)
+    return compile_lowered(transform.lower_graph(mod), target, guard_pages=guard_pages)
 
 
 def compile_lowered(

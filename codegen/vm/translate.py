@@ -16,7 +16,7 @@ from codegen.signature import Dim, dim_of
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
-from codegen.vm.destinations import Destinations, Path, fields_of, is_call_of
+from codegen.vm.destinations import Destinations, Path, fields_of
 from codegen.vm.segments import Address, Root, rounded
 from tensorir import ops
 from tensorir.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
