@@ -60,6 +60,11 @@ LIBRARY: Final[dict[str, Callable[..., Any]]] = {
 """Library functions that graphs call; `add_to` writes to its last argument."""
 
 
+def kernel_name(kind: str, shape: tuple[int | str, ...], dtype: str) -> str:
+    """Return the name of a tensor function in a module."""
+    return "_".join([kind, *map(str, shape), dtype])
+
+
 @cache
 def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     """Return a tensor function; an extent that is a str is a symbolic size."""
@@ -71,7 +76,11 @@ def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     extents = ", ".join(map(str, shape)) + ("," if rank == 1 else "")
     index = ", ".join(f"v{d}" for d in range(rank)) if rank else "()"
     zero, one = (f"T.{dtype}({v})" for v in (0, 1))
-    lines = ["@T.prim_func", f"def {kind}({head}):", "    T.func_attr({'tir.noalias': True})"]
+    lines = [
+        "@T.prim_func",
+        f"def {kernel_name(kind, shape, dtype)}({head}):",
+        "    T.func_attr({'tir.noalias': True})",
+    ]
     lines += [f"    {n} = T.int64()" for n in sizes]
     lines += [
         f"    {p} = T.match_buffer({p.lower()}_, ({extents}), {dtype!r})" for p in names if p != "k"
@@ -84,7 +93,7 @@ def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
     lines += [f"            {statement}" for statement in text.split("; ")]
     func = parse("\n".join(lines))
     assert isinstance(func, PrimFunc)
-    return func
+    return func.without_attr("global_symbol")
 
 
 @dataclass(frozen=True)
@@ -335,7 +344,7 @@ class _Maker:
         assert info.shape is not None
         assert info.dtype is not None
         shape = tuple(n.value if isinstance(n, IntImm) else "n" for n in info.shape)
-        name = "_".join([kind, *map(str, shape), str(info.dtype)])
+        name = kernel_name(kind, shape, str(info.dtype))
         self._functions.setdefault(name, kernel(kind, shape, str(info.dtype)))
         return GlobalVar(name)
 

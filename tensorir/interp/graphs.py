@@ -24,11 +24,14 @@ from tensorir.interp.memory import InterpreterError, fresh
 from tensorir.interp.statements import FunctionCompiler, Functions
 from tensorir.relax import calls
 from tensorir.relax import expr as g
-from tensorir.relax.destination_passing import DestinationPassing, destination_passing
+from tensorir.relax.destination_passing import (
+    DestinationPassing,
+    destination_passing,
+    writes_last_arguments,
+)
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import (
-    VOID,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -192,7 +195,7 @@ class _Graph:
                 return self._library_call(args[0].symbol, args[1:], 0)
             return self._library_call(callee.name, args, 0)
         if isinstance(callee, g.ExternFunc):
-            lowered = node.struct_info is VOID and not node.sinfo_args
+            lowered = writes_last_arguments(node)
             return self._library_call(callee.symbol, args, len(args) if lowered else 0)
         if isinstance(self._mod[callee], PrimFunc):
             return self._kernel(callee.name, args)

@@ -51,3 +51,13 @@ def destination_passing(value: object) -> DestinationPassing | None:
         scalars,
         isinstance(info, TupleStructInfo),
     )
+
+
+def writes_last_arguments(call: GraphCall) -> bool:
+    """Say whether the call of a library function only writes to its last arguments.
+
+    That is what destination passing is lowered to. Any other packed call states its result, even
+    if that is nothing.
+    """
+    info = call.struct_info
+    return not call.sinfo_args and isinstance(info, TupleStructInfo) and not len(info)

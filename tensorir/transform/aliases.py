@@ -20,7 +20,7 @@ from tensorir.relax.calls import (
     COPY_INTO,
     PLACE_TENSOR,
 )
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.destination_passing import destination_passing, writes_last_arguments
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import (
     PrimStructInfo,
@@ -112,7 +112,7 @@ class Aliases:
                 return _everywhere(info, lambda: {Memory(Owner.FUNCTION)})
             self.kept |= seen
         elif isinstance(call.op, g.ExternFunc):
-            if is_destination_passing_packed(call):
+            if writes_last_arguments(call):
                 return NOWHERE
             self.kept |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:
@@ -149,15 +149,6 @@ def arguments_handed_on(mod: IRModule) -> Callable[[GlobalVar], bool]:
         return known[name.name]
 
     return hands_on
-
-
-def is_destination_passing_packed(call: g.GraphCall) -> bool:
-    """Say whether the call of a library function is lowered: it only writes to its last arguments.
-
-    Any other packed call states its result, even if that is nothing.
-    """
-    info = call.struct_info
-    return not call.sinfo_args and isinstance(info, TupleStructInfo) and not len(info)
 
 
 def _everywhere(info: StructInfo, fresh: Callable[[], Iterable[Memory]]) -> Places:

@@ -9,13 +9,13 @@ from tensorir.expr import Call, GlobalVar
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.callee import is_pure_call
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import merged_blocks
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
-from tensorir.transform.purity import is_pure
 from tensorir.visit import walk
 
 
@@ -109,12 +109,16 @@ class _Dead:
         return g.SeqExpr(merged_blocks(blocks), node.body)
 
     def _needed(self, binding: g.Binding) -> bool:
-        if binding.var in self._used or not is_pure(binding.value, self._mod):
+        if binding.var in self._used or self._has_effect(binding.value):
             return True
         if isinstance(binding, g.MatchCast):
             return _may_fail(binding)
         # A check in a branch.
         return any(isinstance(n, g.MatchCast) and _may_fail(n) for n in walk(binding.value))
+
+    def _has_effect(self, value: g.GraphExpr) -> bool:
+        calls = (n for n in walk(value) if isinstance(n, g.GraphCall))
+        return any(not is_pure_call(call, self._mod) for call in calls)
 
     def _with_branches(self, binding: g.Binding) -> g.Binding:
         value = binding.value

@@ -8,11 +8,13 @@ from tensorir.function import IRModule
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
 from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.pass_context import Pass, Sequential
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 LOWERING: Final[tuple[Pass, ...]] = (
     CanonicalizeBindings(),
+    FoldConstant(),
     DeadCodeElimination(),
     CallTIRRewrite(),
     StaticPlanBlockMemory(),
