@@ -32,6 +32,7 @@ from codegen.runtime.module import Module, build, load_module
 from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
+from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
 __all__ = [
     "PASSES",
@@ -39,6 +40,7 @@ __all__ = [
     "BenchmarkResult",
     "CodegenError",
     "Device",
+    "Executable",
     "ExecutionError",
     "Explanation",
     "Function",
@@ -47,9 +49,11 @@ __all__ = [
     "Module",
     "NDArray",
     "PreparedCall",
+    "Report",
     "Target",
     "TargetError",
     "TimeEvaluator",
+    "VirtualMachine",
     "array",
     "build",
     "compile_object",
@@ -64,4 +68,5 @@ __all__ = [
     "register_extern",
     "register_func",
     "remove_global_func",
+    "vm_build",
 ]

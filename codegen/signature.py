@@ -171,9 +171,9 @@ def signature_of(func: PrimFunc, name: str, symbol: str, written: set[Var]) -> S
                     buffer.name,
                     "buffer",
                     buffer.dtype,
-                    tuple(_dim(d, names, name) for d in buffer.shape),
-                    tuple(_dim(d, names, name) for d in buffer.strides),
-                    _dim(buffer.elem_offset, names, name),
+                    tuple(dim_of(d, names, name) for d in buffer.shape),
+                    tuple(dim_of(d, names, name) for d in buffer.strides),
+                    dim_of(buffer.elem_offset, names, name),
                     buffer.data in written,
                 )
             )
@@ -205,18 +205,19 @@ def _unique_names(variables: list[Var]) -> dict[Var, str]:
     return names
 
 
-def _dim(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
+def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
+    """Return an extent as data; CodegenError for operators that calls cannot evaluate."""
     if isinstance(node, IntImm):
         return node.value
     if isinstance(node, Var):
         return names[node]
     if isinstance(node, e.Cast):
-        return _dim(node.value, names, function)
+        return dim_of(node.value, names, function)
     if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
             f"cannot compile {function}: a parameter has extent {node}, which calls cannot check"
         )
-    return node.symbol, _dim(node.a, names, function), _dim(node.b, names, function)
+    return node.symbol, dim_of(node.a, names, function), dim_of(node.b, names, function)
 
 
 # --------------------------------------------------------------------------------------------- JSON

@@ -40,21 +40,29 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     callee = f.module.functions.get(name)
     if callee is None:
         f.fail(f"it calls {name}, which is not a function of the module")
-    if len(node.args) != len(callee.params):
+    extents = symbolic_vars(callee)
+    if len(node.args) != len(callee.params) + len(extents):
+        behind = f" and behind them {[v.name for v in extents]} of its shapes" if extents else ""
         f.fail(
-            f"it calls {name} with {len(node.args)} arguments, {name} takes {len(callee.params)}"
+            f"it calls {name} with {len(node.args)} arguments, {name} takes "
+            f"{len(callee.params)}{behind}"
         )
-    if symbolic_vars(callee):
-        f.fail(f"it calls {name}, whose shapes are symbolic; specialize it first")
     if f.in_parallel and (library := reaches_library(f, name)) is not None:
         refuse_in_parallel(f, f"it calls {name}, which calls library function {library!r},")
-    arguments = [_typed_argument(f, arg) for arg in node.args]
+    only_read = f.module.only_read.get(name, frozenset())
+    arguments = []
+    for param, arg in zip([*callee.params, *extents], node.args, strict=True):
+        written = set(f.written)
+        arguments.append(_typed_argument(f, arg))
+        if param in only_read:
+            f.written = written
     symbol = global_name(f.module.symbols[name])
     result = ""
     if has_result(callee):
         result = f.stack(register_type(node.dtype), 16)
         arguments.append(f"ptr {result}")
-    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
+    kept = " noinline" if f.calls_stay else ""
+    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)}){kept}"))
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
 

@@ -32,6 +32,8 @@ class ModuleEmitter:
         """The functions by name, for calls from one to another."""
         self.symbols = symbols
         """The symbol each function is compiled to, by name."""
+        self.only_read: dict[str, frozenset[Var]] = {}
+        """The parameters that a function does not write to, of the functions written so far."""
         self.messages: list[str] = []
         """Texts of assertions; status `k + 1` of a function means that message `k` applies."""
         self.library: list[LibraryCall] = []
@@ -54,6 +56,7 @@ class FunctionEmitter(FunctionText):
     """The LLVM function being written, and what its variables stand for."""
 
     __slots__ = (
+        "calls_stay",
         "cleanups",
         "contracts",
         "in_loop",
@@ -108,6 +111,9 @@ class FunctionEmitter(FunctionText):
         """Values of the pure instructions of the open block, by their text (value numbering)."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
+        self.calls_stay = False
+        """Whether functions of the module that it calls are not inlined, so that each is optimised
+        as it is by itself."""
         self.contracts = True
         """Whether a product and a sum may become one operation."""
         self.vector_ops = 0

@@ -45,6 +45,9 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
     for name, func in functions.items():
         symbol = symbols[name]
         written = _emit_function(module, func, symbol, public=_is_public(functions, name))
+        module.only_read[name] = frozenset(
+            p for p in func.params if p in func.buffer_map and func.buffer_map[p].data not in written
+        )
         if _is_public(functions, name):
             exported.append(signature_of(func, name, symbol, written))
             _emit_packed(module, func, symbol)
@@ -101,6 +104,7 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
         f.result = "%result"
         header.append("ptr noundef %result")
     _widen_scalars(f)
+    f.calls_stay = bool(func.attrs.get("tir.calls_stay_calls", False))
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")

@@ -40,7 +40,8 @@ class LoadedCode:
         self.addresses = addresses
         self.library = library
         """What the code calls for library functions, None if it calls none."""
-        self._owner = owner
+        self.owner = owner
+        """What holds the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
 
 
 @cache

@@ -119,6 +119,11 @@ class Module:
     # ------------------------------------------------------------------------------------- inside
 
     @property
+    def embedded_program(self) -> tuple[str, int] | None:
+        """The graph functions of a library as JSON, and the address of their constants, if any."""
+        return export.embedded_program(self._code)
+
+    @property
     def target(self) -> Target:
         """What the module was compiled for."""
         return Target(self._code.info.target)
