@@ -9,7 +9,7 @@ from codegen.target import as_target
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError
 from search.analysis.access_pattern import is_elementwise_consumer
 from search.analysis.lane_axis import LaneAxis, reduction_along_memory
-from search.analysis.tiling_needs import needs_multi_level_tiling
+from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
 from search.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
 from search.schedule_rule.schedule_rule import ScheduleRule
 
@@ -25,7 +25,8 @@ class RFactorOverLanes(ScheduleRule):
     """Sums in the lanes of vectors what lies one after the other in memory.
 
     For reductions whose operands are contiguous along a reduction axis and along no spatial one, as
-    a matrix-vector product and a product with a transposed matrix, there is one design more:
+    a matrix-vector product, a product with a transposed matrix and the sums of the rows of a
+    matrix, there is one design more:
 
     - Every lane has a partial sum of its own, and there are a sampled number of vectors of them:
       the reduction loop is factored over vectors and lanes.
@@ -49,7 +50,7 @@ class RFactorOverLanes(ScheduleRule):
         sref = sch.get_sref(block)
         if sref.parent is None or RANDOM_COMPUTE_PRODUCER in sref.block.annotations:
             return [sch]
-        if not needs_multi_level_tiling(sref):
+        if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
             return [sch]
         axis = reduction_along_memory(sch.state, sref, as_target(self._target))
         if axis is None:
