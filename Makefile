@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Single-threaded comparisons with NumPy; the project's own threads follow the target.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: tune test lint bench bench-primitives bench-search bench-suite notebooks clean
+.PHONY: tune test lint bench bench-primitives bench-search bench-suite bench-models notebooks clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,11 @@ bench-search: $(VENV)/.installed  ## count candidates bred and scored in a secon
 
 bench-suite: $(VENV)/.installed  ## tune the suite of operators and time the kernels
 	$(BIN)/python -m benchmarks.suite
+
+# Interpreters that have torch or onnxruntime, if any: make bench-models PEERS=../torchenv/bin/python
+PEERS ?=
+bench-models: $(VENV)/.installed  ## tune the layers of a model and time it beside other runtimes
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
 notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,26 @@ class PeerProcess:
         assert self._process is not None
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def packages_of(python: Path, names: Sequence[str]) -> set[str]:
+    """Return which of the packages an interpreter has; PeerError if it does not run."""
+    question = (
+        "import importlib.util as u, json; "
+        f"print(json.dumps([n for n in {list(names)!r} if u.find_spec(n) is not None]))"
+    )
+    try:
+        done = subprocess.run(
+            [python, "-c", question],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            cwd="/",
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise PeerError(f"{python} is no Python interpreter that runs: {error}") from error
+    return set(json.loads(done.stdout))
 
 
 def parse_answer(line: str, name: str) -> dict[str, Any]:

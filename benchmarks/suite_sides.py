@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
 import codegen
-from benchmarks.peer_process import PeerError, PeerProcess
+from benchmarks.peer_process import PeerError, PeerProcess, packages_of
 from benchmarks.peers.serve import digest, inputs
 from benchmarks.suite_programs import Program
 from benchmarks.suite_results import Results
@@ -167,22 +165,8 @@ def peers_of(python: Path, trials: int, logs: Path, limit: float) -> list[Peer]:
 
     Raises PeerError if it has neither, or cannot be started.
     """
-    question = "import importlib.util as u, json; " + (
-        "print(json.dumps({n: u.find_spec(n) is not None for n in ('tvm', 'torch', 'numpy')}))"
-    )
-    try:
-        done = subprocess.run(
-            [python, "-c", question],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-            cwd="/",
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise PeerError(f"{python} is no Python interpreter that runs: {error}") from error
-    has = json.loads(done.stdout)
-    kinds = [kind for kind in ("tvm", "torch") if has[kind] and has["numpy"]]
+    has = packages_of(python, ["tvm", "torch", "numpy"])
+    kinds = [kind for kind in ("tvm", "torch") if has >= {kind, "numpy"}]
     if not kinds:
         raise PeerError(f"{python} has neither apache-tvm nor torch (with numpy) installed")
     return [

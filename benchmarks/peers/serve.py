@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -49,6 +50,19 @@ def inputs(shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
 def digest(output: np.ndarray) -> float:
     """Return one number to tell whether two peers compute the same."""
     return float(np.abs(output.astype(np.float64)).sum())
+
+
+def seconds_of(call: Callable[[], object], least: float = 0.01) -> float:
+    """Return the seconds of a call, the mean of as many as take `least` seconds."""
+    count = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        elapsed = time.perf_counter() - start
+        if elapsed >= least:
+            return elapsed / count
+        count = max(2 * count, int(count * least / max(elapsed, 1e-9)))
 
 
 def trial_seconds(work_dir: str | Path, trials: int) -> list[float]:

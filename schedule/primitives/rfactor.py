@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
@@ -45,9 +46,10 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
             for i, ki:     C[i] = C[i] + C_rf[i, ki]
 
     The partial results have a dimension more, in front of dimension `factor_axis` (negative counts
-    from the end). The block that computes them, `<name>_rf`, is returned; the handle of the
-    original block is that of the second reduction. The order of the sum changes, and with it the
-    rounding of floats (Suriana, Adams, Kamil: Parallel associative reductions in Halide, CGO 2017).
+    from the end). The block that computes them is returned, called `<name>_rf`, numbered where a
+    block has that name; the handle of the original block is that of the second reduction. The
+    order of the sum changes, and with it the rounding of floats (Suriana, Adams, Kamil: Parallel
+    associative reductions in Halide, CGO 2017).
 
     Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,
     NotSerialLoopKindError, LoopPropertyError, RFactorNotApplicableError, NoMatchedReducerError,
@@ -76,7 +78,8 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
 
     # Rewrite.
     partial = [_partial_buffer(b, axis, loop.loop.extent) for b in reduction.buffers]
-    plan = _Plan(block, loop.loop, loops, reduction, partial, axis)
+    name = _free_name(state, block, f"{block.block.name_hint}_rf")
+    plan = _Plan(block, loop.loop, loops, reduction, partial, axis, name)
     partial_nest, partial_block = plan.partial_nest()
     final = plan.final_block(predicate)
     dropped = {lp.loop.loop_var for lp in others}
@@ -156,6 +159,13 @@ def _final_predicate(
     return kept
 
 
+def _free_name(state: ScheduleState, block: StmtSRef, name: str) -> str:
+    """Return `name`, with a number if a block of the function has it already."""
+    taken = {sref.block.name_hint for sref in state.blocks(state.func_name_of(block))}
+    numbered = (f"{name}_{k}" for k in itertools.count(1))
+    return name if name not in taken else next(n for n in numbered if n not in taken)
+
+
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
     name = f"{buffer.name}_rf"
     kind = buffer.data.type_annotation
@@ -184,6 +194,7 @@ class _Plan:
         reduction: Reduction,
         partial: Sequence[Buffer],
         axis: int,
+        name: str,
     ) -> None:
         self._realize = block.block_realize
         self._loop = loop
@@ -191,6 +202,7 @@ class _Plan:
         self._reduction = reduction
         self._partial = partial
         self._axis = axis
+        self._name = name
 
     def _new_axis(self, iter_type: int) -> IterVar:
         extent = self._loop.extent
@@ -250,7 +262,7 @@ class _Plan:
             axes,
             self._reads(values),
             self._partial_writes(values, first.var),
-            f"{old.name_hint}_rf",
+            self._name,
             *self._partial_body(values, first.var, remains),
             annotations=old.annotations,
         )

@@ -10,8 +10,9 @@ from codegen.target import as_target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
+from search.analysis.lane_axis import vector_lanes
+from search.analysis.moves import moves
 from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
-from search.postproc.moves import moves
 from search.postproc.postproc import Postproc, functions_with_blocks
 from search.postproc.register_tile import Loop, Nest, choose_tile
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
@@ -22,9 +23,6 @@ from tensorir.visit import walk
 if TYPE_CHECKING:
     from codegen import Target
     from search.context import TuneContext
-
-_SHORTEST = 4
-"""A vector has at least one lane for so many lanes of a register."""
 
 
 class RewriteRegisterTile(Postproc):
@@ -152,8 +150,8 @@ def _vector(update: _Update) -> _Vector | None:
         steps = [operand.get(var, 0) for operand in update.operands]
         if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
             extent = _extent(loop)
-            lanes = max(n for n in range(1, update.register + 1) if extent % n == 0)
-            if lanes > 1 and lanes * _SHORTEST >= update.register:
+            lanes = vector_lanes(extent, update.register)
+            if lanes > 1:
                 return _Vector(place, lanes, is_marked=False)
     return None
 

@@ -10,6 +10,7 @@ from search.schedule_rule.multi_level_tiling_wide_vector import MultiLevelTiling
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
+from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import PyScheduleRule, ScheduleRule
 
@@ -23,6 +24,7 @@ __all__ = [
     "MultiLevelTilingWithIntrin",
     "ParallelizeVectorizeUnroll",
     "PyScheduleRule",
+    "RFactorOverLanes",
     "RandomComputeLocation",
     "ReuseType",
     "SampleRegisterTile",

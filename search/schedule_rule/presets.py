@@ -13,6 +13,7 @@ from search.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType
 from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTilingWithIntrin
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
+from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 
@@ -70,6 +71,7 @@ def _cpu_rules(
         ),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
         *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in intrins),
+        RFactorOverLanes(),
         MultiLevelTiling(**tiling),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,

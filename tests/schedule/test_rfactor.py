@@ -117,6 +117,17 @@ def test_the_handle_of_the_block_is_that_of_the_second_reduction() -> None:
     assert len(sch.get_loops(block)) == 2
 
 
+def test_blocks_of_several_factorings_have_names_of_their_own() -> None:
+    sch = Schedule(program(ROW_SUM))
+    block = sch.get_block("C")
+    names = []
+    for lanes in (4, 2):
+        _, lane = sch.split(sch.get_loops(block)[-1], [None, lanes])
+        names.append(sch.get(sch.rfactor(lane, 1)).name_hint)
+    assert names == ["C_rf", "C_rf_1"]
+    assert_same_result(program(ROW_SUM), sch)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

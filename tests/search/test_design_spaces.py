@@ -1,6 +1,7 @@
 """The rules build the design spaces that are published, and the postprocessors finish them so.
 
-Our own `RewriteRegisterTile`, which the reference does not have, is left out.
+Our own `RFactorOverLanes` and `RewriteRegisterTile`, which the reference does not have, are left
+out.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import search as ms
 from schedule import Trace
 from search.postproc import Postproc, RewriteRegisterTile
+from search.schedule_rule import RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify
 from tensorir.function import IRModule, PrimFunc
@@ -28,6 +30,10 @@ def module(text: str) -> IRModule:
     return IRModule({"main": parsed}) if isinstance(parsed, PrimFunc) else parsed
 
 
+def published_rules() -> list[ScheduleRule]:
+    return [r for r in ScheduleRule.create("avx512") if not isinstance(r, RFactorOverLanes)]
+
+
 def published_postprocs() -> list[Postproc]:
     return [p for p in Postproc.create("avx512") if not isinstance(p, RewriteRegisterTile)]
 
@@ -36,7 +42,9 @@ def context(mod: IRModule) -> ms.TuneContext:
     task = ms.TuneContext(
         mod,
         target=TARGET,
-        space_generator=ms.space_generator.PostOrderApply(postprocs=published_postprocs()),
+        space_generator=ms.space_generator.PostOrderApply(
+            sch_rules=published_rules(), postprocs=published_postprocs()
+        ),
         search_strategy="replay-trace",
         rand_state=1,
     )

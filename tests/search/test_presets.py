@@ -39,6 +39,7 @@ def test_order(kind: str) -> None:
         "AutoInline()",
         "AddRFactor()",
         *(["MultiLevelTilingWithIntrin()"] if has_intrinsic else []),
+        "RFactorOverLanes()",
         "MultiLevelTiling()",
         "ParallelizeVectorizeUnroll()",
         "RandomComputeLocation()",

@@ -1,0 +1,110 @@
+"""A model of two linear layers with a ReLU between them, in tensor functions and in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from benchmarks.peers.serve import inputs
+from tensorir import T
+from tensorir.function import IRModule, PrimFunc
+
+SIZES: Final = (784, 128, 10)
+"""How many features go into the model, are between its layers, and come out."""
+
+
+def shapes(batch: int) -> list[list[int]]:
+    """Return the shapes of x, w0, b0, w1, b1; a weight has a row for each feature it gives."""
+    n, m, k = SIZES
+    return [[batch, n], [m, n], [m], [k, m], [k]]
+
+
+def arguments(batch: int) -> list[np.ndarray]:
+    """Return x, w0, b0, w1 and b1, the same in every process."""
+    return inputs(shapes(batch))
+
+
+def linear(batch: int, layer: int) -> IRModule:
+    """Return x @ w^T + b of layer 0 or 1 as the function `main`, as a frontend writes it."""
+    n_in, n_out = SIZES[layer : layer + 2]
+
+    @T.prim_func
+    def main(
+        X: T.Buffer((batch, n_in), "float32"),
+        W: T.Buffer((n_out, n_in), "float32"),
+        B: T.Buffer((n_out,), "float32"),
+        Z: T.Buffer((batch, n_out), "float32"),
+    ):
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        Y = T.alloc_buffer((batch, n_out), "float32")
+        for i, j, k in T.grid(batch, n_out, n_in):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vj, vk]
+        for i, j in T.grid(batch, n_out):
+            with T.block("Z"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = Y[vi, vj] + B[vj]
+
+    return IRModule({"main": main})
+
+
+def relu(batch: int) -> IRModule:
+    """Return max(x, 0) of what is between the layers, as the function `main`."""
+    n = SIZES[1]
+
+    @T.prim_func
+    def main(X: T.Buffer((batch, n), "float32"), Y: T.Buffer((batch, n), "float32")):
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i, j in T.grid(batch, n):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    return IRModule({"main": main})
+
+
+def in_numpy(arrays: Sequence[np.ndarray]) -> Callable[[], np.ndarray]:
+    """Return a call of the model in NumPy, which reuses its results' memory."""
+    x, w0, b0, w1, b1 = arrays
+    hidden = np.empty((len(x), len(b0)), np.float32)
+    out = np.empty((len(x), len(b1)), np.float32)
+
+    def run() -> np.ndarray:
+        np.matmul(x, w0.T, out=hidden)
+        np.add(hidden, b0, out=hidden)
+        np.maximum(hidden, 0, out=hidden)
+        np.matmul(hidden, w1.T, out=out)
+        return np.add(out, b1, out=out)
+
+    return run
+
+
+def stream(n: int) -> PrimFunc:
+    """Return the sum of `n` floats, n divisible by 256, in sixteen vectors of partial sums.
+
+    It reads memory as fast as a core can: what it takes is the least that any function takes which
+    reads as much once.
+    """
+    steps = n // 256
+
+    @T.prim_func
+    def main(A: T.Buffer((steps, 16, 16), "float32"), S: T.Buffer((16, 16), "float32")):
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for vector in T.unroll(16):
+            for lane in T.vectorized(16):
+                with T.block("init"):
+                    vv, vl = T.axis.remap("SS", [vector, lane])
+                    S[vv, vl] = T.float32(0)
+        for step in range(steps):
+            for vector in T.unroll(16):
+                for lane in T.vectorized(16):
+                    with T.block("S"):
+                        vs, vv, vl = T.axis.remap("RSS", [step, vector, lane])
+                        S[vv, vl] = S[vv, vl] + A[vs, vv, vl]
+
+    return main

@@ -1,0 +1,253 @@
+"""A model of two linear layers, before and after tuning them, beside NumPy and other runtimes.
+
+    python -m benchmarks.models                                  batches of 1 and 64, 64 trials
+    python -m benchmarks.models --peer ../torchenv/bin/python    and torch and ONNX Runtime
+
+All sides compute on one thread. They are timed in turns in one run, and the least of all turns
+counts. One table is of calls of the whole model, from Python; the other of the linear layers alone,
+without the calls, beside a sum of as many bytes as their weights have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import codegen
+import search as ms
+from benchmarks.mlp import SIZES, arguments, in_numpy, linear, relu, shapes, stream
+from benchmarks.peer_process import PeerError, PeerProcess, packages_of
+from benchmarks.peers.serve import digest, seconds_of
+from schedule import Schedule
+from tensorir.function import IRModule
+
+TARGET: Final = "llvm --num-cores=1"
+PEERS: Final = Path(__file__).parent / "peers"
+RUNTIMES: Final = {"torch_model": ("torch", "numpy"), "onnx_model": ("onnxruntime", "onnx")}
+"""The peers' scripts, and the packages that each needs."""
+LAYERS: Final = (0, 1)
+KERNEL_TITLES: Final = (
+    "layer",
+    "batch",
+    "us before",
+    "us after",
+    "speed-up",
+    "GFLOP/s",
+    "GB/s of weights",
+    "GB/s of a sum",
+    "of the sum's speed",
+)
+
+
+@dataclass
+class Side:
+    """A runtime that has the model prepared for a batch, and the least seconds of its calls."""
+
+    name: str
+    run: Callable[[], float]
+    seconds: float = float("inf")
+
+    def turn(self) -> None:
+        """Time it once more."""
+        self.seconds = min(self.seconds, self.run())
+
+
+def in_turns(sides: Sequence[Side], turns: int) -> None:
+    """Time all sides one after the other, and so on, another one first each time."""
+    for turn in range(turns):
+        first = turn % len(sides)
+        for side in [*sides[first:], *sides[:first]]:
+            side.turn()
+
+
+# --------------------------------------------------------------------------------------- the model
+
+
+def tuned_layers(batch: int, trials: int, seed: int, folder: Path) -> list[IRModule]:
+    """Return both linear layers tuned; says what that took."""
+    layers = []
+    for layer in LAYERS:
+        start = time.monotonic()
+        best = ms.tune_tir(
+            mod=linear(batch, layer),
+            target=TARGET,
+            config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=trials),
+            work_dir=folder / f"linear{layer}-{batch}",
+            task_name=f"linear{layer}",
+            seed=seed,
+        )
+        if best is None:
+            raise SystemExit(f"no trial of linear{layer} succeeded; the logs are in {folder}")
+        took = time.monotonic() - start
+        print(f"batch {batch}: linear{layer} tuned in {took:.1f} s, {trials} trials", flush=True)
+        layers.append(best.mod)
+    return layers
+
+
+def call_of(batch: int, layers: Sequence[IRModule]) -> tuple[Callable[[], object], np.ndarray]:
+    """Return a call of the model, one compiled function after another, and where its result is."""
+    x, w0, b0, w1, b1 = map(codegen.array, arguments(batch))
+    hidden, positive = (codegen.empty((batch, SIZES[1])) for _ in range(2))
+    out = codegen.empty((batch, SIZES[2]))
+    first, second = (codegen.build(layer, TARGET)["main"] for layer in layers)
+    steps = (
+        first.prepare(x, w0, b0, hidden),
+        codegen.build(relu(batch), TARGET)["main"].prepare(hidden, positive),
+        second.prepare(positive, w1, b1, out),
+    )
+    one, two, three = steps
+
+    def call() -> None:
+        one()
+        two()
+        three()
+
+    return call, out
+
+
+def own_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
+    """Return the model compiled from some form of its layers; checks what it computes."""
+    call, out = call_of(batch, layers)
+    call()
+    np.testing.assert_allclose(out, in_numpy(arguments(batch))(), rtol=1e-3, atol=1e-3)
+    return Side(name, lambda: seconds_of(call))
+
+
+def numpy_side(batch: int) -> Side:
+    """Return the model in NumPy."""
+    call = in_numpy(arguments(batch))
+    return Side(f"NumPy {np.__version__}", lambda: seconds_of(call))
+
+
+def peer_side(peer: PeerProcess, batch: int) -> Side:
+    """Return the model in another runtime; PeerError if it computes something else."""
+    found = float(peer.request("prepare", shapes=shapes(batch))["digest"])
+    expected = digest(in_numpy(arguments(batch))())
+    if not np.isclose(found, expected, rtol=1e-3):
+        raise PeerError(f"{peer.name} computes {found}, NumPy {expected}")
+    return Side(peer.name, lambda: float(peer.request("run")["seconds"]))
+
+
+def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
+    """Start the runtimes that the interpreters have; says which they have not."""
+    peers = []
+    for script, packages in RUNTIMES.items():
+        homes = [python for python in pythons if packages_of(python, packages) == set(packages)]
+        if not homes:
+            print(f"without {packages[0]}: no interpreter given by --peer has {packages}")
+            continue
+        peer = PeerProcess(
+            homes[0], PEERS / f"{script}.py", logs / f"{script}.log", 120, {"OMP_NUM_THREADS": "1"}
+        )
+        stack.callback(peer.close)
+        peer.start()
+        peers.append(peer)
+    return peers
+
+
+# ------------------------------------------------------------------------------------ its kernels
+
+
+def kernel_side(name: str, mod: IRModule, arrays: Sequence[np.ndarray]) -> Side:
+    """Return a compiled function alone, called again and again without Python."""
+    evaluator = codegen.build(mod, TARGET).time_evaluator(
+        "main", number=1, repeat=1, min_repeat_ms=10
+    )
+    return Side(name, lambda: float(evaluator(*arrays).min))
+
+
+def stream_side(floats: int) -> Side:
+    """Return the sum of as many floats, which says how fast they can be read."""
+    arrays = [codegen.array(np.ones((floats // 256, 16, 16), np.float32)), codegen.empty((16, 16))]
+    return kernel_side("sum", Schedule(stream(floats)).mod, arrays)
+
+
+def kernel_row(batch: int, layer: int, tuned: IRModule, turns: int) -> str:
+    """Return the row of a layer: its times, how much it reads and computes in a second."""
+    n_in, n_out = SIZES[layer : layer + 2]
+    rng = np.random.default_rng(0)
+    data = [rng.random(s, np.float32) for s in ((batch, n_in), (n_out, n_in), (n_out,))]
+    arrays = [*map(codegen.array, data), codegen.empty((batch, n_out))]
+    before = kernel_side("before", linear(batch, layer), arrays)
+    after = kernel_side("after", tuned, arrays)
+    ceiling = stream_side(n_in * n_out)
+    in_turns([before, after, ceiling], turns)
+    size = n_in * n_out * 4
+    figures = (
+        f"{before.seconds * 1e6:.2f}",
+        f"{after.seconds * 1e6:.2f}",
+        f"{before.seconds / after.seconds:.1f}",
+        f"{2 * batch * n_in * n_out / after.seconds / 1e9:.0f}",
+        f"{size / after.seconds / 1e9:.0f}",
+        f"{size / ceiling.seconds / 1e9:.0f}",
+        f"{ceiling.seconds / after.seconds:.2f}" if batch == 1 else "",
+    )
+    return " | ".join([f"| linear{layer}", str(batch), *figures]) + " |"
+
+
+# --------------------------------------------------------------------------------------- the tables
+
+
+def model_rows(batch: int, sides: Sequence[Side], ours: Side) -> list[str]:
+    """Return the rows of a batch, each with its time relative to the tuned model."""
+    return [
+        f"| {side.name} | {batch} | {side.seconds * 1e6:.2f} | {side.seconds / ours.seconds:.2f} |"
+        for side in sides
+    ]
+
+
+def measure(
+    batches: Sequence[int], peers: Sequence[PeerProcess], options: argparse.Namespace
+) -> None:
+    """Tune and time everything and print both tables."""
+    models: list[str] = []
+    kernels: list[str] = []
+    for batch in batches:
+        tuned = tuned_layers(batch, options.trials, options.seed, options.work_dir)
+        ours = own_side("here, tuned", batch, tuned)
+        untuned = own_side("here, not scheduled", batch, [linear(batch, n) for n in LAYERS])
+        others = [numpy_side(batch), *(peer_side(peer, batch) for peer in peers)]
+        in_turns([untuned, ours, *others], options.turns)
+        models += model_rows(batch, [untuned, ours, *others], ours)
+        kernels += [kernel_row(batch, n, tuned[n], options.turns) for n in LAYERS]
+    print_table(["model", "batch", "us a call", "times ours"], models)
+    print_table(KERNEL_TITLES, kernels)
+
+
+def print_table(titles: Sequence[str], rows: Sequence[str]) -> None:
+    print("\n| " + " | ".join(titles) + " |")
+    print("| --- " * len(titles) + "|")
+    print("\n".join(rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--peer", type=Path, action="append", default=[], help="a Python with torch or onnxruntime"
+    )
+    parser.add_argument("--work-dir", type=Path, help="where the records go; kept only if given")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        if options.work_dir is None:
+            options.work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        options.work_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            measure(options.batch, peers_of(options.peer, options.work_dir, stack), options)
+        except PeerError as error:
+            raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Reductions along memory in the lanes of vectors."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from codegen.target import as_target
+from schedule import BlockRV, LoopRV, Schedule, ScheduleError
+from search.analysis.access_pattern import is_elementwise_consumer
+from search.analysis.lane_axis import LaneAxis, reduction_along_memory
+from search.analysis.tiling_needs import needs_multi_level_tiling, needs_rfactor
+from search.annotations import RANDOM_COMPUTE_PRODUCER, TILING_STRUCTURE
+from search.schedule_rule.schedule_rule import ScheduleRule
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.context import TuneContext
+
+_STRUCTURE: Final = "SSRS"
+"""Two levels of spatial loops, the reduction, and the tile whose sums the registers hold."""
+
+
+class RFactorOverLanes(ScheduleRule):
+    """Sums in the lanes of vectors what lies one after the other in memory.
+
+    For reductions whose operands are contiguous along a reduction axis and along no spatial one, as
+    a matrix-vector product, a product with a transposed matrix and the sums of the rows of a
+    matrix, there is one design more:
+
+    - Every lane has a partial sum of its own, and there are a sampled number of vectors of them:
+      the reduction loop is factored over vectors and lanes.
+    - The partial sums are added up as a tree: each level factors half of the lanes out.
+    - The spatial loops are split in three by sampled tiles. The partial sums of a tile are computed
+      together, so that what it reads is read once for several rows and columns; the tree is at the
+      innermost loop, and an element-wise consumer there too.
+
+    `max_innermost_factor` bounds the sides of the tile and the number of vectors.
+    """
+
+    def __init__(self, max_innermost_factor: int = 16) -> None:
+        self.max_innermost_factor = max_innermost_factor
+        self._target: Target | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._target = context.target
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        """Return the design in lanes and the one before."""
+        sref = sch.get_sref(block)
+        if sref.parent is None or RANDOM_COMPUTE_PRODUCER in sref.block.annotations:
+            return [sch]
+        if not needs_multi_level_tiling(sref) and not needs_rfactor(sch.state, sref, None):
+            return [sch]
+        axis = reduction_along_memory(sch.state, sref, as_target(self._target))
+        if axis is None:
+            return [sch]
+        plain = sch.copy()
+        try:
+            self._factor(sch, block, axis)
+        except ScheduleError:
+            # Not every update has partial results, one that subtracts has none.
+            return [plain]
+        return [sch, plain]
+
+    def _factor(self, sch: Schedule, block: BlockRV, axis: LaneAxis) -> None:
+        sch.annotate(block, TILING_STRUCTURE, _STRUCTURE)
+        loops = sch.get_loops(block)
+        spatial = [loops[k] for k in axis.spatial]
+        reduction = [loops[k] for k in axis.reduction]
+        if [*spatial, *reduction] != loops:
+            sch.reorder(*spatial, *reduction)
+        ndim = axis.result_ndim
+
+        steps, lane = sch.split(reduction[-1], [None, axis.lanes])
+        factors = sch.sample_perfect_tile(steps, 2, self.max_innermost_factor)
+        steps, vector = sch.split(steps, factors)
+        partial = sch.rfactor(sch.fuse(vector, lane), ndim)
+        tree = _add_up(sch, block, axis.lanes, ndim)
+
+        middle, inner = self._tile(sch, block, len(spatial))
+        _move_consumer(sch, block, inner)
+        for level in reversed(tree):
+            sch.compute_at(level, inner)
+            half, pair = sch.get_loops(level)[-2:]
+            sch.reorder(pair, half)
+            sch.unroll(pair)
+            sch.vectorize(half)
+        sch.unroll(sch.get_loops(block)[-1])
+
+        sch.compute_at(partial, middle, preserve_unit_loops=True)
+        inside = sch.get_loops(partial)[2 * len(spatial) :]
+        lanes, tile, run = inside[0], inside[1 : len(spatial) + 1], inside[len(spatial) + 1 :]
+        vector, lane = sch.split(lanes, [factors[1], axis.lanes])
+        sch.reorder(*run, vector, *tile, lane)
+        sch.vectorize(lane)
+
+    def _tile(self, sch: Schedule, block: BlockRV, n_spatial: int) -> tuple[LoopRV, LoopRV]:
+        """Split the spatial loops; return the last one outside the tile and the last one in it."""
+        levels: list[list[LoopRV]] = [[], [], []]
+        for loop in sch.get_loops(block)[:n_spatial]:
+            factors = sch.sample_perfect_tile(loop, 3, self.max_innermost_factor)
+            for level, part in zip(levels, sch.split(loop, factors), strict=True):
+                level.append(part)
+        outer, middle, inner = levels
+        sch.reorder(*outer, *middle, *inner)
+        return middle[-1], inner[-1]
+
+
+def _move_consumer(sch: Schedule, block: BlockRV, loop: LoopRV) -> None:
+    """Compute an element-wise consumer at a loop around the block, if it can be."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) == 1 and is_elementwise_consumer(sch.get_sref(consumers[0])):
+        with contextlib.suppress(ScheduleError):
+            sch.reverse_compute_at(consumers[0], loop, preserve_unit_loops=True)
+
+
+def _add_up(sch: Schedule, block: BlockRV, lanes: int, ndim: int) -> list[BlockRV]:
+    """Turn the sum of the partial sums into a tree; return its levels but the last.
+
+    The first level adds up all vectors as well. An odd number of lanes is not halved.
+    """
+    levels = []
+    while lanes % 2 == 0 and lanes > 2:
+        lanes //= 2
+        _, half = sch.split(sch.get_loops(block)[-1], [None, lanes])
+        levels.append(sch.rfactor(half, ndim))
+    return levels
