@@ -413,6 +413,26 @@ def f(A: T.Buffer((20000,), "float32"), B: T.Buffer((20000,), "float32")):
     assert b[:2].tolist() == [1, 0]
 
 
+def test_arrays_in_tracebacks_outlive_the_memory_of_the_program(register: Register) -> None:
+    def fails(x: np.ndarray) -> None:  # type: ignore[type-arg]
+        raise ValueError("look at x")
+
+    register("test.fails", fails)
+    text = """
+@T.prim_func
+def f(A: T.Buffer((1000000,), "float32")):
+    B = T.alloc_buffer((1000000,), "float32")
+    for i in range(1000000):
+        B[i] = A[i]
+    T.evaluate(T.call_packed("test.fails", B))
+"""
+    with pytest.raises(LibraryFunctionError) as caught:
+        build(text)(np.arange(1_000_000, dtype=np.float32))
+    assert caught.value.__cause__ is not None
+    *_, (frame, _) = traceback.walk_tb(caught.value.__cause__.__traceback__)
+    assert np.array_equal(frame.f_locals["x"], np.arange(1_000_000))
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_interrupts_reach_the_caller_as_they_are(register: Register, error: BaseException) -> None:
     register("test.result", raising(error))
