@@ -543,6 +543,25 @@ def f(A: T.Buffer((4,), "float32")):
     build(text, "llvm --num-cores=1")(np.zeros(4, np.float32))  # the loop is serial there
 
 
+def test_parallel_loops_before_and_after_a_call(register: Register) -> None:
+    register("test.double", lambda x: np.multiply(x, 2, out=x))
+    f = build(
+        """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        A[i] = A[i] + 1.0
+    T.evaluate(T.call_packed("test.double", A))
+    for i in T.parallel(64):
+        A[i] = A[i] + 3.0
+""",
+        "llvm --num-cores=2",
+    )
+    a = np.zeros(64, np.float32)
+    f(a)
+    assert (a == 5).all()
+
+
 def test_parallel_loops_are_refused_where_a_function_between_makes_the_call() -> None:
     module = tensorir.parse(
         """
