@@ -413,6 +413,26 @@ def f(A: T.Buffer((20000,), "float32"), B: T.Buffer((20000,), "float32")):
     assert b[:2].tolist() == [1, 0]
 
 
+def test_arrays_in_tracebacks_outlive_the_memory_of_the_program(register: Register) -> None:
+    def fails(x: np.ndarray) -> None:  # type: ignore[type-arg]
+        raise ValueError("look at x")
+
+    register("test.fails", fails)
+    text = """
+@T.prim_func
+def f(A: T.Buffer((1000000,), "float32")):
+    B = T.alloc_buffer((1000000,), "float32")
+    for i in range(1000000):
+        B[i] = A[i]
+    T.evaluate(T.call_packed("test.fails", B))
+"""
+    with pytest.raises(LibraryFunctionError) as caught:
+        build(text)(np.arange(1_000_000, dtype=np.float32))
+    assert caught.value.__cause__ is not None
+    *_, (frame, _) = traceback.walk_tb(caught.value.__cause__.__traceback__)
+    assert np.array_equal(frame.f_locals["x"], np.arange(1_000_000))
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_interrupts_reach_the_caller_as_they_are(register: Register, error: BaseException) -> None:
     register("test.result", raising(error))
@@ -521,6 +541,25 @@ def f(A: T.Buffer((4,), "float32")):
     with pytest.raises(CodegenError, match=r"library function 'test\.f' in a parallel loop, where"):
         build(text, "llvm --num-cores=2")
     build(text, "llvm --num-cores=1")(np.zeros(4, np.float32))  # the loop is serial there
+
+
+def test_parallel_loops_before_and_after_a_call(register: Register) -> None:
+    register("test.double", lambda x: np.multiply(x, 2, out=x))
+    f = build(
+        """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        A[i] = A[i] + 1.0
+    T.evaluate(T.call_packed("test.double", A))
+    for i in T.parallel(64):
+        A[i] = A[i] + 3.0
+""",
+        "llvm --num-cores=2",
+    )
+    a = np.zeros(64, np.float32)
+    f(a)
+    assert (a == 5).all()
 
 
 def test_parallel_loops_are_refused_where_a_function_between_makes_the_call() -> None:
