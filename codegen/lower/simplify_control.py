@@ -91,10 +91,17 @@ class _SimplifyControl(ScopedRewriter):
     # --------------------------------------------------------------------------------- expressions
 
     def _integer(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self.analyzer.simplify(node)
+        return node if type(node) is IntImm else self._reduced(node)
 
     def _condition(self, node: PrimExpr) -> PrimExpr:
-        return node if type(node) is IntImm else self.analyzer.simplify(self(node))
+        return node if type(node) is IntImm else self._reduced(self(node))
+
+    def _reduced(self, node: PrimExpr) -> PrimExpr:
+        """Simplify an expression, unless a call in it does more than give a value.
+
+        Two such calls are not the same number, and none of them may go.
+        """
+        return node if has_effects(node) else self.analyzer.simplify(node)
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         return self._units.get(node, node)
@@ -131,7 +138,7 @@ class _SimplifyControl(ScopedRewriter):
             inner = self.generic(node)
         finally:
             self._in_arithmetic = False
-        return self.analyzer.simplify(inner)
+        return self._reduced(inner)
 
     def rewrite_Select(self, node: e.Select) -> PrimExpr:  # noqa: N802
         if self._in_arithmetic:

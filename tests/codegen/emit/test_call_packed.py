@@ -664,3 +664,22 @@ def test_modules_that_are_gone_let_functions_go(register: Register) -> None:
     del module
     gc.collect()
     assert alive() is None
+
+
+def test_every_call_in_an_expression_is_made(register):
+    """Two calls of a function are not the same number."""
+    calls = []
+    register("test.count", lambda: calls.append(None) or len(calls))
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3,), "int32")):
+    A[0] = T.call_packed("test.count") - T.call_packed("test.count")
+    if T.call_packed("test.count") == T.call_packed("test.count"):
+        A[1] = 1
+"""
+    for run in (build(text), lambda out: interpret(tensorir.parse(text), out)):
+        calls.clear()
+        out = np.zeros(3, "int32")
+        run(out)
+        np.testing.assert_array_equal(out, [-1, 0, 0])
+        assert len(calls) == 4
