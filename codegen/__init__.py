@@ -7,6 +7,7 @@
 LLVM loads on the first build, not on import.
 """
 
+from codegen import compiled_kernels  # noqa: F401 - lets transforms run compiled functions
 from codegen.compile import compile_object
 from codegen.errors import (
     AssertionFailedError,

@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensorir.dtype import DataType
+from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr
 from tensorir.node import Node, as_attrs
-from tensorir.ops import as_expr
+from tensorir.ops import as_expr, const
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import common_base
 from tensorir.relax.struct_info import (
@@ -65,6 +65,10 @@ class GraphVar(GraphExpr):
     def name_hint(self) -> str:
         """The name, under the field name that users of TVM know."""
         return self.name
+
+    def __call__(self, *args: GraphExpr) -> GraphCall:
+        """Return the call of the function that the variable stands for."""
+        return GraphCall(self, args)
 
     def with_struct_info(self, struct_info: StructInfo) -> GraphVar:
         """Return a fresh variable of the same kind and name."""
@@ -129,13 +133,13 @@ class ShapeExpr(GraphExpr):
 
 
 class PrimValue(GraphExpr):
-    """A scalar that tensor functions know as such."""
+    """A scalar that tensor functions know as such; a Python int is an int64."""
 
     __slots__ = ("value",)
     fields = ("value",)
 
     def __init__(self, value: PrimExpr | int | float | bool) -> None:
-        self.value = as_expr(value)
+        self.value = const(value, INT64) if type(value) is int else as_expr(value)
         self.struct_info = PrimStructInfo(self.value)
 
 

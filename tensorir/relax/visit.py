@@ -88,8 +88,8 @@ def _call(r: Rewriter, n: g.GraphCall) -> g.GraphExpr:
     same = op is n.op and args is n.args and sinfo_args is n.sinfo_args and attrs is n.attrs
     if same and info is n.struct_info:
         return n
-    # What a function of the module gives is not inferred from its name.
-    told = info if isinstance(op, GlobalVar) else None
+    # What a function of the module or of a library gives is not inferred from its name.
+    told = info if isinstance(op, (GlobalVar, g.ExternFunc)) else None
     return g.GraphCall(op, args, attrs, sinfo_args, told)
 
 

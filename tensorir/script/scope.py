@@ -44,6 +44,10 @@ class Scope:
             )
         level[name] = value
 
+    def rebind(self, name: str, value: Any) -> None:
+        """Give `name` a value from here on, whatever it had in this level."""
+        self.levels[-1][name] = value
+
     def lookup(self, name: str) -> Any:
         """Return the value of `name`; KeyError if it has none."""
         for level in reversed(self.levels):
