@@ -170,6 +170,8 @@ class _Verifier:
                 )
             return
         if not isinstance(value, _LEAVES):
+            if isinstance(value, (SeqExpr, If)):
+                self._binding = None  # scripts have no suites inside of expressions
             self._fail(
                 f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
                 "variable of its own first (relax.BlockBuilder does)"
