@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.random_graphs import LIBRARY, random_graph
+from tensorir import verify_well_formed
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.function import Function
 from tensorir.transform import (
@@ -48,6 +49,13 @@ def test_a_transform_keeps_results(name, seed, steps):
     for before, now in zip(results(graph.mod, args), results(after, args), strict=True):
         assert before.dtype == now.dtype
         np.testing.assert_array_equal(before, now)
+
+
+@given(st.integers(0, 100_000))
+def test_random_graphs_are_well_formed_before_and_after(seed):
+    mod = random_graph(seed).mod
+    assert verify_well_formed(mod)
+    assert verify_well_formed(lower_graph(mod))
 
 
 @given(st.integers(0, 100_000))
