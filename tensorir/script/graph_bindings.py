@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorir.expr import GlobalVar
+from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.struct_info import StructInfo
 from tensorir.relax.visit import GraphRewriter, merged_blocks
+from tensorir.script.source import BEGINNING, Place
 
 _LEAVES: Final = (
     g.GraphVar, g.Constant, g.ShapeExpr, g.PrimValue, g.StringValue, g.DataTypeValue, g.ExternFunc,
@@ -17,9 +19,14 @@ _LEAVES: Final = (
 
 
 class Suite:
-    """The blocks of bindings of a function, or of one side of an if."""
+    """The blocks of bindings of a function, or of one side of an if.
 
-    def __init__(self, taken: dict[str, int] | None = None) -> None:
+    `places` is told where variables are bound: at `place`.
+    """
+
+    def __init__(self, places: dict[Node, Place], taken: dict[str, int] | None = None) -> None:
+        self._places = places
+        self.place = BEGINNING
         self._blocks: list[g.BindingBlock] = []
         self._open: list[g.Binding] = []
         self._emitted: dict[g.GraphExpr, g.GraphVar] = {}
@@ -29,7 +36,7 @@ class Suite:
 
     def inner(self) -> Suite:
         """Return the suite of one side of an if."""
-        return Suite(self._taken)
+        return Suite(self._places, self._taken)
 
     def variable(self, name: str, info: StructInfo) -> g.GraphVar:
         """Return a variable of the kind that the current block binds."""
@@ -37,6 +44,7 @@ class Suite:
 
     def emit(self, binding: g.Binding) -> None:
         """Add a binding to the current block."""
+        self._places[binding.var] = self.place
         self._open.append(binding)
 
     # ---------------------------------------------------------------------------------- normal form
@@ -87,6 +95,8 @@ class Suite:
     def end_dataflow(self, outputs: Sequence[g.GraphVar]) -> list[g.GraphVar]:
         """End a dataflow block; return the variables that stand for its outputs after it."""
         visible = {var: g.GraphVar(var.name, var.struct_info) for var in outputs}
+        for var, seen in visible.items():
+            self._places[seen] = self._places[var]
         self._open = list(_Outputs(visible)(g.DataflowBlock(self._open)).bindings)
         self._close(g.DataflowBlock)
         self._emitted.clear()
