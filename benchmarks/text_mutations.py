@@ -25,7 +25,8 @@ T.call_intrin T.address_of T.tvm_access_ptr T.undef T.infinity T.min_value I.ir_
 I.module_attrs R.function R.Tensor R.Tuple R.Shape R.Prim R.Callable R.Object R.call_tir R.const
 R.call_tir_inplace R.call_dps_packed R.call_packed R.call_pure_packed R.dataflow R.output R.tuple
 R.match_cast R.shape R.prim_value R.str R.dtype R.array R.func_attr R.memory R.builtin metadata
-I.GlobalVar out_sinfo sinfo_args tir_vars dtype ndim x y lv self cls __class__ __import__ eval A B C n vi
+I.GlobalVar out_sinfo sinfo_args tir_vars dtype ndim x y lv
+self cls __class__ __import__ eval A B C n vi
 """
 _TOKENS = tuple(_SPELLINGS.split())
 _CHARACTERS = "\t\n\r\x00 \\\"'#\u00e9\u2028\u00b2\U0001f600()[]{}:,.;=@0a_"

@@ -149,8 +149,13 @@ class GraphBuilder:
             if tree[2] is None:
                 raise self._fail("a graph function returns a value; R.tuple() is none", tree[1])
             self._suite.place = tree[1]
-            return self._evaluate.guarded(tree[1], self._leaf, self._evaluate(tree[2]))  # type: ignore[no-any-return]
+            return self._evaluate.guarded(tree[1], self._result, self._evaluate(tree[2]))  # type: ignore[no-any-return]
         raise self._fail("a graph function ends in `return` with its value", place)
+
+    def _result(self, value: Any) -> g.GraphExpr:
+        known = as_value(value)
+        self._require_sizes(known)
+        return self._suite.part(known)
 
     def _leaf(self, value: Any) -> g.GraphExpr:
         known = as_value(value)

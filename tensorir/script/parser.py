@@ -14,7 +14,7 @@ from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.relax.function import Function
 from tensorir.script.builder import FunctionBuilder
-from tensorir.script.constants import LeftOut
+from tensorir.script.constants import KEY, LeftOut
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_builder import GraphBuilder
 from tensorir.script.graph_namespace import OLD_NAMES, R
@@ -49,6 +49,8 @@ _DIALECT: dict[str, Any] = {
     "ir": I,
     "range": T.serial,
     "metadata": LeftOut(),
+    "meta": LeftOut(),
+    "relay": Namespace("relay", {"Constant": KEY}),
     "tvm": Namespace("tvm", {"ir": Namespace("tvm.ir", {"load_json": load_json})}),
     "TypeVar": lambda name: FreshVar(INT64),
 }
