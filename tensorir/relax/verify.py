@@ -297,7 +297,7 @@ class _Verifier:
         if self._binding is not None:
             first, *more = str(self._binding).splitlines()
             shown = f"\n    {first}{' ...' if more else ''}"
-        raise WellFormedError(f"{self._place}: {sentence}{shown}")
+        raise WellFormedError(f"{self._place}: {sentence}{shown}", self._binding)
 
 
 def _kind(value: Node) -> str:
