@@ -5,7 +5,13 @@
 Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
 """
 
-from tensorir.relax import comparison  # noqa: F401 - enters its rows in tables
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tensorir.relax import (
+    comparison,  # noqa: F401 - enters its rows in tables
+    op,
+)
 from tensorir.relax.calls import (
     call_dps_packed,
     call_packed,
@@ -49,6 +55,9 @@ from tensorir.relax.struct_info import (
 )
 from tensorir.relax.visit import GraphRewriter
 
+if TYPE_CHECKING:
+    from tensorir.relax.block_builder import BlockBuilder
+
 Var, Call, StringImm, DataTypeImm, const = (
     GraphVar,
     GraphCall,
@@ -60,6 +69,7 @@ Var, Call, StringImm, DataTypeImm, const = (
 __all__ = [
     "Binding",
     "BindingBlock",
+    "BlockBuilder",
     "Call",
     "Constant",
     "DataTypeImm",
@@ -101,4 +111,12 @@ __all__ = [
     "const_of",
     "fits",
     "is_base_of",
+    "op",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the builder where it is used first: it needs tensor expressions, nothing else here."""
+    if name == "BlockBuilder":
+        return import_module("tensorir.relax.block_builder").BlockBuilder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from tensorir.expr import GlobalVar, PrimExpr, Var
+from tensorir.arith import Analyzer
+from tensorir.expr import PrimExpr, Var
 from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
 from tensorir.relax.relations import is_base_of
 from tensorir.visit import Rewriter, register_node
 
@@ -88,8 +90,8 @@ def _call(r: Rewriter, n: g.GraphCall) -> g.GraphExpr:
     same = op is n.op and args is n.args and sinfo_args is n.sinfo_args and attrs is n.attrs
     if same and info is n.struct_info:
         return n
-    # What a function of the module or of a library gives is not inferred from its name.
-    told = info if isinstance(op, (GlobalVar, g.ExternFunc)) else None
+    # What a function gives was found where it was called; only operators are asked again.
+    told = None if isinstance(op, Operator) else info
     return g.GraphCall(op, args, attrs, sinfo_args, told)
 
 
@@ -214,7 +216,10 @@ class GraphRewriter(Rewriter):
 
 
 class SizeSubstitution(GraphRewriter):
-    """Puts expressions in the place of symbolic sizes, also in what is known of variables."""
+    """Puts expressions in the place of symbolic sizes, also in what is known of variables.
+
+    What they become a part of is simplified.
+    """
 
     def __init__(self, sizes: dict[Var, PrimExpr]) -> None:
         super().__init__()
@@ -223,6 +228,11 @@ class SizeSubstitution(GraphRewriter):
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         """Return what stands for a size."""
         return self._sizes.get(node, node)
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Return an expression over what stands for sizes."""
+        new = self.generic(node)
+        return node if new is node else Analyzer().simplify(new)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Rebuild a binding and what is known of its variable."""

@@ -60,6 +60,8 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
         self._built: dict[str, BaseFunc] = {}
+        self._stated: dict[str, FuncStructInfo] = {}
+        """What the annotations of graph functions say, for those that have been asked for."""
         self._in_progress: set[str] = set()
 
     def declare(self, tree: Tree) -> None:
@@ -88,11 +90,14 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
     def __getitem__(self, name: str) -> BaseFunc | FuncStructInfo:
         if name in self._built or not self.is_graph_function(name):
             return self.function(name)
-        options, evaluate = self._options(name)
-        params, result = self._graph_builder(evaluate, options).declared(self._trees[name][3])
-        if result is None:
-            return self.function(name)
-        return FuncStructInfo([p.struct_info for p in params], result, options["pure"])
+        if name not in self._stated:
+            options, evaluate = self._options(name)
+            params, result = self._graph_builder(evaluate, options).declared(self._trees[name][3])
+            if result is None:
+                return self.function(name)
+            infos = [param.struct_info for param in params]
+            self._stated[name] = FuncStructInfo(infos, result, options["pure"])
+        return self._stated[name]
 
     def is_graph_function(self, name: str) -> bool:
         """Say whether a function is a graph function; KeyError if there is none of the name."""

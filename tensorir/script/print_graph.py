@@ -46,7 +46,7 @@ def function(printer: Printer, func: Function, name: str) -> None:
     if printer.module_name and not printer.options.is_oldest and calls_by_name(func):
         printer.line(f"cls = {printer.module_name}")
     Suite(printer, _used(func.body)).sequence(func.body)
-    printer.line(f"return {printer.value(func.body)}")
+    printer.line(f"return {printer.part(func.body, func.body.body)}")
     printer.depth -= 1
     names.end_function()
 
@@ -63,7 +63,7 @@ def part(printer: Printer, node: g.Binding | g.BindingBlock | g.SeqExpr | g.If) 
     suite = Suite(printer, _used(node))
     if isinstance(node, g.SeqExpr):
         suite.sequence(node)
-        printer.line(f"return {printer.value(node)}")
+        printer.line(f"return {printer.part(node, node.body)}")
     elif isinstance(node, g.BindingBlock):
         suite.block(node)
     else:
@@ -138,7 +138,7 @@ class Suite:
     def _branches(self, node: g.VarBinding, value: g.If) -> None:
         """Print an if, both sides of which end by binding the name that has its value."""
         printer = self._printer
-        printer.line(f"if {printer.expr(value.cond)}:", node)
+        printer.line(f"if {printer.part(value, value.cond)}:", node)
         for k, branch in enumerate((value.true_branch, value.false_branch)):
             if k:
                 printer.line("else:")
@@ -150,7 +150,7 @@ class Suite:
                 printer.names.alias(ends_in_call, name)
             self.sequence(branch)
             if ends_in_call is None:
-                printer.line(f"{name} = {printer.value(branch)}")
+                printer.line(f"{name} = {printer.part(branch, branch.body)}")
             printer.depth -= 1
             printer.names.close(kept=name)
 

@@ -11,7 +11,7 @@ from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IterVar, Var
 from tensorir.function import BaseFunc
 from tensorir.node import Node
-from tensorir.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
+from tensorir.relax.expr import Binding, BindingBlock, MatchCast, VarBinding
 from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_graph import Suite
 from tensorir.script.print_names import Names
@@ -123,9 +123,9 @@ class MarkingPrinter(Printer):
         """Print a binding of a graph function."""
         self.inside(node, super().binding, node, suite)
 
-    def value(self, seq: SeqExpr) -> str:
-        """Return the value that a suite of a graph function leads to."""
-        text: str = self.inside(seq, super().value, seq)
+    def part(self, parent: Node, node: Node) -> str:
+        """Return an expression as a part of something that is no expression in the text."""
+        text: str = self.inside(parent, super().part, parent, node)
         return text
 
     def function(self, func: BaseFunc, name: str) -> None:

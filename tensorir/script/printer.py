@@ -14,7 +14,7 @@ from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, T
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, is_const_int
-from tensorir.relax.expr import Binding, Constant, SeqExpr
+from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
 from tensorir.script import print_graph, print_scoped
 from tensorir.script.constants import LEFT_OUT, metadata_lines
@@ -234,9 +234,10 @@ class Printer:
         """Print a binding of a graph function."""
         suite.print(node)
 
-    def value(self, seq: SeqExpr) -> str:
-        """Return the value that the suite of a function or of one side of an if leads to."""
-        return self.expr(seq.body)
+    def part(self, parent: Node, node: Node) -> str:
+        """Return an expression as a part of something that is no expression in the text."""
+        del parent
+        return self.expr(node)
 
     def _tensor_function(self, func: PrimFunc, name: str) -> None:
         private = "global_symbol" not in func.attrs

@@ -187,7 +187,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         if isinstance(expected, IntImm) and expected.value == actual:
             continue
         known = [
-            f"{var.name} is {sizes[var]} by the parameter {source[var].name}"
+            f"{var.name} is {_number(sizes[var])} by the parameter {source[var].name}"
             for var in collect_vars(wanted)
         ]
         reason = f" ({'; '.join(known)})" if known else ""
@@ -195,7 +195,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         assert isinstance(info, TensorStructInfo)
         raise IRValueError(
             f"the parameter {param.name} has the shape {_shown(info)}{reason}, the array "
-            f"{bound[param].data.shape}: dimension {k} must be {expected}"
+            f"{bound[param].data.shape}: dimension {k} must be {_number(expected)}"
         )
     return sizes
 
@@ -203,8 +203,12 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
 def _shown(info: TensorStructInfo) -> str:
     if info.shape is None:
         return f"{info.ndim} dimension(s)"
-    sizes = [str(n.value) if isinstance(n, IntImm) else str(n) for n in info.shape]
+    sizes = [_number(n) for n in info.shape]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _number(size: PrimExpr) -> str:
+    return str(size.value) if isinstance(size, IntImm) else str(size)
 
 
 def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:

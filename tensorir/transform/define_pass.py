@@ -90,6 +90,8 @@ def _pass(
 ) -> Any:
     if given is None:
         return lambda defined: _pass(base, method, defined, opt_level, name, required)
+    if not callable(given):
+        raise IRTypeError(f"a pass is made of a function or a class, got {given!r}")
     members: dict[str, Any] = {
         "opt_level": opt_level,
         "required": tuple(required),
@@ -100,7 +102,5 @@ def _pass(
         if not callable(getattr(given, method, None)):
             raise IRTypeError(f"a pass class has a method {method}, {given.__name__} has not")
         return type(name or given.__name__, (given, base), members)
-    if not callable(given):
-        raise IRTypeError(f"a pass is made of a function or a class, got {given!r}")
     members[method] = lambda self, *args: given(*args)
     return type(name or given.__name__, (base,), members)()
