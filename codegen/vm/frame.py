@@ -103,5 +103,5 @@ def copied(value: Any) -> Any:
 
 
 def _numbers(dims: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    values = tuple(evaluate_dim(dim, sizes) for dim in dims)
-    return values  # type: ignore[return-value]  # the program defines sizes before it uses them
+    # A program defines sizes before it uses them.
+    return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]

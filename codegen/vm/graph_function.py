@@ -24,7 +24,9 @@ MAX_DEPTH: Final = 150
 class Link(Protocol):
     """Turns a step into what runs it; `codegen.vm.steps` has the one of every machine."""
 
-    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]: ...
+    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
+        """Return the function that runs a step of `owner`."""
+        ...
 
 
 class GraphFunction:
@@ -257,9 +259,8 @@ def _registers_read(program: p.Program) -> set[int]:
 
 
 def _in_operand(operand: p.Operand) -> list[int]:
-    if isinstance(operand, p.Pack):
-        return [k for part in operand.elements for k in _in_operand(part)]
-    return [operand.number] if isinstance(operand, (p.Register, p.CopyOf)) else []
+    parts = p.parts_of(operand)
+    return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
 
 
 def _too_deep(caller: Frame, name: str) -> NoReturn:

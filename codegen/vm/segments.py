@@ -195,7 +195,9 @@ class SegmentWriter:
         buffer = self._buffers[argument.root]
         if argument.offset == 0:
             return buffer.data
-        return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])])
+        return Call(
+            "handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])]
+        )
 
     def _truth(self, operation: NativeIf) -> PrimExpr:
         """Return whether a scalar differs from 0: in shared memory, whether any byte does."""

@@ -314,5 +314,7 @@ def test_time_evaluator_times_steps_as_well() -> None:
 
 
 def test_a_module_without_graph_functions_is_refused() -> None:
-    with pytest.raises(CodegenError, match=r"no graph function.*compile tensor functions with codegen.build"):
+    with pytest.raises(
+        CodegenError, match=r"no graph function.*compile tensor functions with codegen.build"
+    ):
         codegen.vm_build(module("").__class__({"add": MIXED["add"]}), "llvm")
