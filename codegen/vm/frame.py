@@ -35,8 +35,19 @@ def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 class Frame:
     """Slots, registers and memory of a call."""
 
-    __slots__ = ("address", "arena", "caller", "depth", "name", "prepared_for", "registers",
-                 "sizes", "slots", "temporaries")  # fmt: skip
+    __slots__ = (
+        "address",
+        "arena",
+        "caller",
+        "depth",
+        "is_quick",
+        "name",
+        "prepared_for",
+        "registers",
+        "sizes",
+        "slots",
+        "temporaries",
+    )  # fmt: skip
 
     def __init__(self, program: p.Program, constants: NDArray, allocate: Allocator) -> None:
         self.name = program.name
@@ -47,6 +58,8 @@ class Frame:
         """The sizes of this call that are known by now."""
         self.prepared_for: dict[str, int] | None = None
         """The sizes of parameters that temporaries and prepared registers are made for."""
+        self.is_quick = False
+        """Whether the arguments are used as they came, so that no register holds them."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from codegen.errors import ExecutionError
-from codegen.runtime.ndarray import NDArray
+from codegen.runtime.ndarray import ALIGNMENT, NDArray
 from codegen.runtime.timed_loop import Batch
 from codegen.vm import program as p
 from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
@@ -46,15 +47,18 @@ class GraphFunction:
         self._guard_pages = guard_pages
         self.allocate: Allocator = guarded_array if guard_pages else aligned_array
         self._free: list[Frame] = []
-        self._results = [
-            (array, array.slot, array.register, array.shape, DataType(array.dtype).to_numpy())
-            for array in program.results
-        ]
         self._has_sizes = bool(program.sizes)
-        self._quick = None if guard_pages or self._has_sizes else _quick_checks(program)
+        is_quick = not guard_pages and not self._has_sizes
+        used = _registers_read(program)
+        self._quick = _quick_checks(program, used) if is_quick else None
+        self._fresh = [_fresh_array(array) for array in program.results] if is_quick else None
         prepared = {register for register, _ in program.prepared}
         prepared |= {array.register for array in program.temporaries}
         self._transient = [k for k in range(program.registers) if k not in prepared]
+        arguments = {
+            x.register for x in p.leaves(program.parameters) if x.register not in used
+        }  # entered only where an argument has to be converted
+        self._often_transient = [k for k in self._transient if k not in arguments]
         self.steps = [link(step, self) for step in program.steps]
 
     @property
@@ -99,15 +103,20 @@ class GraphFunction:
             frame.depth = 0
         else:
             frame.depth, frame.caller = caller.depth + 1, caller
-        if not self._enter_quickly(frame, args):
+        frame.is_quick = self._enter_quickly(frame, args)
+        if not frame.is_quick:
             self._enter(frame, args)
-        slots, registers = frame.slots, frame.registers
-        for array, slot, register, shape, dtype in self._results:
-            if self._has_sizes:
+        if self._fresh is None:
+            for array in self.program.results:
                 frame.place(array, frame.sizes, self.allocate)
-            else:
-                made = registers[register] = self.allocate(shape, dtype)  # type: ignore[arg-type]
-                slots[slot] = address_of(made)
+            return frame
+        slots, registers = frame.slots, frame.registers
+        for slot, register, nbytes, shape, dtype in self._fresh:
+            raw = _empty(nbytes, _BYTE)
+            address = address_of(raw)
+            start = -address & _ALIGN_MASK
+            slots[slot] = address + start
+            registers[register] = _new(NDArray, shape, dtype, raw, start)
         return frame
 
     def _enter_quickly(self, frame: Frame, args: Sequence[Any]) -> bool:
@@ -119,15 +128,16 @@ class GraphFunction:
         for (shape, dtype, slot, register), arg in zip(quick, args, strict=True):
             kind = type(arg)
             if (
-                (kind is not _ARRAY and kind is not NDArray)
-                or arg.shape != shape
-                or arg.dtype is not dtype
-                or not arg.flags.carray
+                (kind is _ARRAY or kind is NDArray)
+                and arg.dtype is dtype
+                and arg.shape == shape
+                and arg.flags.carray
             ):
+                slots[slot] = address_of(arg)
+                if register >= 0:
+                    registers[register] = arg if kind is NDArray else arg.view(NDArray)
+            else:
                 return False
-            slots[slot] = address_of(arg)
-            if register >= 0:
-                registers[register] = arg if kind is NDArray else arg.view(NDArray)
         return True
 
     def _enter(self, frame: Frame, args: Sequence[Any]) -> None:
@@ -172,7 +182,7 @@ class GraphFunction:
             value = registers[result.number]
         else:
             value = frame.evaluate(result, frame.sizes)
-        for register in self._transient:
+        for register in self._often_transient if frame.is_quick else self._transient:
             registers[register] = None
         frame.caller = None
         self._free.append(frame)
@@ -218,15 +228,26 @@ class PreparedRun:
 
 
 _ARRAY: Final = np.ndarray
+_BYTE: Final = np.dtype(np.uint8)
+_ALIGN_MASK: Final = ALIGNMENT - 1
+_empty: Final = np.empty
+_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
 _Quick = tuple[tuple[int, ...], "np.dtype[Any]", int, int]
+_Fresh = tuple[int, int, int, tuple[int, ...], "np.dtype[Any]"]
 
 
-def _quick_checks(program: p.Program) -> list[_Quick] | None:
+def _fresh_array(array: p.Fresh) -> _Fresh:
+    """Return slot, register, bytes with room to align, shape and dtype of a result."""
+    dtype = DataType(array.dtype).to_numpy()
+    shape: Any = array.shape
+    return array.slot, array.register, math.prod(shape) * dtype.itemsize + ALIGNMENT, shape, dtype
+
+
+def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
     """Return shape, dtype, slot and register of each parameter, if all are static tensors.
 
     The register is -1 where nothing reads it.
     """
-    used = _registers_read(program)
     checks: list[_Quick] = []
     for pattern in program.parameters:
         if (

@@ -133,7 +133,9 @@ class AnyPattern:
     register: int = NONE
 
 
-Pattern: TypeAlias = TensorPattern | TuplePattern | ShapePattern | ScalarPattern | AnyPattern
+Leaf: TypeAlias = TensorPattern | ShapePattern | ScalarPattern | AnyPattern
+"""Tuples are taken apart: no register holds one."""
+Pattern: TypeAlias = Leaf | TuplePattern
 
 
 # ------------------------------------------------------------------------------------------- steps
@@ -245,9 +247,9 @@ class Program:
         return _nested(self.steps)
 
 
-def leaves(patterns: Iterable[Pattern]) -> list[Pattern]:
+def leaves(patterns: Iterable[Pattern]) -> list[Leaf]:
     """Return patterns with those inside tuples in their place."""
-    found: list[Pattern] = []
+    found: list[Leaf] = []
     for pattern in patterns:
         found += leaves(pattern.elements) if isinstance(pattern, TuplePattern) else [pattern]
     return found
