@@ -26,6 +26,7 @@ from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.visit import merged_blocks
 
 Shape = tuple[PrimExpr | int, ...]
 
@@ -210,7 +211,7 @@ class _Maker:
         )
         return Function(
             params,
-            g.SeqExpr(blocks, result),
+            g.SeqExpr(merged_blocks(blocks), result),
             is_pure=not (has_effects or calls_impure),
             attrs={"global_symbol": name},
         )

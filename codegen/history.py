@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
-from codegen.compile import Program, functions_of
+from codegen.compile import Program
 from codegen.target import Target
 from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import Block, BlockRealize
@@ -51,17 +51,22 @@ def without_history() -> Iterator[None]:
 def with_history(program: Program, target: Target) -> Program:
     """Return a program with the schedules that are known of its functions.
 
-    It is the program itself if there are none. CodegenError for what cannot be compiled.
+    It is the program itself if there are none. Functions of a graph stay as they are.
     """
     if _lookup is None or not _consulted.get():
         return program
-    functions = functions_of(program)
-    found = {
-        name: scheduled
-        for name, func in functions.items()
-        if can_be_scheduled(func) and (scheduled := _lookup(name, func, target)) is not None
-    }
-    return IRModule({**functions, **found}) if found else program
+    module = IRModule.from_expr(program) if isinstance(program, PrimFunc) else program
+    functions = module.functions if isinstance(module, IRModule) else module
+    found = {}
+    for name, func in functions.items():
+        if isinstance(func, PrimFunc) and can_be_scheduled(func):
+            scheduled = _lookup(name, func, target)
+            if scheduled is not None:
+                found[name] = scheduled
+    if not found:
+        return program
+    attrs = module.attrs if isinstance(module, IRModule) else None
+    return IRModule({**functions, **found}, attrs)
 
 
 def can_be_scheduled(func: PrimFunc) -> bool:

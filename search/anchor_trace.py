@@ -25,7 +25,8 @@ from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import TensorIRError
 from tensorir.expr import IterVar, PrimExpr
 from tensorir.ops import is_const_int
-from tensorir.visit import collect_vars
+from tensorir.stmt import Block
+from tensorir.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -60,9 +61,10 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     context = TuneContext(mod, target=target, space_generator="post-order-apply", rand_state=_SEED)
     space = context.space_generator
     assert space is not None
-    sch = Schedule(mod, seed=_SEED, error_render_level="none")
-    replay = _Replay(sch, name, _anchor_name(mod), _anchor_name(recorded))
-    others = _OtherBlocks(sch, name, replay.anchor, space)
+    sch = Schedule(mod, seed=_SEED, error_render_level="fast")
+    anchor = _anchor_name(mod)
+    others = _OtherBlocks(sch, name, anchor, space)
+    replay = _Replay(sch, name, anchor, recorded)
     others.inline(but=replay.names_of(trace))
     replay.apply(trace)
     others.inline()
@@ -77,6 +79,11 @@ def _anchor_name(mod: IRModule) -> str | None:
     return None if block is None else block.name_hint
 
 
+def _block_names(mod: IRModule) -> set[str | None]:
+    funcs = mod.prim_funcs().values()
+    return {node.name_hint for func in funcs for node in walk(func.body) if isinstance(node, Block)}
+
+
 def _postprocess(sch: Schedule, space: SpaceGenerator) -> None:
     sch.enter_postproc()
     for postproc in space.postprocs:
@@ -87,14 +94,16 @@ def _postprocess(sch: Schedule, space: SpaceGenerator) -> None:
 class _Replay:
     """Applies what fits of a trace, and insists on what concerns the anchor block.
 
-    Without an anchor block it insists on everything.
+    That includes blocks that the trace has made and asks for by name. Without an anchor block it
+    insists on everything.
     """
 
-    def __init__(self, sch: Schedule, func: str, anchor: str | None, recorded: str | None) -> None:
+    def __init__(self, sch: Schedule, func: str, anchor: str | None, recorded: IRModule) -> None:
         self._sch = sch
         self._func = func
-        self.anchor = anchor
-        self._recorded = recorded
+        self._anchor = anchor
+        self._recorded = _anchor_name(recorded)
+        self._optional = _block_names(recorded) - {self._recorded}
         self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
         self._of_anchor: set[Any] = set()
         """The handles of the trace that came from the anchor block."""
@@ -134,14 +143,14 @@ class _Replay:
     def _name_here(self, name: str) -> str | None:
         """Return what the block that a trace calls `name` is called here, None if it is not."""
         if name == self._recorded:
-            return self.anchor
-        return None if name == self.anchor else name
+            return self._anchor
+        return None if name == self._anchor else name
 
     def _anchor_is_subject(self, inst: Instruction) -> bool:
         if self._recorded is None:
             return True
         if inst.kind.name == "GetBlock":
-            return bool(inst.values[0] == self._recorded)
+            return inst.values[0] not in self._optional
         return next(_handles_in(inst.values), None) in self._of_anchor
 
 

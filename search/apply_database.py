@@ -9,10 +9,10 @@ from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
 from search.database import Database, MemoryDatabase
 from search.find_schedule import FoundSchedule, find_schedule
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.function import IRModule, PrimFunc
 
 if TYPE_CHECKING:
     from codegen import Target
+    from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")
 
@@ -37,7 +37,7 @@ def apply_database(
     result = mod.clone()
     for name, schedule in found.items():
         if schedule is not None:
-            result.functions[name] = under_its_name(mod.functions[name], schedule.func)
+            result[name] = under_its_name(mod.prim_funcs()[name], schedule.func)
     return result
 
 
@@ -56,8 +56,8 @@ def find_schedules(
         database = _under(database, module_equality)
     return {
         name: _found(name, func, database, target)
-        for name, func in sorted(mod.functions.items())
-        if isinstance(func, PrimFunc) and can_be_scheduled(func)
+        for name, func in sorted(mod.prim_funcs().items())
+        if can_be_scheduled(func)
     }
 
 

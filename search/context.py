@@ -144,21 +144,26 @@ class TuneContext:
 def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
     """Return a program as the search wants it: a module whose one function is called `main`.
 
-    A bare function gets `global_symbol` (if it has none) and `tir.noalias`. Of a module with
-    functions of a graph it is the one function beside them; TuningError if there are several.
+    A bare function gets `global_symbol` and `tir.noalias` where it does not say them. Of a module
+    with functions of a graph it is the one function beside them; TuningError if there are several.
     """
     if isinstance(mod, PrimFunc):
-        if "global_symbol" not in mod.attrs:
-            mod = mod.with_attr("global_symbol", "main")
-        return IRModule({"main": mod.with_attr("tir.noalias", True)})
+        defaults = {"global_symbol": "main", "tir.noalias": True}
+        return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
     if not isinstance(mod, IRModule):
         raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
     functions = functions_to_tune(mod)
-    if len(functions) != 1:
+    if not functions:
         raise TuningError(
-            f"a task is one function, this module has {len(functions)}: {sorted(functions)}; "
-            'take out the one that is meant, as in IRModule.from_expr(mod["main"]), or tune all of '
-            "them with tune_module(mod, target, work_dir, max_trials_global)"
+            f"a task is one function, this module has no function to tune: {sorted(mod.functions)} "
+            "are functions of a graph, or have tir.is_scheduled"
+        )
+    if len(functions) > 1:
+        names = sorted(functions)
+        raise TuningError(
+            f"a task is one function, this module has {len(names)}: {names}; take out the one that "
+            f'is meant, as in IRModule.from_expr(mod["{names[0]}"]), or tune all of them with '
+            "tune_module(mod, target, work_dir, max_trials_global)"
         )
     (func,) = functions.values()
     return mod if len(mod) == 1 and "main" in mod else IRModule({"main": func}, mod.attrs)
@@ -166,11 +171,7 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
 
 def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
     """Return the functions of a module over buffers whose schedule is not final, by name."""
-    return {
-        name: func
-        for name, func in mod.functions.items()
-        if isinstance(func, PrimFunc) and not func.attrs.get(IS_SCHEDULED)
-    }
+    return {n: f for n, f in mod.prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
 
 
 def with_num_cores(target: Target) -> Target:

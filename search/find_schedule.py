@@ -39,7 +39,7 @@ class FoundSchedule:
     @property
     def func(self) -> PrimFunc:
         """The one function of the schedule."""
-        (func,) = self.schedule.mod.functions.values()
+        (func,) = self.schedule.mod.prim_funcs().values()
         return func
 
     def __str__(self) -> str:

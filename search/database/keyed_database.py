@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from codegen import Target
-from search.database.best_records import best_of_each, best_records
+from search.database.best_records import best_of_each, best_records, winner_first
 from search.database.database import Database
 from search.database.module_equality import same_structure
 from search.database.records import Workload
@@ -129,11 +129,15 @@ class KeyedDatabase(Database):
     def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Sequence[TuningRecord]:
-        """Return all valid records of a program, those of its own structure first, best first."""
+        """Return all valid records of a program, those of its own structure first, best first.
+
+        Before the fastest is the winner that a search named; see `winner_first`.
+        """
         wanted = None if target is None else Target(target)
-        found = self.get_top_k(Workload(mod), max(1, len(self)), wanted)
+        found = self.tuning_records_of(Workload(mod), wanted)
         same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
-        return sorted(found, key=lambda record: not same[record.workload])
+        own = winner_first(record for record in found if same[record.workload])
+        return [*own, *winner_first(record for record in found if not same[record.workload])]
 
     def prune(self, keep: int = 1) -> None:
         """Keep the `keep` best valid records of each workload and target, and no others."""

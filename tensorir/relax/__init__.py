@@ -5,7 +5,11 @@
 Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
 """
 
-from tensorir.relax import comparison  # noqa: F401 - enters its rows in tables
+from tensorir.relax import (
+    comparison,  # noqa: F401 - enters its rows in tables
+    op,
+)
+from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import (
     call_dps_packed,
     call_packed,
@@ -60,6 +64,7 @@ Var, Call, StringImm, DataTypeImm, const = (
 __all__ = [
     "Binding",
     "BindingBlock",
+    "BlockBuilder",
     "Call",
     "Constant",
     "DataTypeImm",
@@ -101,4 +106,5 @@ __all__ = [
     "const_of",
     "fits",
     "is_base_of",
+    "op",
 ]

@@ -31,6 +31,7 @@ from tensorir.relax.struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    defining_extents,
 )
 from tensorir.relax.visit import GraphRewriter
 from tensorir.visit import collect_vars, substitute
@@ -57,7 +58,8 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructI
     if isinstance(op, GraphVar):
         known = op.struct_info
         if isinstance(known, FuncStructInfo):
-            return _result_of_named(call, op.name, known, place)
+            result = _result_of_named(call, op.name, known, place)
+            return call.sinfo_args[0] if call.sinfo_args else result
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
 
@@ -305,7 +307,7 @@ class _Sizes:
             for p, v in zip(pattern.elements, value.elements, strict=False):
                 self.define(p, v, source)
             return
-        extents = zip(_extents(pattern), _extents(value), strict=False)
+        extents = zip(defining_extents(pattern), defining_extents(value), strict=False)
         for extent, actual in extents:
             var = extent.value if isinstance(extent, Cast) else extent
             if isinstance(var, Var) and var not in self._values:
@@ -339,17 +341,6 @@ class _Sizes:
             if self._source.get(var, parameter) != parameter
         ]
         return f" (with {', '.join(notes)})" if notes else ""
-
-
-def _extents(info: StructInfo) -> Sequence[PrimExpr]:
-    """Return the integers in a struct info that may define variables."""
-    if isinstance(info, TensorStructInfo):
-        return info.shape or ()
-    if isinstance(info, ShapeStructInfo):
-        return info.values or ()
-    if isinstance(info, PrimStructInfo):
-        return () if info.value is None else (info.value,)
-    return ()
 
 
 class _Filled(GraphRewriter):

@@ -124,6 +124,17 @@ OBJECT: Final = ObjectStructInfo()
 VOID: Final = TupleStructInfo()
 
 
+def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
+    """Return the integers of a struct info: a variable among them is defined where it is stated."""
+    if isinstance(info, TensorStructInfo):
+        return info.shape or ()
+    if isinstance(info, ShapeStructInfo):
+        return info.values or ()
+    if isinstance(info, PrimStructInfo):
+        return () if info.value is None else (info.value,)
+    return ()
+
+
 def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
     """Return extents as int64 expressions; IRTypeError for what is no integer."""
     shape = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from tensorir.arith import Analyzer
 from tensorir.expr import GlobalVar, PrimExpr, Var
 from tensorir.node import Node
 from tensorir.relax import expr as g
@@ -214,7 +215,10 @@ class GraphRewriter(Rewriter):
 
 
 class SizeSubstitution(GraphRewriter):
-    """Puts expressions in the place of symbolic sizes, also in what is known of variables."""
+    """Puts expressions in the place of symbolic sizes, also in what is known of variables.
+
+    What they become a part of is simplified.
+    """
 
     def __init__(self, sizes: dict[Var, PrimExpr]) -> None:
         super().__init__()
@@ -223,6 +227,11 @@ class SizeSubstitution(GraphRewriter):
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         """Return what stands for a size."""
         return self._sizes.get(node, node)
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        """Return an expression over what stands for sizes."""
+        new = self.generic(node)
+        return node if new is node else Analyzer().simplify(new)
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Rebuild a binding and what is known of its variable."""

@@ -11,8 +11,10 @@ import numpy as np
 from tensorir.dtype import DataType
 from tensorir.errors import IRValueError
 from tensorir.relax.expr import Constant, const_of
+from tensorir.script.print_options import PrintOptions
 
 KEY: Final = "relax.expr.Constant"
+LEFT_OUT: Final = "# Metadata omitted. Use show_meta=True in script() method to show it."
 _LONGEST_INLINE: Final = 16
 """Elements of an array that is written out: one line, which is read at a glance."""
 
@@ -49,14 +51,22 @@ def _list_text(values: Any) -> str:
     return f'"{text}"' if text in ("nan", "inf", "-inf") else text
 
 
-def metadata_lines(constants: Sequence[Constant], r: str) -> list[str]:
-    """Return the statement that gives a program the arrays of `metadata[...]`."""
+def metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
+    """Return the statement that gives a program the arrays of `metadata[...]`.
+
+    Raises IRValueError for a dialect of TVM, whose form for arrays is not written.
+    """
+    if options.dialect != "tensorir":
+        raise IRValueError(
+            f"the arrays of a program are not written in the dialect {options.dialect!r}; print it "
+            "with show_meta=False, or in the dialect 'tensorir'"
+        )
     lines = ["metadata = {", f'    "{KEY}": [']
     for constant in constants:
         dtype = constant.struct_info.dtype  # type: ignore[attr-defined]
         array = constant.data
         data = base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-        lines.append(f'        {r}.array("{dtype}", {array.shape}, "{data}"),')
+        lines.append(f'        {options.relax_prefix}.array("{dtype}", {array.shape}, "{data}"),')
     return [*lines, "    ],", "}", ""]
 
 

@@ -21,7 +21,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from tensorir.script.declarations import dtype_text
+from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.visit import Rewriter, register_node, walk
 
 
@@ -70,6 +70,8 @@ def struct_info_of(annotation: Any) -> StructInfo:
     if any(annotation is form for form in (tensor, tuple_of, shape, object_, function)):
         known: StructInfo = annotation()
         return known
+    if isinstance(annotation, DtypeForm):
+        return PrimStructInfo(annotation.dtype)
     raise IRTypeError(
         "a value of a graph function is annotated by R.Tensor, R.Tuple, R.Shape, R.Prim, "
         f"R.Callable or R.Object, not by {annotation!r}"

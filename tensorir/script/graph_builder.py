@@ -9,13 +9,14 @@ import numpy as np
 
 from tensorir.dtype import INT64
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import GlobalVar, PrimExpr, Var
 from tensorir.ops import as_expr
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits
-from tensorir.relax.struct_info import StructInfo, TupleStructInfo
+from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TupleStructInfo
+from tensorir.script.declarations import declare_sizes
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
 from tensorir.script.graph_bindings import Suite
@@ -93,8 +94,7 @@ class GraphBuilder:
     def signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
         """Define the parameters; return them and what is stated of the result."""
         _, _, _, parameters, result, _, type_vars = tree
-        for _, size in type_vars:
-            self._scope.rebind(size, Var(size, INT64))
+        declare_sizes(self._scope, [size for _, size in type_vars])
         params = [self._parameter(parameter) for parameter in parameters]
         return params, None if result is None else self._annotation(result, defines=True)
 
@@ -174,7 +174,7 @@ class GraphBuilder:
         elif isinstance(value, OutputRecord):
             raise IRValueError("R.output(...) is the last statement of `with R.dataflow():`")
         elif isinstance(value, g.GraphCall) and _has_effect(value):
-            self._bind("_", value)
+            self._bind("_", _told(value, VOID))
         elif value is not None:
             raise IRValueError("this has no effect; give the value a name, or leave it out")
 
@@ -248,6 +248,8 @@ class GraphBuilder:
         else:
             normal = self._suite.normal(as_value(value))
             self._require_sizes(normal)
+            if stated is not None:
+                normal = _told(normal, stated)
             info = normal.struct_info
             if stated is not None and fits(stated, info) is Fits.NO:
                 assert place is not None
@@ -359,6 +361,15 @@ def _has_effect(call: g.GraphCall) -> bool:
     if isinstance(call.op, Operator):
         return not call.op.pure
     return not isinstance(call.struct_info, TupleStructInfo) or not call.struct_info.elements
+
+
+def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
+    """Return a value; what the call of a function outside the text gives is what is said of it."""
+    if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
+        return value
+    if value.struct_info is not OBJECT:
+        return value
+    return g.GraphCall(value.op, value.args, value.attrs, value.sinfo_args, info)
 
 
 def _is_output(tree: Tree) -> bool:

@@ -43,6 +43,7 @@ _TABLE: dict[str, Any] = {
     "Prim": infos.prim,
     "Callable": infos.function,
     "Object": infos.object_,
+    "Any": infos.object_,
     "call_tir": values.call_tir,
     "call_tir_inplace": values.call_tir_inplace,
     "call_dps_packed": values.call_dps_packed,

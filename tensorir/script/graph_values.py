@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr
+from tensorir.function import BaseFunc
 from tensorir.relax import calls
 from tensorir.relax.expr import (
     Constant,
@@ -24,15 +25,20 @@ from tensorir.relax.expr import (
     const_of,
 )
 from tensorir.relax.operator import Operator
-from tensorir.relax.struct_info import StructInfo, TensorStructInfo
+from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.graph_annotations import sizes, struct_info_of
 
 
 class Callee:
-    """A function of the module, as graph functions name it."""
+    """A function as graph functions name it; by itself, one that is not in the text."""
 
-    gvar: GlobalVar
+    def __init__(self, name: str) -> None:
+        self.gvar = GlobalVar(name)
+
+    def __call__(self, *args: Any) -> GraphCall:
+        """Call the function; the annotation of the binding says what it gives."""
+        return GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
 
     def checked(self, call: GraphCall) -> GraphCall:
         """Return a call of the tensor function by `call_tir`; an error if it does not fit."""
@@ -108,14 +114,15 @@ def call_tir(
     dtype: Any = None,
     *,
     out_sinfo: Any = None,
+    out_ty: Any = None,
     tir_vars: Any = None,
 ) -> GraphCall:
     """Call a tensor function of the module; what calls it allocates the outputs.
 
     The outputs are struct infos, or in the older form shapes and dtypes; there, a string names a
-    library function.
+    library function. Newer releases call `out_sinfo` `out_ty`, and `sinfo_args` `ty_args`.
     """
-    infos = _outputs(out, dtype, out_sinfo)
+    infos = _outputs(out, dtype, _either(out_sinfo, out_ty))
     operands = _operands(args)
     if isinstance(callee, (str, ExternFunc)):
         return calls.call_dps_packed(callee, operands, infos)
@@ -129,10 +136,11 @@ def call_tir_inplace(
     out: Any = None,
     *,
     out_sinfo: Any = None,
+    out_ty: Any = None,
     tir_vars: Any = None,
 ) -> GraphCall:
     """Call a tensor function of the module that overwrites arguments with outputs."""
-    infos = _outputs(out, None, out_sinfo)
+    infos = _outputs(out, None, _either(out_sinfo, out_ty))
     indices = [int(k) for k in np.atleast_1d(np.asarray(inplace_indices)).tolist()]
     call = calls.call_tir_inplace(
         _gvar(callee), _operands(args), indices, infos, _tir_vars(tir_vars)
@@ -141,33 +149,46 @@ def call_tir_inplace(
 
 
 def call_dps_packed(
-    func: Any, args: Any, out: Any = None, dtype: Any = None, *, out_sinfo: Any = None
+    func: Any,
+    args: Any,
+    out: Any = None,
+    dtype: Any = None,
+    *,
+    out_sinfo: Any = None,
+    out_ty: Any = None,
 ) -> GraphCall:
     """Call a library function that writes to outputs behind its arguments."""
-    return calls.call_dps_packed(func, _operands(args), _outputs(out, dtype, out_sinfo))
+    return calls.call_dps_packed(
+        func, _operands(args), _outputs(out, dtype, _either(out_sinfo, out_ty))
+    )
 
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = (), **attrs: Any) -> GraphCall:
+def call_packed(func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None) -> GraphCall:
     """Call a library function that returns its result; it may have effects."""
-    _no_attrs(attrs)
-    return calls.call_packed(func, *map(as_argument, args), sinfo_args=_infos(sinfo_args))
+    infos = _infos(_either(sinfo_args, ty_args, ()))
+    return calls.call_packed(func, *map(as_argument, args), sinfo_args=infos)
 
 
-def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = (), **attrs: Any) -> GraphCall:
+def call_pure_packed(
+    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None
+) -> GraphCall:
     """Call a library function that returns its result and has no effect."""
-    _no_attrs(attrs)
-    return calls.call_pure_packed(func, *map(as_argument, args), sinfo_args=_infos(sinfo_args))
+    infos = _infos(_either(sinfo_args, ty_args, ()))
+    return calls.call_pure_packed(func, *map(as_argument, args), sinfo_args=infos)
 
 
-def operator_call(operator: Operator, *args: Any, sinfo_args: Any = (), **attrs: Any) -> GraphCall:
+def operator_call(
+    operator: Operator, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
+) -> GraphCall:
     """Call an operator: its operands by position, its attributes by name."""
-    return GraphCall(operator, [as_argument(a) for a in args], attrs, _infos(sinfo_args))
+    infos = _infos(_either(sinfo_args, ty_args, ()))
+    known = {name: _attribute(value) for name, value in attrs.items()}
+    return GraphCall(operator, [as_argument(a) for a in args], known, infos)
 
 
-def _no_attrs(attrs: dict[str, Any]) -> None:
-    if attrs:
-        names = ", ".join(attrs)
-        raise IRTypeError(f"a library function takes its arguments by position, not {names}")
+def _attribute(value: Any) -> Any:
+    """Return an attribute of a call; lists are tuples, because calls do not change."""
+    return tuple(map(_attribute, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _gvar(callee: Any) -> GlobalVar:
@@ -175,6 +196,11 @@ def _gvar(callee: Any) -> GlobalVar:
         return callee.gvar
     if isinstance(callee, GlobalVar):
         return callee
+    if isinstance(callee, BaseFunc):
+        raise IRTypeError(
+            "a function of another place is called by its name in the module: write "
+            "`name = function` in the class, and call cls.name"
+        )
     raise IRTypeError(
         "a function of the module is called by its name, cls.f, and a library function by a "
         f"string; not a {type(callee).__name__}"
@@ -194,13 +220,13 @@ def _operands(args: Any) -> Any:
 def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     """Return the outputs of a call; those of the older form are shapes and dtypes."""
     if out_sinfo is not None:
-        return _infos(out_sinfo)
+        return _stated(out_sinfo)
     if out is None:
         raise IRValueError('a call states its outputs: out_sinfo=R.Tensor((...), "<dtype>")')
     if isinstance(out, StructInfo) or (
         isinstance(out, (tuple, list)) and out and all(isinstance(o, StructInfo) for o in out)
     ):
-        return _infos(out)
+        return _stated(out)
     if dtype is None:
         raise IRValueError('the shape of an output comes with its dtype: dtype="float32"')
     if isinstance(out, ShapeExpr):
@@ -214,10 +240,20 @@ def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     return [TensorStructInfo(sizes(o), dtype_text(d)) for o, d in zip(out, dtype, strict=True)]
 
 
+def _either(older: Any, newer: Any, otherwise: Any = None) -> Any:
+    """Return an argument that has two names."""
+    given = newer if older is None else older
+    return otherwise if given is None else given
+
+
+def _stated(infos: Any) -> Any:
+    return _infos(infos) if isinstance(infos, (tuple, list)) else struct_info_of(infos)
+
+
 def _infos(infos: Any) -> Any:
     if isinstance(infos, (tuple, list)):
         return [struct_info_of(info) for info in infos]
-    return struct_info_of(infos)
+    return [struct_info_of(infos)]
 
 
 def _tir_vars(values: Any) -> Any:

@@ -12,11 +12,11 @@ from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.ops import as_expr
 from tensorir.relax.callee import result_of
 from tensorir.relax.expr import GraphCall
-from tensorir.relax.struct_info import OBJECT, FuncStructInfo
+from tensorir.relax.struct_info import FuncStructInfo
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
 from tensorir.script.graph_builder import GraphBuilder
-from tensorir.script.graph_values import Callee, as_argument
+from tensorir.script.graph_values import Callee
 from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, add_names
 from tensorir.script.scope import Scope
@@ -181,7 +181,7 @@ class _Sibling(Callee):
     """A function of the module inside a graph function."""
 
     def __init__(self, functions: _Functions, name: str) -> None:
-        self.gvar = GlobalVar(name)
+        super().__init__(name)
         self._functions = functions
 
     def checked(self, call: GraphCall) -> GraphCall:
@@ -191,9 +191,9 @@ class _Sibling(Callee):
 
     def __call__(self, *args: Any) -> GraphCall:
         """Call a graph function, or (memory being explicit) a tensor function with its outputs."""
-        operands = [as_argument(value) for value in args]
-        call = GraphCall(self.gvar, operands, struct_info=OBJECT)
-        return GraphCall(self.gvar, operands, struct_info=result_of(call, self._functions))
+        call = super().__call__(*args)
+        info = result_of(call, self._functions)
+        return GraphCall(call.op, call.args, struct_info=info)
 
 
 def _argument(value: Any) -> Any:
@@ -263,4 +263,4 @@ def _role(decorator: Tree) -> str:
     return str(name[-1]) if name[0] in ("attribute", "name") else ""
 
 
-add_names(I, module_attrs=dict, GlobalVar=GlobalVar)
+add_names(I, module_attrs=dict, GlobalVar=Callee)

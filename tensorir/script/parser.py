@@ -25,11 +25,12 @@ from tensorir.script.module import (
     read_module,
     read_options,
 )
-from tensorir.script.namespace import I, T
+from tensorir.script.namespace import I, Namespace, T
 from tensorir.script.records import FreshVar
 from tensorir.script.scope import Scope
 from tensorir.script.source import BEGINNING, Source
 from tensorir.script.syntax import Tree, parse_expression, parse_module
+from tensorir.script.tvm_metadata import load_json
 from tensorir.verify import verify_well_formed
 
 _WITH_INVERSE = re.compile(
@@ -47,6 +48,7 @@ _DIALECT: dict[str, Any] = {
     "ir": I,
     "range": T.serial,
     "metadata": LeftOut(),
+    "tvm": Namespace("tvm", {"ir": Namespace("tvm.ir", {"load_json": load_json})}),
     "TypeVar": lambda name: FreshVar(INT64),
 }
 

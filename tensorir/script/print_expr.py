@@ -83,7 +83,7 @@ class ExprPrinter:
         self._printer = printer
         self._t: str = printer.options.tir_prefix
         self.relax = printer.options.relax_prefix
-        self.dialect = printer.options.dialect
+        self.options = printer.options
         self.int_dtype = printer.options.int_dtype
         """The type of integers that are written without one."""
         self.quotes_sizes = False
@@ -227,13 +227,19 @@ class ExprPrinter:
 
     def global_var(self, node: e.GlobalVar) -> Text:
         """Return the name of a function as graph functions know it."""
+        options = self._printer.options
+        if options.is_oldest:
+            return node.name, ATOM
         if self._printer.module_name:
             return f"cls.{node.name}", ATOM
-        return f"{self._printer.options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
+        return f"{options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
 
     def metadata(self, constant: Constant) -> str:
         """Return what stands for an array that is part of the metadata of the program."""
-        return f'metadata["{KEY}"][{self._printer.constant_index(constant)}]'
+        index = self._printer.constant_index(constant)
+        if self._printer.options.is_oldest:
+            return f"meta[relay.Constant][{index}]"
+        return f'metadata["{KEY}"][{index}]'
 
     def call(self, node: e.Call) -> Text:
         """Return a call of an intrinsic or of another function of the module."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tensorir.expr import GlobalVar
+from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_DPS_PACKED, CALL_TIR, CALL_TIR_INPLACE
 from tensorir.relax.function import Function
@@ -15,7 +16,8 @@ from tensorir.visit import collect_vars, walk
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
 
-_STATES_RESULT = (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED)
+PARTS: Final = (g.VarBinding, g.MatchCast, g.BindingBlock, g.SeqExpr, g.If)
+_STATES_RESULT: Final = (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED)
 
 
 def function(printer: Printer, func: Function, name: str) -> None:
@@ -41,16 +43,35 @@ def function(printer: Printer, func: Function, name: str) -> None:
     attrs = {k: v for k, v in func.attrs.items() if (k, v) != ("global_symbol", name)}
     if attrs:
         printer.line(f"{r}.func_attr({printer.expr.mapping(attrs)})")
-    if printer.module_name and any(isinstance(node, GlobalVar) for node in walk(func.body)):
+    if printer.module_name and not printer.options.is_oldest and calls_by_name(func):
         printer.line(f"cls = {printer.module_name}")
-    Suite(printer, _used(func)).sequence(func.body)
-    printer.line(f"return {printer.expr(func.body.body)}")
+    Suite(printer, _used(func.body)).sequence(func.body)
+    printer.line(f"return {printer.part(func.body, func.body.body)}")
     printer.depth -= 1
     names.end_function()
 
 
-def _used(func: Function) -> set[g.GraphVar]:
-    return {node for node in walk(func.body) if isinstance(node, g.GraphVar)}
+def calls_by_name(func: Function) -> bool:
+    """Say whether a function refers to others of its module."""
+    return any(isinstance(node, GlobalVar) for node in walk(func.body))
+
+
+def part(printer: Printer, node: g.Binding | g.BindingBlock | g.SeqExpr | g.If) -> None:
+    """Print a part of a graph function by itself."""
+    if isinstance(node, g.If):
+        node = g.VarBinding(g.GraphVar("value", node.struct_info), node)
+    suite = Suite(printer, _used(node))
+    if isinstance(node, g.SeqExpr):
+        suite.sequence(node)
+        printer.line(f"return {printer.part(node, node.body)}")
+    elif isinstance(node, g.BindingBlock):
+        suite.block(node)
+    else:
+        printer.binding(node, suite)
+
+
+def _used(node: Node) -> set[g.GraphVar]:
+    return {n for n in walk(node) if isinstance(n, g.GraphVar)}
 
 
 class Suite:
@@ -64,9 +85,10 @@ class Suite:
         """Print the bindings of a function or of one side of an if."""
         self._printer.begin_suite()
         for block in seq.blocks:
-            self._block(block)
+            self.block(block)
 
-    def _block(self, block: g.BindingBlock) -> None:
+    def block(self, block: g.BindingBlock) -> None:
+        """Print a block of bindings."""
         printer = self._printer
         if not isinstance(block, g.DataflowBlock):
             for binding in block.bindings:
@@ -116,7 +138,7 @@ class Suite:
     def _branches(self, node: g.VarBinding, value: g.If) -> None:
         """Print an if, both sides of which end by binding the name that has its value."""
         printer = self._printer
-        printer.line(f"if {printer.expr(value.cond)}:", node)
+        printer.line(f"if {printer.part(value, value.cond)}:", node)
         for k, branch in enumerate((value.true_branch, value.false_branch)):
             if k:
                 printer.line("else:")
@@ -128,7 +150,7 @@ class Suite:
                 printer.names.alias(ends_in_call, name)
             self.sequence(branch)
             if ends_in_call is None:
-                printer.line(f"{name} = {printer.expr(branch.body)}")
+                printer.line(f"{name} = {printer.part(branch, branch.body)}")
             printer.depth -= 1
             printer.names.close(kept=name)
 

@@ -62,11 +62,15 @@ def _tuple_text(parts: Sequence[str]) -> str:
 
 def _form(p: ExprPrinter, name: str, args: Sequence[str]) -> Text:
     """Return an annotation; without arguments its name says it."""
-    text = f"{p.relax}.{name}"
+    text = name if p.options.is_oldest else f"{p.relax}.{name}"
     return (f"{text}({', '.join(args)})" if args else text), ATOM
 
 
 def _tensor(p: ExprPrinter, n: si.TensorStructInfo) -> Text:
+    if p.options.is_oldest:
+        known = "None" if n.shape is None else _tuple_text([_size(p, v) for v in n.shape])
+        ranks = [f"ndim = {n.ndim}"] * (n.shape is None and n.ndim != si.UNKNOWN_NDIM)
+        return _form(p, "Tensor", [known, quote(n.dtype) if n.dtype else "None", *ranks])
     args = [] if n.shape is None else [_tuple_text([_size(p, v) for v in n.shape])]
     if n.dtype is not None:
         args.append(f"dtype={quote(n.dtype)}")
@@ -96,6 +100,10 @@ def _func_info(p: ExprPrinter, n: si.FuncStructInfo) -> Text:
 # ------------------------------------------------------------------------------------- expressions
 
 
+def _value(p: ExprPrinter, name: str, arg: str) -> Text:
+    return f"{p.relax}.{name}({arg})", ATOM
+
+
 def _call(p: ExprPrinter, n: g.GraphCall) -> Text:
     if isinstance(n.op, Operator):
         return _operator_call(p, n, n.op)
@@ -107,6 +115,11 @@ def _call(p: ExprPrinter, n: g.GraphCall) -> Text:
 
 
 def _operator_call(p: ExprPrinter, n: g.GraphCall, op: Operator) -> Text:
+    if op in (calls.CALL_TIR, calls.CALL_DPS_PACKED) and p.options.is_oldest:
+        (output,) = n.sinfo_args
+        args = [_callee(p, n.args[0]), p(n.args[1]), *_old_outputs(p, output)]
+        args += [f"tir_vars={p(extra)}" for extra in n.args[2:]]
+        return f"{p.relax}.call_tir({', '.join(args)})", ATOM
     if op in (calls.CALL_TIR, calls.CALL_TIR_INPLACE, calls.CALL_DPS_PACKED):
         args = [_callee(p, n.args[0]), p(n.args[1]), *_attributes(p, n)]
         (output,) = n.sinfo_args
@@ -126,6 +139,22 @@ def _outputs(p: ExprPrinter, output: si.StructInfo) -> str:
     if isinstance(output, si.TupleStructInfo) and len(output) > 1:
         return f"[{p.items(output.elements)}]"
     return p(output)
+
+
+def _old_outputs(p: ExprPrinter, output: si.StructInfo) -> tuple[str, str]:
+    """Return outputs as shapes and dtypes."""
+    several = isinstance(output, si.TupleStructInfo)
+    infos = output.elements if isinstance(output, si.TupleStructInfo) else (output,)
+    shapes, dtypes = [], []
+    for info in infos:
+        assert isinstance(info, si.TensorStructInfo)
+        assert info.shape is not None
+        assert info.dtype is not None
+        shapes.append(_tuple_text([_size(p, v) for v in info.shape]))
+        dtypes.append(quote(info.dtype))
+    if several:
+        return f"[{', '.join(shapes)}]", f"dtype=[{', '.join(dtypes)}]"
+    return shapes[0], f"dtype={dtypes[0]}"
 
 
 def _attributes(p: ExprPrinter, n: g.GraphCall) -> list[str]:
@@ -150,7 +179,7 @@ def _field(p: ExprPrinter, n: g.TupleGetItem) -> Text:
 
 
 def _constant(p: ExprPrinter, n: g.Constant) -> Text:
-    text = inline_text(n, scalars_only=p.dialect != "tensorir")
+    text = inline_text(n, scalars_only=p.options.dialect != "tensorir")
     return text.format(R=p.relax) if text is not None else p.metadata(n), ATOM
 
 
@@ -162,12 +191,12 @@ register_text(si.TupleStructInfo, lambda p, n: _form(p, "Tuple", [p(f) for f in 
 register_text(si.FuncStructInfo, _func_info)
 for _kind in (g.GraphVar, g.DataflowVar):
     register_text(_kind, lambda p, n: (p.graph_var(n), ATOM))
-register_text(g.ExternFunc, lambda p, n: _form(p, "ExternFunc", [quote(n.symbol)]))
+register_text(g.ExternFunc, lambda p, n: _value(p, "ExternFunc", quote(n.symbol)))
 register_text(g.Constant, _constant)
-register_text(g.ShapeExpr, lambda p, n: _form(p, "shape", [f"[{_sizes(p, n.values)}]"]))
-register_text(g.PrimValue, lambda p, n: _form(p, "prim_value", [_scalar(p, n.value)]))
-register_text(g.StringValue, lambda p, n: _form(p, "str", [quote(n.value)]))
-register_text(g.DataTypeValue, lambda p, n: _form(p, "dtype", [quote(n.value)]))
+register_text(g.ShapeExpr, lambda p, n: _value(p, "shape", f"[{_sizes(p, n.values)}]"))
+register_text(g.PrimValue, lambda p, n: _value(p, "prim_value", _scalar(p, n.value)))
+register_text(g.StringValue, lambda p, n: _value(p, "str", quote(n.value)))
+register_text(g.DataTypeValue, lambda p, n: _value(p, "dtype", quote(n.value)))
 register_text(g.Tuple, _tuple)
 register_text(g.TupleGetItem, _field)
 register_text(g.GraphCall, _call)

@@ -39,13 +39,10 @@ class PrintOptions:
         """Whether buffers, loops and the module are spelled as before release 0.11."""
         return self.dialect == "tvm-0.10"
 
-    def header(self, *, module: bool, graph: bool) -> list[str]:
-        """Return the lines that make the names of the dialect known.
-
-        `module` says that the program is a module, `graph` that it has graph functions.
-        """
-        names = [("ir", "I", self.ir_prefix)] if module else []
-        if graph:
+    def header(self, *, ir: bool, relax: bool) -> list[str]:
+        """Return the lines that make the names of the dialect known: `T`, and `I`, `R` if used."""
+        names = [("ir", "I", self.ir_prefix)] if ir else []
+        if relax:
             names.append(("relax", "R", self.relax_prefix))
         names.append(("tir", "T", self.tir_prefix))
         if self.dialect == "tensorir":

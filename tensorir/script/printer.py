@@ -17,7 +17,7 @@ from tensorir.ops import add, is_const_int
 from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
 from tensorir.script import print_graph, print_scoped
-from tensorir.script.constants import metadata_lines
+from tensorir.script.constants import LEFT_OUT, metadata_lines
 from tensorir.script.print_buffer import buffer_call, is_simple, shape
 from tensorir.script.print_expr import ExprPrinter, quote
 from tensorir.script.print_names import Names
@@ -53,16 +53,18 @@ class Printer:
     def print(self, node: Node) -> str:
         """Return a program, statement, expression, buffer or type as text."""
         if isinstance(node, IRModule):
-            self._program(lambda: self.module(node), True, bool(node.graph_funcs()))
+            self._program(lambda: self.module(node), node)
         elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
             if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
                 symbol = "main"
             name = self.options.name or symbol
-            self._program(lambda: self.function(node, name), False, isinstance(node, Function))
+            self._program(lambda: self.function(node, name), node)
         elif isinstance(node, s.Stmt):
             self.begin_suite()
             self.stmt(node, True)
+        elif isinstance(node, print_graph.PARTS):
+            print_graph.part(self, node)
         elif isinstance(node, Buffer):
             self.declare("Buffer", node)
         elif isinstance(node, MatchBufferRegion):
@@ -74,15 +76,19 @@ class Printer:
             self.line(text)
         return "\n".join(line.rstrip() for line in self.lines)
 
-    def _program(self, print_it: Callable[[], None], module: bool, graph: bool) -> None:
+    def _program(self, print_it: Callable[[], None], node: BaseFunc | IRModule) -> None:
         """Print a program with what has to stand in front of it."""
         print_it()
-        front = self.options.header(module=module, graph=graph)
-        if self.constants and self.options.show_meta:
-            front += metadata_lines(self.constants, self.options.relax_prefix)
+        functions = node.functions.values() if isinstance(node, IRModule) else [node]
+        graphs = [func for func in functions if isinstance(func, Function)]
+        ir = isinstance(node, IRModule) or any(map(print_graph.calls_by_name, graphs))
+        front = self.options.header(ir=ir, relax=bool(graphs))
+        if self.constants:
+            if self.options.show_meta:
+                front += metadata_lines(self.constants, self.options)
+            else:
+                self.lines += ["", LEFT_OUT]
         self.lines[:0] = front
-        if self.constants and not self.options.show_meta:
-            self.lines += ["", "# Metadata omitted. Use show_meta=True in script() to show it."]
 
     def constant_index(self, constant: Constant) -> int:
         """Return where an array is among those of the metadata."""
@@ -193,7 +199,9 @@ class Printer:
         """Print a module."""
         options = self.options
         self.module_name = options.name or "Module"
-        self.names.reserve(self.module_name)
+        # In the oldest form, functions are called by their names alone.
+        for name in (self.module_name, *(mod.functions if options.is_oldest else ())):
+            self.names.reserve(name)
         self.line(
             "@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module"
         )
@@ -202,7 +210,10 @@ class Printer:
         if mod.attrs:
             self.line(f"{options.ir_prefix}.module_attrs({self.expr.mapping(mod.attrs)})")
         graphs = mod.graph_funcs()
-        names = sorted(mod.functions, key=lambda n: (n in graphs, n == "main", n))
+        # The oldest form has graph functions first.
+        names = sorted(
+            mod.functions, key=lambda n: ((n in graphs) != options.is_oldest, n == "main", n)
+        )
         for k, name in enumerate(names):
             if k:
                 self.lines.append("")
@@ -222,6 +233,11 @@ class Printer:
     def binding(self, node: Binding, suite: print_graph.Suite) -> None:
         """Print a binding of a graph function."""
         suite.print(node)
+
+    def part(self, parent: Node, node: Node) -> str:
+        """Return an expression as a part of something that is no expression in the text."""
+        del parent
+        return self.expr(node)
 
     def _tensor_function(self, func: PrimFunc, name: str) -> None:
         private = "global_symbol" not in func.attrs

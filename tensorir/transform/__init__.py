@@ -14,6 +14,7 @@ from tensorir.transform.instruments import (
     PrintAfterAll,
     PrintBefore,
     PrintBeforeAll,
+    VerifyAfterEach,
 )
 from tensorir.transform.lower_graph import lower_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
@@ -38,6 +39,7 @@ __all__ = [
     "PrintBeforeAll",
     "Sequential",
     "StaticPlanBlockMemory",
+    "VerifyAfterEach",
     "bind_params",
     "check_memory_plan",
     "function_pass",

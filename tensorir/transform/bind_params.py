@@ -18,7 +18,8 @@ from tensorir.relax.expr import Constant, GraphVar
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, SizeSubstitution
-from tensorir.transform.define_pass import ModulePass, graph_functions, naming_function
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.graph_functions import graph_functions, naming_function
 from tensorir.transform.pass_context import PassContext
 from tensorir.visit import collect_vars, substitute
 
@@ -186,7 +187,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         if isinstance(expected, IntImm) and expected.value == actual:
             continue
         known = [
-            f"{var.name} is {sizes[var]} by the parameter {source[var].name}"
+            f"{var.name} is {_number(sizes[var])} by the parameter {source[var].name}"
             for var in collect_vars(wanted)
         ]
         reason = f" ({'; '.join(known)})" if known else ""
@@ -194,7 +195,7 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         assert isinstance(info, TensorStructInfo)
         raise IRValueError(
             f"the parameter {param.name} has the shape {_shown(info)}{reason}, the array "
-            f"{bound[param].data.shape}: dimension {k} must be {expected}"
+            f"{bound[param].data.shape}: dimension {k} must be {_number(expected)}"
         )
     return sizes
 
@@ -202,8 +203,12 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
 def _shown(info: TensorStructInfo) -> str:
     if info.shape is None:
         return f"{info.ndim} dimension(s)"
-    sizes = [str(n.value) if isinstance(n, IntImm) else str(n) for n in info.shape]
+    sizes = [_number(n) for n in info.shape]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _number(size: PrimExpr) -> str:
+    return str(size.value) if isinstance(size, IntImm) else str(size)
 
 
 def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import FunctionPass
+from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
 
 
@@ -18,6 +19,9 @@ class CanonicalizeBindings(FunctionPass):
 
     Before: t = (a, b); x = t[0]; y = x; z = R.match_cast(y, R.Tensor((4,), "float32")); g(z)
     After:  t = (a, b); g(a)
+
+    Before: t = (a, b); return t
+    After:  t = (a, b); return (a, b)
 
     An alias, a field of a tuple that is built in the function, and a `match_cast` that says nothing
     new are bindings no more. A value that a dataflow block computes for itself and gives out under
@@ -35,6 +39,14 @@ class _Canonical(GraphRewriter):
         self._fields: dict[g.GraphVar, g.Tuple] = {}
         self._local: set[g.GraphVar] = set()
         """Dataflow variables of the block at hand."""
+
+    def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
+        """Rebuild a function; a tuple that is returned is named by its fields."""
+        body = self(node.body)
+        built = self._built(body.body)
+        if built is not None and not any(isinstance(v, g.DataflowVar) for v in used_vars(built)):
+            body = g.SeqExpr(body.blocks, built)
+        return node if body is node.body else node.with_(body=body)
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block whose outputs are computed under their own names."""
@@ -61,9 +73,13 @@ class _Canonical(GraphRewriter):
         """Return a leaf that is the value, None if there is none."""
         if isinstance(value, g.TupleGetItem):
             whole = value.tuple_value
-            built = self._fields.get(whole) if isinstance(whole, g.GraphVar) else None
+            built = whole if isinstance(whole, g.Tuple) else self._built(whole)
             return None if built is None else built.elements[value.index]
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
+
+    def _built(self, value: g.GraphExpr) -> g.Tuple | None:
+        """Return the tuple that a variable is bound to in the function, if it is."""
+        return self._fields.get(value) if isinstance(value, g.GraphVar) else None
 
     def _visible(self, value: g.GraphExpr, node: g.Binding) -> bool:
         """Say whether a value is visible wherever the variable of a binding is."""

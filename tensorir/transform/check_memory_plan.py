@@ -14,7 +14,7 @@ from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.define_pass import graph_functions, naming_function
+from tensorir.transform.graph_functions import graph_functions, naming_function
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pack_intervals import ALIGNMENT
 

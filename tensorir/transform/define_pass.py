@@ -9,13 +9,13 @@ drop_tests(mod)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
 from tensorir.relax.function import Function
+from tensorir.transform.graph_functions import graph_functions, naming_function
 from tensorir.transform.pass_context import Pass, PassContext
 
 
@@ -43,11 +43,6 @@ class FunctionPass(Pass):
         return map_graph_functions(mod, lambda func: self.transform_function(func, mod, ctx))
 
 
-def graph_functions(mod: IRModule) -> dict[str, Function]:
-    """Return the graph functions of a module by name."""
-    return {name: func for name, func in mod.functions.items() if isinstance(func, Function)}
-
-
 def map_graph_functions(mod: IRModule, transform: Callable[[Function], Function]) -> IRModule:
     """Return a module with every graph function transformed; an error is noted its function."""
     result = mod.clone()
@@ -55,16 +50,6 @@ def map_graph_functions(mod: IRModule, transform: Callable[[Function], Function]
         with naming_function(name):
             result[name] = transform(func)
     return result
-
-
-@contextmanager
-def naming_function(name: str) -> Iterator[None]:
-    """Let errors say in which function they arose."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"in the function {name}")
-        raise
 
 
 def module_pass(
@@ -105,6 +90,8 @@ def _pass(
 ) -> Any:
     if given is None:
         return lambda defined: _pass(base, method, defined, opt_level, name, required)
+    if not callable(given):
+        raise IRTypeError(f"a pass is made of a function or a class, got {given!r}")
     members: dict[str, Any] = {
         "opt_level": opt_level,
         "required": tuple(required),
@@ -115,7 +102,5 @@ def _pass(
         if not callable(getattr(given, method, None)):
             raise IRTypeError(f"a pass class has a method {method}, {given.__name__} has not")
         return type(name or given.__name__, (given, base), members)
-    if not callable(given):
-        raise IRTypeError(f"a pass is made of a function or a class, got {given!r}")
     members[method] = lambda self, *args: given(*args)
     return type(name or given.__name__, (base,), members)()

@@ -1,4 +1,4 @@
-"""What looks on while passes run: printing, timing."""
+"""What looks on while passes run: printing, timing, checking."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import sys
 import time
 from typing import Final, TextIO
 
+from tensorir.errors import WellFormedError
 from tensorir.function import BaseFunc, IRModule
-from tensorir.transform.pass_context import PassInfo
+from tensorir.transform.pass_context import PassInfo, verify_result
 
 
 class PassInstrument:
@@ -83,6 +84,32 @@ class PrintAfterAll(PrintAfter):
 
     def __init__(self) -> None:
         super().__init__()
+
+
+class VerifyAfterEach(PassInstrument):
+    """Checks modules after every pass; WellFormedError naming the pass.
+
+    The environment variable `TENSORIR_VERIFY` set to 1 does the same everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[IRModule] = []
+
+    def enter_pass_ctx(self) -> None:
+        """Forget passes that were left by an error."""
+        self._before.clear()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Note what the functions are."""
+        self._before.append(mod.clone())
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Check what the pass made."""
+        try:
+            verify_result(self._before.pop(), mod)
+        except WellFormedError as error:
+            error.add_note(f"in the pass {info.name}")
+            raise
 
 
 class PassTimingInstrument(PassInstrument):

@@ -46,10 +46,11 @@ def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
     return _runner(kernels, name, args)
 
 
-def set_kernel_runner(runner: KernelRunner) -> None:
-    """Let tensor functions be run by `runner`."""
+def set_kernel_runner(runner: KernelRunner) -> KernelRunner:
+    """Let tensor functions be run by `runner`; return what ran them before."""
     global _runner
-    _runner = runner
+    previous, _runner = _runner, runner
+    return previous
 
 
 def interpreted(mod: IRModule, name: str, args: Sequence[Any]) -> bool:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule
+from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.verify import verify_well_formed
 
 if TYPE_CHECKING:
     from tensorir.transform.instruments import PassInstrument
@@ -141,24 +143,28 @@ class PassContext:
             instrument.run_before_pass(mod, info)
         try:
             made: object = step.transform(mod, self)
+            if not isinstance(made, IRModule):
+                raise IRTypeError(f"a pass must return a module, got {type(made).__name__}")
+            if VERIFY:
+                verify_result(mod, made)
         except Exception as error:
             error.add_note(f"in the pass {info.name}")
             raise
-        if not isinstance(made, IRModule):
-            raise IRTypeError(f"{info.name} must return a module, got {type(made).__name__}")
         result = mod.clone() if made is mod else made
         for instrument in self.instruments:
             instrument.run_after_pass(result, info)
-        if VERIFY:
-            verify_result(mod, result, info)
         return result
 
 
-def verify_result(before: IRModule, after: IRModule, info: PassInfo) -> None:
-    """Check what a pass made; WellFormedError naming the pass.
+def verify_result(before: IRModule, after: IRModule) -> None:
+    """Check what a pass made: scopes, names, and that tensors in an arena do not overlap.
 
-    A pass answers for what it makes of a well-formed module only, and for functions it changed.
+    Raises WellFormedError. A pass answers only for what it makes of a well-formed module.
     """
+    changed = any(before.functions.get(name) is not func for name, func in after.functions.items())
+    if changed and verify_well_formed(before, assert_mode=False):
+        verify_well_formed(after)
+        check_memory_plan(after)
 
 
 class Sequential(Pass):
