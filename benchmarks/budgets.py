@@ -219,6 +219,31 @@ def bench_exhaustion() -> list[Row]:
     return [below("`tune_tir`, a space of 5 candidates", took, 10, "s")]
 
 
+LIBRARY_CALL = """
+@T.prim_func
+def main(A: T.Buffer((1, 128), "float32"), B: T.Buffer((1, 128), "float32")):
+    for k in range(1000):
+        T.evaluate(T.call_packed("benchmarks.nothing", A, B))
+"""
+
+
+def bench_library() -> list[Row]:
+    """Time calls from machine code into a Python function that does nothing with its arrays."""
+    codegen.register_func("benchmarks.nothing", lambda x, out: None, override=True)
+    arrays = codegen.empty((1, 128)), codegen.empty((1, 128))
+    prepared = codegen.build(tensorir.parse(LIBRARY_CALL), TARGET)["main"].prepare(*arrays)
+    address, kind = arrays[0].ctypes.data, np.dtype("float32")
+
+    def views() -> None:
+        for _ in range(1000):
+            codegen.NDArray.at(address, (1, 128), kind)
+
+    return [
+        below("a library function called from compiled code, 2 arrays", best_ms(prepared), 3, "us"),
+        below("an array at an address, nothing copied", best_ms(views), 1, "us"),
+    ]
+
+
 class MemoryWatch:
     """The most memory that this process and its children had at once, in bytes (Linux only)."""
 
@@ -278,6 +303,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "hand": bench_hand_schedules,
     "tune": bench_tune,
     "exhaustion": bench_exhaustion,
+    "library": bench_library,
 }
 
 

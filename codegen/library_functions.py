@@ -46,7 +46,10 @@ def register_func(name: str | F, f: F | None = None, override: bool = False) -> 
     if not isinstance(name, str):
         if not callable(name):
             raise IRTypeError(f"register_func takes a name or a function, got {name!r}")
-        return _register(name.__name__, name, override)
+        own_name = getattr(name, "__name__", "")
+        if not own_name:
+            raise IRTypeError(f"{name!r} has no name of its own; pass one to register_func")
+        return _register(own_name, name, override)
     if f is not None:
         return _register(name, f, override)
     return lambda function: _register(name, function, override)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
-from tensorir.expr import Call, IntImm, PrimExpr, StringImm
+from tensorir.expr import Call, IntImm, PointerType, PrimExpr, StringImm, Var
 from tensorir.intrin import Op
 
 CALL_PACKED: Final = Op.get("tvm_call_packed")
@@ -48,12 +48,9 @@ def packed_arguments(call: Call) -> tuple[str, list[PackedArgument]]:
 
 
 def _argument(name: str, position: int, arg: PrimExpr) -> PackedArgument:
-    if type(arg) is Call and arg.op is MAKE_ARRAY:
-        data, shape, strides, _, kind, offset = arg.args
-        dims, steps = _dims(shape), _dims(strides)
-        # Strides of some dimensions only say nothing.
-        return PackedArray(data, kind.dtype, dims, steps if len(steps) == len(dims) else (), offset)
     place = f"T.call_packed({name!r}), argument {position}"
+    if type(arg) is Call and arg.op is MAKE_ARRAY:
+        return _array(place, arg)
     if isinstance(arg, StringImm):
         return arg
     if arg.dtype.is_handle:
@@ -61,6 +58,22 @@ def _argument(name: str, position: int, arg: PrimExpr) -> PackedArgument:
     if arg.dtype.lanes > 1:
         raise IRTypeError(f"{place}: {arg} is a vector; pass a buffer or a scalar")
     return arg
+
+
+def _array(place: str, node: Call) -> PackedArray:
+    data, shape, strides, _, kind, offset = node.args
+    dtype, stored = kind.dtype, _pointee(data)
+    if stored is not None and stored.element.nbytes != dtype.element.nbytes:
+        # Memory whose type was changed after the call was written would be read beyond its end.
+        raise IRTypeError(f"{place}: an array of {dtype} cannot lie in memory of {stored}")
+    dims, steps = _dims(shape), _dims(strides)
+    # Strides of some dimensions only say nothing.
+    return PackedArray(data, dtype, dims, steps if len(steps) == len(dims) else (), offset)
+
+
+def _pointee(data: PrimExpr) -> DataType | None:
+    kind = data.type_annotation if isinstance(data, Var) else None
+    return getattr(kind.element_type, "dtype", None) if isinstance(kind, PointerType) else None
 
 
 def _dims(node: PrimExpr) -> tuple[PrimExpr, ...]:

@@ -83,8 +83,14 @@ class _Site:
             result = self._function(*args)
             if self._wants_result:
                 ctypes.c_int32.from_address(slots).value = _as_int32(result)
-        except Exception as problem:
-            raise library_error(self._name, args, problem) from problem
+        except BaseException as problem:
+            # The traceback keeps the arguments when the memory of the program is gone.
+            for arg in args:
+                if isinstance(arg, NDArray):
+                    arg.detach()
+            if isinstance(problem, Exception):
+                raise library_error(self._name, args, problem) from problem
+            raise
 
     def _reader(self, argument: Argument) -> _Reader:
         if isinstance(argument, ArrayArgument):

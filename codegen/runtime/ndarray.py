@@ -64,6 +64,12 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         found._owner = owner
         return found
 
+    def detach(self) -> None:
+        """Replace borrowed memory by a copy; views that were made of this array keep the memory."""
+        state = (1, self.shape, self.dtype, False, self.tobytes())
+        self.__setstate__(state)  # type: ignore[arg-type]  # NumPy takes no other bool
+        self._owner = None
+
     @property
     def device(self) -> Device:  # type: ignore[override]
         """Where the data are: always the CPU."""

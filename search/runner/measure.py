@@ -203,7 +203,7 @@ def _laid_out(
     module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[ArgInfo]
 ) -> list[NDArray[Any]]:
     """Return copies of the inputs, weights in the layout that the candidate takes."""
-    arrays = []
+    arrays: list[NDArray[Any]] = []
     for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
         assert isinstance(info, TensorInfo)
         array = codegen.empty(info.shape, info.dtype)

@@ -17,6 +17,8 @@ import pytest
 import codegen
 import tensorir
 from codegen.errors import CodegenError, LibraryFunctionError, LinkError
+from schedule import Schedule
+from tensorir.errors import IRTypeError
 from tensorir.interp import InterpreterError, interpret
 
 Register = Any
@@ -273,6 +275,35 @@ def f(A: T.Buffer((4,), "float32")):
         )
 
 
+def test_memory_of_another_type_is_refused(register: Register) -> None:
+    register("test.relu", relu)
+    sch = Schedule(
+        tensorir.parse(
+            """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "main"})
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    with T.block("call"):
+        T.reads(B[0:4])
+        T.writes(C[0:4])
+        T.evaluate(T.call_packed("test.relu", B, C))
+"""
+        )
+    )
+    codegen.build(sch.mod)
+    sch.unsafe_set_dtype("B", 0, "float16")
+    message = "argument 1: an array of float32 cannot lie in memory of float16"
+    with pytest.raises(CodegenError, match=message):
+        codegen.build(sch.mod)
+    with pytest.raises(IRTypeError, match=message):
+        interpret(sch.mod, np.zeros(4, np.float32), np.zeros(4, np.float32))
+
+
 def test_packed_functions_of_c_are_refused() -> None:
     with pytest.raises(CodegenError, match=r"T\.call_cpacked takes a C function of TVM"):
         build(
@@ -356,6 +387,13 @@ def test_errors_name_the_function_and_show_where_it_failed(register: Register) -
     assert b.tolist() == a.tolist()
 
 
+def test_functions_between_guard_pages_write_to_what_is_copied_back(register: Register) -> None:
+    register("test.relu", relu)
+    a, b = np.full((2, 3), 5, np.float32), np.zeros((2, 3), np.float32)
+    codegen.build(tensorir.parse(RELU), guard_pages=True)(a, b)
+    assert b.tolist() == a.tolist()
+
+
 def test_what_follows_a_failed_call_does_not_run(register: Register) -> None:
     register("test.fails", raising(ValueError("stop")))
     text = """
@@ -373,6 +411,26 @@ def f(A: T.Buffer((20000,), "float32"), B: T.Buffer((20000,), "float32")):
     with pytest.raises(LibraryFunctionError, match=r"'test\.fails'\(\) raised ValueError: stop"):
         build(text)(b.copy(), b)
     assert b[:2].tolist() == [1, 0]
+
+
+def test_arrays_in_tracebacks_outlive_the_memory_of_the_program(register: Register) -> None:
+    def fails(x: np.ndarray) -> None:  # type: ignore[type-arg]
+        raise ValueError("look at x")
+
+    register("test.fails", fails)
+    text = """
+@T.prim_func
+def f(A: T.Buffer((1000000,), "float32")):
+    B = T.alloc_buffer((1000000,), "float32")
+    for i in range(1000000):
+        B[i] = A[i]
+    T.evaluate(T.call_packed("test.fails", B))
+"""
+    with pytest.raises(LibraryFunctionError) as caught:
+        build(text)(np.arange(1_000_000, dtype=np.float32))
+    assert caught.value.__cause__ is not None
+    *_, (frame, _) = traceback.walk_tb(caught.value.__cause__.__traceback__)
+    assert np.array_equal(frame.f_locals["x"], np.arange(1_000_000))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
@@ -483,6 +541,25 @@ def f(A: T.Buffer((4,), "float32")):
     with pytest.raises(CodegenError, match=r"library function 'test\.f' in a parallel loop, where"):
         build(text, "llvm --num-cores=2")
     build(text, "llvm --num-cores=1")(np.zeros(4, np.float32))  # the loop is serial there
+
+
+def test_parallel_loops_before_and_after_a_call(register: Register) -> None:
+    register("test.double", lambda x: np.multiply(x, 2, out=x))
+    f = build(
+        """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        A[i] = A[i] + 1.0
+    T.evaluate(T.call_packed("test.double", A))
+    for i in T.parallel(64):
+        A[i] = A[i] + 3.0
+""",
+        "llvm --num-cores=2",
+    )
+    a = np.zeros(64, np.float32)
+    f(a)
+    assert (a == 5).all()
 
 
 def test_parallel_loops_are_refused_where_a_function_between_makes_the_call() -> None:

@@ -153,6 +153,18 @@ def test_the_owner_lives_as_long_as_array_and_views() -> None:
     assert alive() is None
 
 
+def test_detached_arrays_have_their_own_memory() -> None:
+    memory, owner = np.arange(6.0).reshape(2, 3), Owner()
+    alive = weakref.ref(owner)
+    x = NDArray.at(memory.ctypes.data, (3, 2), "float64", owner, strides=(8, 24))
+    x.detach()
+    del owner
+    gc.collect()
+    assert alive() is None
+    memory[...] = -1
+    assert x.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
 def test_null_pointers_are_arrays_without_elements_only() -> None:
     assert NDArray.at(0, (3, 0), "float32").shape == (3, 0)
     with pytest.raises(IRValueError, match=r"no array of shape \(3,\) at address 0x0"):
