@@ -27,6 +27,7 @@ from tensorir.relax.relations import common_base
 from tensorir.relax.struct_info import (
     OBJECT,
     FuncStructInfo,
+    ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     StructInfo,
@@ -67,7 +68,12 @@ class GraphVar(GraphExpr):
         return self.name
 
     def __call__(self, *args: GraphExpr) -> GraphCall:
-        """Return the call of the function that the variable stands for."""
+        """Return the call of the function that the variable stands for.
+
+        Raises IRTypeError if it stands for none.
+        """
+        if not isinstance(self.struct_info, (FuncStructInfo, ObjectStructInfo)):
+            raise IRTypeError(f"{self.name} is {self.struct_info}, not a function")
         return GraphCall(self, args)
 
     def with_struct_info(self, struct_info: StructInfo) -> GraphVar:
@@ -322,6 +328,10 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
             raise IRValueError(
                 f"a constant of {kind} is made from its bits: Constant(bits, {kind!r})"
             )
-        return Constant(array.astype(kind.to_numpy()), kind)
+        with np.errstate(invalid="ignore"):
+            converted = array.astype(kind.to_numpy())
+        if kind.is_integral and not np.array_equal(converted, array):
+            raise IRValueError(f"{kind} does not have every value of {array.tolist()}")
+        return Constant(converted, kind)
     narrow = {"int64": "int32", "float64": "float32"}.get(str(array.dtype))
     return Constant(array if narrow is None else array.astype(narrow))

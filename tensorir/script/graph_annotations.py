@@ -22,6 +22,7 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.script.declarations import DtypeForm, dtype_text
+from tensorir.script.records import BufferRecord
 from tensorir.visit import Rewriter, register_node, walk
 
 
@@ -72,9 +73,10 @@ def struct_info_of(annotation: Any) -> StructInfo:
         return known
     if isinstance(annotation, DtypeForm):
         return PrimStructInfo(annotation.dtype)
+    what = "a buffer" if isinstance(annotation, BufferRecord) else repr(annotation)
     raise IRTypeError(
         "a value of a graph function is annotated by R.Tensor, R.Tuple, R.Shape, R.Prim, "
-        f"R.Callable or R.Object, not by {annotation!r}"
+        f"R.Callable or R.Object, not by {what}"
     )
 
 

@@ -27,7 +27,7 @@ from tensorir.script.graph_values import (
     as_value,
 )
 from tensorir.script.parts import FunctionParts
-from tensorir.script.records import FreshVar, FuncAttrRecord, MetaVar
+from tensorir.script.records import Alias, FreshVar, FuncAttrRecord, MetaVar
 from tensorir.script.source import Place, Source
 from tensorir.script.syntax import Tree, names_in, parse_expression
 
@@ -223,8 +223,7 @@ class GraphBuilder:
     def _name(self, name: str, value: Any) -> None:
         """Give a name to a value, which is bound, or to what is known while reading."""
         if isinstance(value, FreshVar):
-            known = self._scope.levels[-1].get(name)
-            if not isinstance(known, Var):
+            if not any(isinstance(level.get(name), Var) for level in self._scope.levels):
                 self._scope.rebind(name, value.build(name))
         elif isinstance(value, MetaVar):
             self._scope.rebind(name, value)
@@ -288,13 +287,20 @@ class GraphBuilder:
             self._statement(statement)
         record = self._evaluate(last[2])
         exported = self._outputs(last, record)
+        sizes = {n: v for n, v in self._scope.levels[-1].items() if isinstance(v, Var)}
+        self._close(
+            "{0} belongs to the dataflow block that binds it; R.output({0}) makes it known after it"
+        )
+        for name, value in {**sizes, **exported}.items():
+            self._scope.rebind(name, value)
+
+    def _close(self, hint: str) -> None:
+        """End the names of a suite; `hint` is said where one of them is used after it."""
         level = self._scope.levels[-1]
         self._scope.pop()
-        for name, value in level.items():
-            if isinstance(value, Var):
-                self._scope.rebind(name, value)
-        for name, var in exported.items():
-            self._scope.rebind(name, var)
+        for name in level:
+            if not self._scope.knows(name):
+                self._scope.rebind(name, _Ended(hint.format(name)))
 
     def _outputs(self, tree: Tree, record: OutputRecord) -> dict[str, g.GraphVar]:
         """End a dataflow block; return its outputs by name."""
@@ -341,7 +347,9 @@ class GraphBuilder:
                     tree[1],
                 )
             self._statement(tree)
-        self._scope.pop()
+        self._close(
+            "{0} belongs to a suite of an if; the name that both suites bind last is known after it"
+        )
         suite, self._suite = self._suite, outer
         name, value = suite.last_value()
         if value is None:
@@ -354,6 +362,19 @@ class GraphBuilder:
     def unsupported(self, tree: Tree) -> None:
         """Refuse what has no meaning inside a graph function."""
         raise self._fail(_REFUSED[tree[0]], tree[1])
+
+
+class _Ended(Alias):
+    """A name that is not known any more; reading it says why."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def read(self) -> Any:
+        """Raise IRValueError."""
+        raise IRValueError(self._why)
 
 
 def _has_effect(call: g.GraphCall) -> bool:

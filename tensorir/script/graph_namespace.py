@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tensorir.relax.expr import ExternFunc, PrimValue
+from tensorir.relax.expr import ExternFunc
 from tensorir.relax.operator import Operator
 from tensorir.script import frames
 from tensorir.script import graph_annotations as infos
@@ -53,7 +53,7 @@ _TABLE: dict[str, Any] = {
     "const": values.const,
     "array": array_of_bytes,
     "shape": values.shape,
-    "prim_value": PrimValue,
+    "prim_value": values.prim_value,
     "str": values.string,
     "dtype": values.dtype,
     "tuple": values.tuple_of,

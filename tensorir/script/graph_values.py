@@ -166,7 +166,7 @@ def call_dps_packed(
 def call_packed(func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None) -> GraphCall:
     """Call a library function that returns its result; it may have effects."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
-    return calls.call_packed(func, *map(as_argument, args), sinfo_args=infos)
+    return calls.call_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
 
 
 def call_pure_packed(
@@ -174,7 +174,7 @@ def call_pure_packed(
 ) -> GraphCall:
     """Call a library function that returns its result and has no effect."""
     infos = _infos(_either(sinfo_args, ty_args, ()))
-    return calls.call_pure_packed(func, *map(as_argument, args), sinfo_args=infos)
+    return calls.call_pure_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
 
 
 def operator_call(
@@ -189,6 +189,17 @@ def operator_call(
 def _attribute(value: Any) -> Any:
     """Return an attribute of a call; lists are tuples, because calls do not change."""
     return tuple(map(_attribute, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _library(func: Any) -> str | ExternFunc:
+    if isinstance(func, Callee):
+        name = func.gvar.name
+        raise IRTypeError(
+            f"{name} is a function of the module; a library function is called by its name in "
+            f'quotes, "{name}", and one of the module by R.call_tir({name}, ...)'
+        )
+    known: str | ExternFunc = func
+    return known
 
 
 def _gvar(callee: Any) -> GlobalVar:
@@ -280,6 +291,13 @@ def const(value: Any, dtype: Any = None) -> Constant:
 def shape(values: Sequence[PrimExpr | int]) -> ShapeExpr:
     """Return a shape as a value."""
     return ShapeExpr(sizes(values))
+
+
+def prim_value(value: Any) -> PrimValue:
+    """Return a scalar that tensor functions know as such; a Python int is an int64."""
+    if isinstance(value, str):
+        raise IRTypeError(f"R.prim_value takes a number or a size, not {value!r}; write R.str(...)")
+    return PrimValue(value)
 
 
 def dtype(value: Any) -> DataTypeValue:

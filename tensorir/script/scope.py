@@ -57,6 +57,10 @@ class Scope:
             return self.outer[name]
         return _BUILTINS[name]
 
+    def knows(self, name: str) -> bool:
+        """Say whether `name` has a value."""
+        return any(name in names for names in (*self.levels, self.outer, _BUILTINS))
+
     def visible(self) -> dict[str, Any]:
         """Return every name that is defined, with its value."""
         names = dict(self.outer)
