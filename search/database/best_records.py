@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from search.database.target_key import target_key
@@ -17,7 +17,12 @@ RIVAL: Final = 1.15
 
 def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the last record of each trace and target; all records are of one workload."""
-    return list(_measurements(records))
+    last: dict[Hashable, TuningRecord] = {}
+    for record in records:
+        key = _key(record)
+        last.pop(key, None)
+        last[key] = record
+    return list(last.values())
 
 
 def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningRecord]:
@@ -34,12 +39,14 @@ def winner_first(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     longer when it is measured again, as others would that were measured once. So it stands, unless
     one is faster than it ever was, by more than luck explains (`RIVAL`).
     """
-    measured = _measurements(records)
-    best = best_records(measured, len(measured))
-    winner = next((record for record in reversed(measured) if len(measured[record]) > 1), None)
-    if winner in best and min(measured[winner]) < RIVAL * best[0].mean_seconds:
-        best.remove(winner)
-        best.insert(0, winner)
+    records = list(records)
+    best = best_records(records, len(records))
+    winner = _measured_again_last(records)
+    if winner is None or winner[-1] not in best:
+        return best
+    if min(record.mean_seconds for record in winner) < RIVAL * best[0].mean_seconds:
+        best.remove(winner[-1])
+        best.insert(0, winner[-1])
     return best
 
 
@@ -58,17 +65,23 @@ def best_of_each(
     return [best for group in groups.values() for best in winner_first(group)[:count]]
 
 
-def _measurements(records: Iterable[TuningRecord]) -> dict[TuningRecord, list[float]]:
-    """Return the records that count, with the mean times of all measurements of their traces.
+def _measured_again_last(records: Sequence[TuningRecord]) -> list[TuningRecord] | None:
+    """Return the measurements of the trace that was measured again last, None without one.
 
-    They are in the order of their commit. A copy of a record is no further measurement.
+    A copy of a record is no further measurement.
     """
-    last: dict[Hashable, tuple[TuningRecord, list[float]]] = {}
+    measurements: dict[Hashable, list[TuningRecord]] = {}
+    again = None
     for record in records:
-        target = None if record.target is None else target_key(record.target)
-        key = (target, record.trace_key)
-        before, times = last.pop(key, (None, []))
-        if before is None or before.run_secs != record.run_secs:
-            times.append(record.mean_seconds)
-        last[key] = (record, times)
-    return dict(last.values())
+        known = measurements.setdefault(_key(record), [])
+        if known and known[-1].run_secs == record.run_secs:
+            known[-1] = record
+            continue
+        known.append(record)
+        if len(known) > 1:
+            again = known
+    return again
+
+
+def _key(record: TuningRecord) -> Hashable:
+    return (None if record.target is None else target_key(record.target), record.trace_key)
