@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from codegen.compile import Source, llvm_source
+from codegen.compile import emit_lowered, llvm_source
 from codegen.errors import CodegenError
 from codegen.history import with_history
 from codegen.runtime.jit import load_object
@@ -53,12 +53,8 @@ def vm_build(
     if params:
         mod = transform.BindParams("main", params)(mod)
     chosen = as_target(target)
-    lowered = transform.lower_graph(mod)
-    kernels = lowered.prim_funcs()
-    if kernels:
-        scheduled = with_history(kernels, chosen)
-        found = scheduled.functions if isinstance(scheduled, IRModule) else kernels
-        lowered = IRModule({**lowered.functions, **found}, lowered.attrs)
+    lowered = with_history(transform.lower_graph(mod), chosen)
+    assert isinstance(lowered, IRModule)
     return compile_lowered(lowered, chosen, guard_pages=guard_pages)
 
 
@@ -85,7 +81,8 @@ def compile_lowered(
     }
     for translation in translations:
         functions.update(translation.functions(constants.nbytes))
-    source: Source = llvm_source(functions, target)
+    # Where all that is left are library calls, there is nothing to lower.
+    source = llvm_source(functions, target) if functions else emit_lowered({}, as_target(target))
     data = source.compile()
     module = Module(load_object(data), source=source, object_data=data)
     description = p.Description(tuple(programs[name] for name in graph_functions), constants.nbytes)

@@ -160,6 +160,18 @@ def main(x: R.Tensor(("n", 3), "float32"), s: R.Shape(["m", 4]), k: R.Prim("int6
     np.testing.assert_array_equal(x, X)  # type: ignore[has-type]
 
 
+def test_a_model_of_library_calls_alone() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.negate", (x,), R.Tensor((2, 3), "float32"))
+    return a
+""")
+    )["main"]
+    np.testing.assert_array_equal(main(X), -X)
+
+
 def test_match_cast_defines_sizes_from_values() -> None:
     codegen.register_func("tests.returns", lambda x: x[:1].copy(), override=True)
     main = machine(
