@@ -20,6 +20,7 @@ from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphCall, GraphVar
 from tensorir.relax.function import Function
+from tensorir.verify import verify_well_formed
 from tensorir.visit import walk
 
 
@@ -52,6 +53,7 @@ def vm_build(
         )
     if params:
         mod = transform.BindParams("main", params)(mod)
+    verify_well_formed(mod)
     chosen = as_target(target)
     lowered = with_history(transform.lower_graph(mod), chosen)
     assert isinstance(lowered, IRModule)

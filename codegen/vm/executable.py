@@ -104,9 +104,8 @@ class Executable:
                 f"Pickle the executable instead: library functions are looked up where it is loaded"
             )
         data: Any = np.asarray(self.constants)
-        export.link_library(
-            self.module.object_code,
-            Path(path),
+        self.module.export_library(
+            path,
             {
                 export.PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
                 export.CONSTANTS_SYMBOL: memoryview(data),

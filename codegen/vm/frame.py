@@ -36,6 +36,7 @@ class Frame:
     """Slots, registers and memory of a call."""
 
     __slots__ = (
+        "_shared",
         "address",
         "arena",
         "caller",
@@ -67,6 +68,8 @@ class Frame:
         self.arena = allocate((nbytes,), np.dtype(np.uint8))
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants)
+        self._shared = (self.arena, constants)
+        """What views keep alive, should a library function keep them."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make what depends on the sizes of the parameters: temporaries, views, shapes."""
@@ -91,8 +94,8 @@ class Frame:
         if isinstance(operand, p.View):
             shape = _numbers(operand.shape, sizes)
             address = self.slots[operand.slot] + operand.offset
-            owner = self.arena  # also kept by the frame; a view outlives neither
-            return NDArray.at(address, shape, DataType(operand.dtype).to_numpy(), owner)
+            dtype = DataType(operand.dtype).to_numpy()
+            return NDArray.at(address, shape, dtype, self._shared)
         if isinstance(operand, p.Pack):
             return tuple(self.evaluate(part, sizes) for part in operand.elements)
         if isinstance(operand, p.Literal):

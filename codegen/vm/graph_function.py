@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from codegen.errors import ExecutionError
 from codegen.runtime.ndarray import ALIGNMENT, NDArray
 from codegen.runtime.timed_loop import Batch
 from codegen.vm import program as p
+from codegen.vm.call_stack import needs_stack, run_steps
 from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
 from codegen.vm.matching import Matcher, address_of, as_array
 from codegen.vm.timing import flush_arguments, time_runs
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
-
-MAX_DEPTH: Final = 150
-"""Calls of graph functions from graph functions by way of Python, one inside the other."""
 
 
 class Link(Protocol):
@@ -59,7 +56,9 @@ class GraphFunction:
             x.register for x in p.leaves(program.parameters) if x.register not in used
         }  # entered only where an argument has to be converted
         self._often_transient = [k for k in self._transient if k not in arguments]
+        self.link = link
         self.steps = [link(step, self) for step in program.steps]
+        self._needs_stack = needs_stack(self.steps)
 
     @property
     def name(self) -> str:
@@ -73,25 +72,22 @@ class GraphFunction:
         LibraryFunctionError for what a library function raises; ExecutionError where memory runs
         out or calls are nested too deeply; AssertionFailedError for an assertion of a kernel.
         """
-        return self._finished(self.run(self._entered(args, None)))
-
-    def called_from(self, caller: Frame, args: Sequence[Any]) -> Any:
-        """Call the function for a step of another one."""
-        if caller.depth >= MAX_DEPTH:
-            _too_deep(caller, self.name)
-        return self._finished(self.run(self._entered(args, caller)))
+        return self.finished(self.run(self.entered(args, None)))
 
     def prepare(self, *args: Any) -> PreparedRun:
         """Check the arguments once, for many runs on the same frame."""
-        return PreparedRun(self, self._entered(args, None), args)
+        return PreparedRun(self, self.entered(args, None), args)
 
     def run(self, frame: Frame) -> Frame:
         """Run the steps on a frame that holds arguments; return it."""
+        if self._needs_stack:
+            run_steps(self.steps, frame)
+            return frame
         for step in self.steps:
             step(frame)
         return frame
 
-    def _entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
+    def entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
         """Return a frame with the arguments and with memory for the results."""
         try:
             frame = self._free.pop()
@@ -175,7 +171,8 @@ class GraphFunction:
         made[...] = array
         return made
 
-    def _finished(self, frame: Frame) -> Any:
+    def finished(self, frame: Frame) -> Any:
+        """Take the result out of a frame, and keep the frame for another call."""
         program, registers = self.program, frame.registers
         result = program.result
         if type(result) is p.Register:
@@ -282,16 +279,3 @@ def _registers_read(program: p.Program) -> set[int]:
 def _in_operand(operand: p.Operand) -> list[int]:
     parts = p.parts_of(operand)
     return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
-
-
-def _too_deep(caller: Frame, name: str) -> NoReturn:
-    chain = [name]
-    frame: Frame | None = caller
-    while frame is not None:
-        chain.append(frame.name)
-        frame = frame.caller
-    shown = " <- ".join([*chain[:4], "...", chain[-1]])
-    raise ExecutionError(
-        f"{name} was called at depth {MAX_DEPTH}: {shown}; a graph function that calls itself has "
-        f"to end by an if, and sooner"
-    )

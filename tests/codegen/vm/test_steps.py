@@ -223,11 +223,12 @@ def test_a_function_calls_itself_until_an_if_ends_it() -> None:
     main = machine(COUNTDOWN)["main"]
     for count in (0, 1, 5):
         np.testing.assert_array_equal(main(np.int32(count), X), 2**count * X)
+    np.testing.assert_array_equal(main(np.int32(900), 0 * X), 0 * X)
 
 
 def test_recursion_without_end_is_an_error_that_names_the_chain() -> None:
     main = machine(COUNTDOWN)["main"]
-    with pytest.raises(ExecutionError, match=r"main was called at depth 150: main <- main"):
+    with pytest.raises(ExecutionError, match=r"main was called at depth 1000: main <- main"):
         main(np.int32(-1), X)
     np.testing.assert_array_equal(main(np.int32(2), X), 4 * X)
 
@@ -253,6 +254,20 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
     np.testing.assert_array_equal([first, second, total], [-X, X, 2 * X])
     (first, second), total = main(np.bool_(False), X)
     np.testing.assert_array_equal([first, second, total], [2 * X, 2 * X, 3 * X])
+
+
+def test_arrays_that_a_library_function_keeps_outlive_the_machine() -> None:
+    kept: list[codegen.NDArray] = []
+    codegen.register_func("tests.negate", lambda x, out: kept.append(x), override=True)
+    mod = module("""
+@R.function
+def main(w: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.negate", (w,), R.Tensor((2, 3), "float32"))
+    return a
+""")
+    machine(mod, params={"w": X})["main"]()
+    gc.collect()
+    np.testing.assert_array_equal(kept[0], X)
 
 
 def test_threads_share_a_machine() -> None:
