@@ -35,7 +35,7 @@ from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
-from tensorir.relax.relations import Fits, fits
+from tensorir.relax.relations import Fits, fits, is_base_of
 from tensorir.visit import collect_vars
 
 
@@ -88,6 +88,10 @@ class Translation:
         self._suite = Suite()
         self._binding = ""
         self._destinations = Destinations()
+        self._branches = 0
+        """How many branches the translation is inside of."""
+        self._checks: list[p.Step] = []
+        """Checks of sizes before anything runs."""
         self._own: set[Root] = set()
         """Roots of arrays that belong to one call and are not a part of its result yet."""
 
@@ -138,7 +142,7 @@ class Translation:
             fresh,
             tuple(self._temporaries),
             tuple(self._prepared),
-            tuple(self._suite.steps),
+            (*self._checks, *self._suite.steps),
             result,
             tuple(
                 (text, self._layout.slots.index(var)) for var, text in self._layout.sizes.items()
@@ -185,8 +189,8 @@ class Translation:
             if source in self._own:
                 self._own.discard(source)
                 return p.Register(source.register)
-            if root is not None:
-                self._copy(value, Place(Address(root), value.info))
+            if root is not None and root.info is not None:
+                self._copy(value, Place(Address(root), root.info))
                 return p.Register(root.register)
             return p.CopyOf(self._hold(value))
         if isinstance(value, Held):
@@ -194,6 +198,13 @@ class Translation:
         return self._operand(value)
 
     # ---------------------------------------------------------------------------------- resources
+
+    def _memory_for(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place:
+        """Return memory for a part of a variable: where it is asked for, if it surely fits."""
+        root = self._destinations.root(var, path)
+        if root is not None and root.info is not None and is_base_of(root.info, info):
+            return Place(Address(root), info)
+        return self._memory(var.name, info)
 
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
         """Return memory for a tensor that is no part of the arena's plan."""
@@ -306,8 +317,7 @@ class Translation:
         if call.op is calls.ALLOC_TENSOR:
             info = call.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            root = self._destinations.root(var)
-            return self._memory(var.name, info) if root is None else Place(Address(root), info)
+            return self._memory_for(var, (), info)
         if call.op is calls.COPY_INTO:
             source, destination = (self._place(a) for a in call.args)
             self._copy(source, destination)
@@ -356,18 +366,40 @@ class Translation:
             )
         return value
 
+    def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
+        """Have what is open about the shape of a tensor checked: at the start, if it can be."""
+        answer = fits(expected, value.info)
+        if answer is Fits.YES:
+            return
+        if answer is Fits.NO:
+            self._fail(f"{what} is {tensor_text(value.info)}, expected {tensor_text(expected)}")
+        assert expected.shape is not None
+        extents = self._layout.dims(expected)
+        shape = Known(p.Shape(self._layout.dims(value.info)), None, value.info.shape)
+        used = {var for n in expected.shape for var in collect_vars(n)}
+        place = f"{self._name}: {self._binding}"
+        step = p.Match(self._hold(shape), p.ShapePattern(what, extents, len(extents)), place)
+        known = self._is_prepared(shape) and used <= self._layout.entry_sizes
+        if known and not self._branches:
+            self._checks.append(step)
+        else:
+            self._step(step)
+
     def _copy(self, source: Place, destination: Place) -> None:
+        self._require(source, destination.info, "what is copied")
         if source.address != destination.address:
             nbytes = seg.tensor_bytes(destination.info)
             self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
 
     def _kernel(self, name: str, callee: PrimFunc, call: g.GraphCall) -> Value:
         arguments: list[seg.Argument] = []
+        places: dict[int, tuple[str, Place]] = {}
         shapes: list[Sequence[PrimExpr] | None] = []
         described: list[str] = []
         for arg in call.args:
             value = self._value(arg)  # type: ignore[arg-type]
             if isinstance(value, Place):
+                places[len(arguments)] = (arg.name if isinstance(arg, g.GraphVar) else "", value)
                 arguments.append(value.address)
                 shapes.append(value.info.shape)
                 described.append(tensor_text(value.info))
@@ -387,7 +419,18 @@ class Translation:
             self._fail(
                 f"it calls {name} with {len(arguments)} arguments, which takes {len(callee.params)}"
             )
-        arguments += seg.extents_of(callee, name, shapes, f"{self._name}: {self._binding}")
+        sizes = seg.sizes_of(callee, shapes)
+        if isinstance(sizes, list):
+            self._fail(
+                f"its arguments do not determine the extents {sizes} of {name}; declare each of "
+                f"them as a dimension of its own"
+            )
+        for k, (arg_name, place) in places.items():
+            buffer = callee.buffer_map.get(callee.params[k])
+            if buffer is not None:
+                what = f"{arg_name or 'a constant'} for {buffer.name} of {name}"
+                self._require(place, seg.expected_of(buffer, sizes), what)
+        arguments += sizes.values()
         self._binding = name
         self._operation(seg.CallKernel(name, tuple(arguments)), ", ".join(described))
         return ()
@@ -408,17 +451,14 @@ class Translation:
 
     def _graph_call(self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall) -> Value:
         program = self._programs.get(name)
-        roots = {
-            path: root
-            for path, _ in fields_of(callee.ret_struct_info)
-            if (root := self._destinations.root(var, path)) is not None
-        }
         arguments = [self._value(arg) for arg in call.args]  # type: ignore[arg-type]
         places = [v for arg in arguments for v in places_of(arg)]
-        if program is not None and program.is_native and len(places) == len(p.leaves(
-            program.parameters
-        )):  # fmt: skip
-            value = self._result_memory(var, callee.ret_struct_info, roots)
+        infos = [info for param in callee.params for _, info in fields_of(param.struct_info)]
+        if program is not None and program.is_native and len(places) == len(infos):
+            for place, info in zip(places, infos, strict=True):
+                assert isinstance(info, si.TensorStructInfo)
+                self._require(place, info, f"an argument of {name}")
+            value = self._result_memory(var, callee.ret_struct_info)
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
             inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
             inner += [seg.CalleeArena(), Address(self._constant_root)]
@@ -434,17 +474,13 @@ class Translation:
         self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
         return value
 
-    def _result_memory(
-        self, var: g.GraphVar, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
-    ) -> Value:
+    def _result_memory(self, var: g.GraphVar, info: si.StructInfo, path: Path = ()) -> Value:
         if isinstance(info, si.TupleStructInfo):
             return tuple(
-                self._result_memory(var, part, roots, (*path, k))
-                for k, part in enumerate(info.elements)
+                self._result_memory(var, part, (*path, k)) for k, part in enumerate(info.elements)
             )
         assert isinstance(info, si.TensorStructInfo)
-        root = roots.get(path)
-        return self._memory(var.name, info) if root is None else Place(Address(root), info)
+        return self._memory_for(var, path, info)
 
     # ------------------------------------------------------------------------------------ branches
 
@@ -463,8 +499,10 @@ class Translation:
             else:
                 targets[path] = Held(self._layout.register(), info)
         outer, name = self._suite, self._binding
+        self._branches += 1
         then = self._branch(node.true_branch, targets)
         otherwise = self._branch(node.false_branch, targets)
+        self._branches -= 1
         self._suite, self._binding = outer, name
         native = not then.steps and not otherwise.steps
         if native and isinstance(condition, Place):

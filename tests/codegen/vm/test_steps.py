@@ -233,6 +233,47 @@ def test_recursion_without_end_is_an_error_that_names_the_chain() -> None:
     np.testing.assert_array_equal(main(np.int32(2), X), 4 * X)
 
 
+OPEN = module("""
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    return a
+""")
+
+
+def test_what_a_kernel_takes_is_checked_where_sizes_leave_it_open() -> None:
+    main = machine(OPEN)["main"]
+    np.testing.assert_array_equal(main(X), 2 * X)
+    with pytest.raises(IRValueError) as info:
+        main(np.ones((2, 4), "float32"))
+    assert "main: _: value of 'x for A of twice': extent 1 is 4, expected 3" in str(info.value)
+
+
+def test_a_check_in_a_branch_is_made_where_the_branch_is_taken() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    cls = Module
+    if c:
+        r = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    else:
+        r = x
+    return r
+""")
+    )["main"]
+    wide = np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(main(np.bool_(False), wide), wide)
+    np.testing.assert_array_equal(main(np.bool_(True), X), 2 * X)
+    with pytest.raises(IRValueError, match="extent 1 is 4, expected 3"):
+        main(np.bool_(True), wide)
+
+
 def test_library_calls_in_a_branch() -> None:
     main = machine(
         module("""
