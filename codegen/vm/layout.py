@@ -29,8 +29,13 @@ class FrameLayout:
         """Those that the parameters define."""
         self._is_entered = False
 
+    arena: Root
+    constants: Root
+
     def enter(self) -> None:
-        """Say that the parameters are dealt with; sizes found from now on belong to the body."""
+        """End the parameters and results; sizes found from now on belong to the body."""
+        self.arena = self.root("arena", None)
+        self.constants = self.root("constants", None)
         self.slots += self.sizes
         self.entry_sizes = frozenset(self.sizes)
         self._is_entered = True

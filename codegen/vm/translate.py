@@ -8,16 +8,13 @@ of machine code, which other functions call without Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn
 
-from codegen.errors import CodegenError
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
-from codegen.vm.destinations import Destinations, Path, fields_of
-from codegen.vm.layout import FrameLayout
+from codegen.vm.destinations import Path, fields_of
 from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.suites import Segment, Suite, SuiteWriter
 from codegen.vm.values import (
     Held,
     Known,
@@ -35,27 +32,11 @@ from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
-from tensorir.relax.relations import Fits, fits, is_base_of
+from tensorir.relax.relations import Fits, fits
 from tensorir.visit import collect_vars
 
 
-@dataclass(slots=True)
-class Suite:
-    """What was translated of a function or branch: steps, and the run that is open."""
-
-    steps: list[p.Step] = field(default_factory=list)
-    operations: list[seg.Operation] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of machine code, before it is written as a tensor function."""
-
-    symbol: str
-    operations: tuple[seg.Operation, ...]
-
-
-class Translation:
+class Translation(SuiteWriter):
     """The translation of one graph function.
 
     `programs` are those of the graph functions that were translated already; a function that is
@@ -71,29 +52,13 @@ class Translation:
         constants: ConstantPool,
         one_by_one: bool = False,
     ) -> None:
-        self._name = name
+        super().__init__(name, one_by_one)
         self._func = func
         self._mod = mod
         self._programs = programs
         self._constants = constants
-        self._one_by_one = one_by_one
-        self._layout = FrameLayout(name)
         self._values: dict[g.GraphVar, Value] = {}
-        self._prepared: list[tuple[int, p.Operand]] = []
-        self._views: dict[tuple[Root, int, str], int] = {}
-        self._temporaries: list[p.Fresh] = []
-        self._segments: list[Segment] = []
-        self._arena_bytes = 0
         self._callee_bytes = 0
-        self._suite = Suite()
-        self._binding = ""
-        self._destinations = Destinations()
-        self._branches = 0
-        """How many branches the translation is inside of."""
-        self._checks: list[p.Step] = []
-        """Checks of sizes before anything runs."""
-        self._own: set[Root] = set()
-        """Roots of arrays that belong to one call and are not a part of its result yet."""
 
     # ------------------------------------------------------------------------------------ function
 
@@ -102,8 +67,6 @@ class Translation:
         func = self._func
         parameters = tuple(self._parameter(param) for param in func.params)
         results = self._layout.result_roots(func.ret_struct_info)
-        self._arena = self._layout.root("arena", None)
-        self._constant_root = self._layout.root("constants", None)
         self._layout.enter()
         for path, root in results.items():
             self._destinations.ask(func.body, path, root)
@@ -149,9 +112,9 @@ class Translation:
             ),
             len(self._layout.slots),
             self._layout.registers,
-            self._arena.slot,
+            self._layout.arena.slot,
             self._arena_bytes + self._callee_bytes,
-            self._constant_root.slot,
+            self._layout.constants.slot,
             is_native,
         )
 
@@ -159,10 +122,10 @@ class Translation:
         """Return the segments as tensor functions, by symbol."""
         writer = seg.SegmentWriter(
             self._layout.slots,
-            self._arena,
+            self._layout.arena,
             self._arena_bytes,
             self._arena_bytes + self._callee_bytes,
-            self._constant_root,
+            self._layout.constants,
             constant_bytes,
         )
         return {s.symbol: writer.function(s.symbol, s.operations) for s in self._segments}
@@ -197,51 +160,6 @@ class Translation:
             return p.CopyOf(value.register)
         return self._operand(value)
 
-    # ---------------------------------------------------------------------------------- resources
-
-    def _memory_for(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place:
-        """Return memory for a part of a variable: where it is asked for, if it surely fits."""
-        root = self._destinations.root(var, path)
-        if root is not None and root.info is not None and is_base_of(root.info, info):
-            return Place(Address(root), info)
-        return self._memory(var.name, info)
-
-    def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
-        """Return memory for a tensor that is no part of the arena's plan."""
-        nbytes = seg.static_bytes(info)
-        if nbytes is not None:
-            offset = self._arena_bytes
-            self._arena_bytes += rounded(nbytes)
-            return Place(Address(self._arena, offset), info)
-        root = self._layout.root(name, info)
-        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))
-        if self._layout.is_known(info, self._layout.entry_sizes):
-            self._temporaries.append(array)
-        else:
-            self._own.add(root)
-            self._step(p.Allocate(array))
-        return Place(Address(root), info)
-
-    # -------------------------------------------------------------------------------------- suites
-
-    def _step(self, step: p.Step) -> None:
-        self._close()
-        self._suite.steps.append(step)
-
-    def _operation(self, operation: seg.Operation, operands: str = "") -> None:
-        self._suite.operations.append(operation)
-        if self._one_by_one:
-            self._close(operands)
-
-    def _close(self, operands: str = "") -> None:
-        """End the run of machine code that is open."""
-        if not self._suite.operations:
-            return
-        symbol = f"{self._name}.part{len(self._segments)}"
-        self._segments.append(Segment(symbol, tuple(self._suite.operations)))
-        self._suite.operations.clear()
-        self._suite.steps.append(p.Run(symbol, self._binding, operands))
-
     # ------------------------------------------------------------------------------------ bindings
 
     def _bindings(self, body: g.SeqExpr) -> None:
@@ -268,7 +186,7 @@ class Translation:
         if isinstance(expr, g.Constant):
             info = expr.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            return Place(Address(self._constant_root, self._constants.offset(expr)), info)
+            return Place(Address(self._layout.constants, self._constants.offset(expr)), info)
         if isinstance(expr, g.Tuple):
             return tuple(self._value(part) for part in expr.elements)
         if isinstance(expr, g.TupleGetItem):
@@ -354,7 +272,7 @@ class Translation:
             self._fail("a tensor is placed in storage at an offset that is known")
         assert isinstance(offset, g.PrimValue)
         assert isinstance(offset.value, IntImm)
-        return Place(Address(self._arena, storage.offset + offset.value.value), info)
+        return Place(Address(self._layout.arena, storage.offset + offset.value.value), info)
 
     def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
         assert not isinstance(expr, GlobalVar)
@@ -365,31 +283,6 @@ class Translation:
                 f"with R.match_cast"
             )
         return value
-
-    def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
-        """Have what is open about the shape of a tensor checked: at the start, if it can be."""
-        answer = fits(expected, value.info)
-        if answer is Fits.YES:
-            return
-        if answer is Fits.NO:
-            self._fail(f"{what} is {tensor_text(value.info)}, expected {tensor_text(expected)}")
-        assert expected.shape is not None
-        extents = self._layout.dims(expected)
-        shape = Known(p.Shape(self._layout.dims(value.info)), None, value.info.shape)
-        used = {var for n in expected.shape for var in collect_vars(n)}
-        place = f"{self._name}: {self._binding}"
-        step = p.Match(self._hold(shape), p.ShapePattern(what, extents, len(extents)), place)
-        known = self._is_prepared(shape) and used <= self._layout.entry_sizes
-        if known and not self._branches:
-            self._checks.append(step)
-        else:
-            self._step(step)
-
-    def _copy(self, source: Place, destination: Place) -> None:
-        self._require(source, destination.info, "what is copied")
-        if source.address != destination.address:
-            nbytes = seg.tensor_bytes(destination.info)
-            self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
 
     def _kernel(self, name: str, callee: PrimFunc, call: g.GraphCall) -> Value:
         arguments: list[seg.Argument] = []
@@ -461,7 +354,7 @@ class Translation:
             value = self._result_memory(var, callee.ret_struct_info)
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
             inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
-            inner += [seg.CalleeArena(), Address(self._constant_root)]
+            inner += [seg.CalleeArena(), Address(self._layout.constants)]
             self._binding = name
             self._operation(
                 seg.CallKernel(name, tuple(inner)), ", ".join(tensor_text(v.info) for v in places)
@@ -545,48 +438,3 @@ class Translation:
             else:
                 self._fail("a branch gives a value whose shape and dtype are not known")
         return self._suite
-
-    # ------------------------------------------------------------------------- values for Python
-
-    def _hold(self, value: Value) -> int:
-        """Return the register that holds a value as Python sees it."""
-        if isinstance(value, Held):
-            return value.register
-        if isinstance(value, Place):
-            root, offset = value.address.root, value.address.offset
-            if root.info is not None:
-                return root.register
-            dims = self._layout.dims(value.info)
-            key = (root, offset, repr((dims, value.info.dtype)))
-            register = self._views.get(key)
-            if register is None:
-                register = self._views[key] = self._layout.register()
-                view = p.View(root.slot, offset, dims, str(value.info.dtype))
-                self._prepared.append((register, view))
-            return register
-        if isinstance(value, Known) and isinstance(value.operand, p.Register):
-            return value.operand.number
-        register = self._layout.register()
-        operand = self._operand(value)
-        if isinstance(value, Known) and self._is_prepared(value):
-            self._prepared.append((register, operand))
-        else:
-            self._step(p.Assemble(register, operand))
-        return register
-
-    def _is_prepared(self, value: Known) -> bool:
-        exprs = [*(value.extents or ()), *([value.scalar] if value.scalar is not None else [])]
-        return all(var in self._layout.entry_sizes for expr in exprs for var in collect_vars(expr))
-
-    def _operand(self, value: Value) -> p.Operand:
-        if isinstance(value, tuple):
-            return p.Pack(tuple(p.Register(self._hold(part)) for part in value))
-        if isinstance(value, Known):
-            return value.operand
-        if isinstance(value, Storage):
-            self._fail("memory that tensors share is no value")
-        return p.Register(self._hold(value))
-
-    def _fail(self, reason: str) -> NoReturn:
-        where = f" at {self._binding}" if self._binding else ""
-        raise CodegenError(f"cannot compile graph function {self._name}{where}: {reason}")
