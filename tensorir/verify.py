@@ -6,7 +6,7 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.errors import WellFormedError
 from tensorir.expr import BufferLoad, IterVar, Let, PrimExpr, Var
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.relax.function import Function
 from tensorir.relax.recursion import endless_chain
@@ -14,7 +14,7 @@ from tensorir.relax.verify import verify_graph_function
 from tensorir.visit import children
 
 
-def verify_well_formed(program: PrimFunc | Function | IRModule, assert_mode: bool = True) -> bool:
+def verify_well_formed(program: BaseFunc | IRModule, assert_mode: bool = True) -> bool:
     """Say whether every variable is defined exactly once, before its use and in scope.
 
     The variable of a `Let` inside an expression may be that of other expressions as well, and
@@ -28,10 +28,11 @@ def verify_well_formed(program: PrimFunc | Function | IRModule, assert_mode: boo
     try:
         if isinstance(program, IRModule):
             _verify_module(program)
-        elif isinstance(program, Function):
-            verify_graph_function(program)
-        else:
+        elif isinstance(program, PrimFunc):
             _Verifier(set(), "").function(program)
+        else:
+            assert isinstance(program, Function)
+            verify_graph_function(program)
     except WellFormedError:
         if assert_mode:
             raise

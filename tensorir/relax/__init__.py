@@ -5,11 +5,13 @@
 Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tensorir.relax import (
     comparison,  # noqa: F401 - enters its rows in tables
     op,
 )
-from tensorir.relax.block_builder import BlockBuilder
 from tensorir.relax.calls import (
     call_dps_packed,
     call_packed,
@@ -52,6 +54,9 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
 )
 from tensorir.relax.visit import GraphRewriter
+
+if TYPE_CHECKING:
+    from tensorir.relax.block_builder import BlockBuilder
 
 Var, Call, StringImm, DataTypeImm, const = (
     GraphVar,
@@ -108,3 +113,10 @@ __all__ = [
     "is_base_of",
     "op",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the builder where it is used first: it needs tensor expressions, nothing else here."""
+    if name == "BlockBuilder":
+        return import_module("tensorir.relax.block_builder").BlockBuilder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

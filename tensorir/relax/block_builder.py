@@ -293,18 +293,10 @@ class BlockBuilder:
         return self._frame is not None and self._frame.name == name.name
 
     def _check_effects(self, call: GraphCall, place: str) -> None:
-        frame = self._frame
-        if frame is None or is_pure_call(call, self._mod):
-            return
-        if self.current_block_is_dataflow():
+        if self.current_block_is_dataflow() and not is_pure_call(call, self._mod):
             raise IRValueError(
                 f"{place} may have effects, which a dataflow block has not; emit it outside, or "
                 "declare the function pure (call_pure_packed)"
-            )
-        if frame.pure:
-            raise IRValueError(
-                f"{place} may have effects, but the function is declared pure; begin it with "
-                f'bb.function("{frame.name}", ..., pure=False)'
             )
 
     def _field(self, item: TupleGetItem) -> GraphExpr:

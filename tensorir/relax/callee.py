@@ -34,7 +34,7 @@ from tensorir.relax.struct_info import (
     defining_extents,
 )
 from tensorir.relax.visit import GraphRewriter
-from tensorir.visit import collect_vars, substitute
+from tensorir.visit import collect_vars, substitute, walk
 
 Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
 """Functions by name; what is known of one suffices where it is not there yet."""
@@ -118,20 +118,33 @@ def output_infos(call: GraphCall) -> tuple[StructInfo, ...]:
 
 
 def is_pure_call(call: GraphCall, functions: Functions) -> bool:
-    """Say whether a call only gives a value, so that it may be dropped, repeated or moved."""
+    """Say whether a call only gives a value, so that it may be dropped, repeated or moved.
+
+    A graph function is called pure if it is declared so and nothing that it calls has effects.
+    """
+    return _is_pure(call, functions, set())
+
+
+def _is_pure(call: GraphCall, functions: Functions, entered: set[str]) -> bool:
+    """Say whether a call is pure if those of the functions `entered`, which are asked for, are."""
     op = call.op
     if isinstance(op, Operator):
         return op.pure
-    if isinstance(op, GlobalVar):
-        if op.name not in functions:
-            return False
-        called = functions[op.name]
-        return called.is_pure if isinstance(called, Function) else _is_pure(called)
-    return _is_pure(op.struct_info)
-
-
-def _is_pure(known: BaseFunc | StructInfo) -> bool:
-    return isinstance(known, FuncStructInfo) and known.purity
+    known: BaseFunc | StructInfo = VOID
+    if not isinstance(op, GlobalVar):
+        known = op.struct_info
+    elif op.name in functions:
+        known = functions[op.name]
+    if not isinstance(known, Function) or not isinstance(op, GlobalVar):
+        return isinstance(known, FuncStructInfo) and known.purity
+    if op.name in entered:
+        return True
+    entered.add(op.name)
+    return known.is_pure and all(
+        _is_pure(inner, functions, entered)
+        for inner in walk(known.body)
+        if isinstance(inner, GraphCall)
+    )
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ A-normal form: the parts of a value are leaves (variables, constants, shapes, nu
 tuples of leaves. Every variable is bound once, before its use, and seen where it is in scope: what
 a branch binds inside of the branch, a `DataflowVar` inside of its dataflow block. Symbolic sizes
 are defined by parameters and `match_cast`, each in one function. A dataflow block has no branches
-and no effects, a pure function none that is seen outside. Calls fit the functions that they name,
-and struct infos that are stated follow from what is known.
+and no effects. Calls fit the functions that they name, and struct infos that are stated follow from
+what is known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from tensorir.relax.expr import (
     TupleGetItem,
 )
 from tensorir.relax.function import Function
-from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import (
     FuncStructInfo,
@@ -82,13 +81,11 @@ class _Verifier:
         self._place = self._function
         self._binding: Binding | None = None
         self._in_dataflow = False
-        self._is_pure = True
 
     # ----------------------------------------------------------------------------------- structure
 
     def function(self, func: Function) -> None:
         """Verify a function."""
-        self._is_pure = func.is_pure and not func.attrs.get("relax.force_pure")
         for param in func.params:
             self._place = f'parameter "{param.name}" of {self._function}'
             if isinstance(param, DataflowVar):
@@ -197,20 +194,10 @@ class _Verifier:
         except (IRTypeError, IRValueError) as error:
             self._fail(str(error))
         self._check_stated(call.struct_info, result, "the call gives")
-        self._effects(call, self._mod)
-
-    def _effects(self, call: GraphCall, mod: IRModule) -> None:
-        if is_pure_call(call, mod):
-            return
-        if self._in_dataflow:
+        if self._in_dataflow and not is_pure_call(call, self._mod):
             self._fail(
                 "the call may have effects, and a dataflow block has none; move it out of the "
                 "block, or declare what is called pure (R.call_pure_packed)"
-            )
-        if self._is_pure and not _is_lowered(call, mod):
-            self._fail(
-                "the call may have effects, but the function is declared pure; declare it with "
-                "@R.function(pure=False), or what is called as pure (R.call_pure_packed)"
             )
 
     def _branches(self, value: If) -> None:
@@ -309,20 +296,6 @@ class _Verifier:
             first, *more = str(self._binding).splitlines()
             shown = f"\n    {first}{' ...' if more else ''}"
         raise WellFormedError(f"{self._place}: {sentence}{shown}")
-
-
-def _is_lowered(call: GraphCall, mod: IRModule) -> bool:
-    """Say whether a call is one that lowering to explicit memory made of a pure one.
-
-    These have effects on temporaries of the function only.
-    """
-    op = call.op
-    if isinstance(op, Operator):
-        return True
-    if isinstance(op, GlobalVar):
-        return not isinstance(mod[op.name], Function)
-    info = call.struct_info
-    return isinstance(info, TupleStructInfo) and not info.elements
 
 
 def _kind(value: Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
 from tensorir.expr import PrimExpr, Var
-from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
@@ -106,7 +106,7 @@ def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> BaseFunc 
         result = FunctionBuilder(evaluate, private=options["private"]).build(body)
     if check_well_formed and options["check_well_formed"]:
         try:
-            verify_well_formed(result if isinstance(result, PrimFunc) else _module_of(result))
+            verify_well_formed(result)
         except WellFormedError as error:
             raise evaluate.fail(
                 f"Program is not well-formed. {error} "
@@ -114,10 +114,6 @@ def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> BaseFunc 
                 body[1],
             ) from error
     return result
-
-
-def _module_of(program: BaseFunc | IRModule) -> IRModule:
-    return program if isinstance(program, IRModule) else IRModule.from_expr(program)
 
 
 def _prepare(tree: Tree, evaluate: Evaluator) -> None:

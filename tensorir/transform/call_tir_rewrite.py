@@ -136,7 +136,8 @@ class _Lowering(GraphRewriter):
         target = set(memories(aliases.of(call.args[index])))
         others = (arg for k, arg in enumerate(call.args) if k != index)
         return (
-            all(memory.owner is Owner.FUNCTION for memory in target)
+            bool(target)
+            and all(memory.owner is Owner.FUNCTION for memory in target)
             and target.isdisjoint(aliases.kept)
             and not any(var in live for memory in target for var in aliases.holders[memory])
             and target.isdisjoint(memory for arg in others for memory in memories(aliases.of(arg)))

@@ -74,7 +74,8 @@ class PassContext:
     level; `config` holds options by name. IRTypeError for anything that is no instrument.
     """
 
-    _current: ClassVar[ContextVar[PassContext | None]] = ContextVar("pass_context", default=None)
+    _entered: ClassVar[ContextVar[tuple[PassContext, ...]]] = ContextVar("entered", default=())
+    """The contexts in force in this thread, the outermost first."""
 
     def __init__(
         self,
@@ -92,12 +93,12 @@ class PassContext:
         self.disabled_pass = frozenset(disabled_pass or ())
         self.required_pass = frozenset(required_pass or ())
         self.instruments: tuple[PassInstrument, ...] = tuple(instruments or ())
-        self._outer: list[PassContext | None] = []
 
     @staticmethod
     def current() -> PassContext:
         """Return the innermost context, one of the defaults outside of any."""
-        return PassContext._current.get() or PassContext()
+        entered = PassContext._entered.get()
+        return entered[-1] if entered else PassContext()
 
     def __enter__(self) -> PassContext:
         entered: list[PassInstrument] = []
@@ -109,12 +110,11 @@ class PassContext:
             for instrument in reversed(entered):
                 instrument.exit_pass_ctx()
             raise
-        self._outer.append(PassContext._current.get())
-        PassContext._current.set(self)
+        PassContext._entered.set((*PassContext._entered.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        PassContext._current.set(self._outer.pop())
+        PassContext._entered.set(PassContext._entered.get()[:-1])
         for instrument in reversed(self.instruments):
             instrument.exit_pass_ctx()
 
@@ -171,7 +171,7 @@ class Sequential(Pass):
     """Passes one after another, as one pass.
 
     `required` names passes that must be among those before it in a `Sequential` that holds it;
-    IRValueError if one is not.
+    IRValueError if one is not. `traceable` is accepted because TVM has it.
     """
 
     def __init__(

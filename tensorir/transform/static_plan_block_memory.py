@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
@@ -39,8 +39,8 @@ class StaticPlanBlockMemory(FunctionPass):
         return func if plan is None else _Placing(plan)(func)
 
 
-def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphExpr] | None:
-    """Return where the tensors of a function may lie, keyed by the calls that allocate them.
+def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
+    """Return where the tensors of a function may lie, keyed by the variables they are bound to.
 
     Returns None for a function without such tensors, or with an arena.
     """
@@ -51,7 +51,7 @@ def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphExpr] | None:
     if not sizes:
         return None
     packing = pack(sizes, lifetimes.held)
-    offsets = {m.call: offset for m, offset in packing.offsets.items() if m.call is not None}
+    offsets = {lifetimes.variable(memory): at for memory, at in packing.offsets.items()}
     return Packing(offsets, max(packing.size, ALIGNMENT), packing.lower_bound)
 
 
@@ -80,6 +80,10 @@ class _Lifetimes:
         self.memories = [m for m in self._aliases.holders if m not in given_away]
         """Those that nobody outside of the function sees."""
 
+    def variable(self, memory: Memory) -> g.GraphVar:
+        """Return the variable that an allocation is bound to."""
+        return self._aliases.holders[memory][0]
+
     def _go_through(self, node: g.SeqExpr, used: set[Memory]) -> None:
         """Note what is held at the bindings of a sequence; `used` has been used before."""
         for binding in node.bindings:
@@ -100,13 +104,13 @@ class _Lifetimes:
         used |= now
         self.held.append(now | (self._memories(after) & used))
 
-    def _memories(self, variables: object) -> set[Memory]:
+    def _memories(self, variables: Iterable[g.GraphVar]) -> set[Memory]:
         places = self._aliases.places
-        return {m for var in variables if var in places for m in memories(places[var])}  # type: ignore[attr-defined]
+        return {m for var in variables if var in places for m in memories(places[var])}
 
 
 class _Placing(GraphRewriter):
-    def __init__(self, plan: Packing[g.GraphExpr]) -> None:
+    def __init__(self, plan: Packing[g.GraphVar]) -> None:
         super().__init__()
         self._plan = plan
         self._storage = g.GraphVar("storage", OBJECT)
@@ -119,7 +123,7 @@ class _Placing(GraphRewriter):
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Return the placing of a tensor in the arena for its allocation."""
-        offset = self._plan.offsets.get(node.value)
+        offset = self._plan.offsets.get(node.var)
         if offset is None or not isinstance(node, g.VarBinding):
             return super().binding(node)
         info = node.value.struct_info

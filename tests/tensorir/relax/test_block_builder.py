@@ -431,11 +431,6 @@ def effects_in_block(bb, x):
         bb.emit(relax.call_packed("f", x))
 
 
-def effects_in_pure_function(bb, x):
-    with bb.function("main", [x]):
-        bb.emit(relax.call_packed("f", x))
-
-
 def half_done(bb, x):
     with bb.function("main", [x]):
         bb.finalize()
@@ -465,7 +460,6 @@ def one_variable_twice(bb, x):
         (late_parameters_without_one, 'function "main" uses other, which is no parameter'),
         (variable_of_a_block, "uses lv, which only its dataflow block sees.*emit_output"),
         (effects_in_block, "may have effects, which a dataflow block has not"),
-        (effects_in_pure_function, r'declared pure; begin it with bb.function\("main", .*False'),
         (half_done, 'function "main" is not complete'),
         (one_variable_twice, 'function "main" has one variable as parameter twice'),
     ],

@@ -172,4 +172,35 @@ def test_purity():
     assert not is_pure_call(relax.call_packed("f", x), mod)
     assert is_pure_call(GraphCall(GlobalVar("pure"), [x]), mod)
     assert not is_pure_call(GraphCall(GlobalVar("impure"), [x]), mod)
+    assert not is_pure_call(GraphCall(GlobalVar("nothing"), [x], struct_info=VOID), mod)
     assert not is_pure_call(GraphCall(GlobalVar("add"), [x, x, x], struct_info=VOID), mod)
+
+
+def test_a_function_is_not_pure_because_it_says_so():
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def direct(x: R.Tensor((4,))) -> R.Object:
+        y = R.call_packed("print", x)
+        return y
+
+    @R.function
+    def indirect(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Object:
+        if c:
+            y = Module.direct(x)
+        else:
+            y = Module.indirect(c, x)
+        return y
+
+    @R.function
+    def pure(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
+        if c:
+            y = Module.pure(c, x)
+        else:
+            y = R.call_pure_packed("f", x, sinfo_args=R.Tensor((4,)))
+        return y
+""")
+    x = relax.Var("x")
+    purity = {name: is_pure_call(GraphCall(GlobalVar(name), [x]), mod) for name in mod}
+    assert purity == {"direct": False, "indirect": False, "pure": True}

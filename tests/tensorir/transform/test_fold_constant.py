@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 from graph_modules import is_same, module_of
@@ -159,10 +161,13 @@ def test_a_program_does_not_grow_beyond_a_limit():
     assert "call_tir" not in FoldConstant(small=64 * 64 * 4)(mod)["main"].script()
 
 
-def test_a_function_that_runs_too_long_for_the_interpreter_stays():
-    text = CONSTANT.replace("for i, j in T.grid(64, 64):", "for i, j, k in T.grid(64, 64, 1000):")
-    text = text.replace('"SS", [i, j]', '"SS", [i, j]')
-    mod = module_of(text)
+@pytest.mark.parametrize("around", ["for k in range(1000):", "while A[0, 0] < T.float32(0):"])
+def test_a_function_that_may_run_too_long_for_the_interpreter_stays(around):
+    nest = textwrap.dedent(CONSTANT[CONSTANT.index("            for i, j") :])
+    inner = textwrap.indent(nest, " " * 16)
+    mod = module_of(
+        CONSTANT.replace(textwrap.indent(nest, " " * 12), f"            {around}\n{inner}")
+    )
     assert is_same(FoldConstant()(mod), mod)
 
 
