@@ -2,10 +2,10 @@
 
     python -m benchmarks.fuzz_texts scripts --count 1000000 --processes 2
 
-The forms are `scripts` of programs, `traces` as Python text, and `json` of saved traces;
-`text_forms` says what must become of each. The texts are read in batches, each in a process of its
-own, so that a crash or a hang is found like any other fault; one of each kind is made as small as
-possible and printed.
+The forms are `scripts` of programs, `graphs` of modules with graph functions, `traces` as Python
+text, and `json` of saved traces; `text_forms` says what must become of each. The texts are read in
+batches, each in a process of its own, so that a crash or a hang is found like any other fault; one
+of each kind is made as small as possible and printed.
 """
 
 from __future__ import annotations

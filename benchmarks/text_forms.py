@@ -8,14 +8,17 @@ import random
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from benchmarks.fuzz_programs import program, program_names
+from benchmarks.random_graphs import random_graph
 from benchmarks.random_schedules import scrambled
 from benchmarks.text_mutations import mutated
 from schedule import Trace, TraceError
 from tensorir import assert_structural_equal, parse
+from tensorir.dialect import Dialect
 from tensorir.errors import DiagnosticError
+from tensorir.script.constants import LEFT_OUT
 from tests.recorded import RECORDED, recorded
 
 
@@ -76,8 +79,19 @@ class Scripts(TextForm):
             _check_place(error, text)
             return False
         if again:
-            assert_structural_equal(parse(result.script()), result)
+            printed = result.script(show_meta=True)
+            assert_structural_equal(parse(printed), result)
         return True
+
+
+class Graphs(Scripts):
+    """Modules with graph functions, in every dialect."""
+
+    def __init__(self) -> None:
+        modules = [random_graph(seed, steps=4).mod for seed in range(12)]
+        texts = [mod.script(dialect=d) for mod in modules for d in get_args(Dialect)]
+        texts = [text for text in texts if LEFT_OUT not in text]
+        self.originals = [*texts, *(mod.script(show_meta=True) for mod in modules), *GRAPHS]
 
 
 class Traces(TextForm):
@@ -196,8 +210,75 @@ def g(A: T.Buffer(16, "float16"), out: T.Buffer((2, 2), "bool")):
 """Spellings of the dialect that the programs of `fuzz_programs` do not have."""
 
 
+GRAPHS: Final = (
+    """
+metadata = {"relax.expr.Constant": [R.array("float32", (1, 4), "AAAAAAAAgD8AAABAAABAQA==")]}
+
+@I.ir_module
+class Module:
+    I.module_attrs({"runtime": 1})
+
+    @T.prim_func(private=True)
+    def relu(x: T.handle, y: T.handle, k: T.int64):
+        n = T.int64()
+        X = T.match_buffer(x, (n, 4))
+        Y = T.match_buffer(y, (n, 4))
+        for i, j in T.grid(n, 4):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.cast(k, "float32"))
+
+    @R.function(private=True)
+    def same(s: R.Tensor(("n", "n * 2"))) -> R.Tensor(("n", "n * 2")):
+        n = T.int64()
+        return s
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((1, 4), "float32"), c: R.Tensor((), "bool"), o: R.Object,
+             f: R.Callable((R.Tensor,), R.Tuple, True), s: R.Shape(["m"]), p: R.Prim("int64")):
+        R.func_attr({"num_input": 1})
+        cls = Module
+        m = T.int64()
+        with R.dataflow():
+            a = R.call_tir(cls.relu, (x,), R.Tensor((1, 4), "float32"), tir_vars=R.shape([m]))
+            b = R.call_dps_packed("two", (a, R.const([1.5, 0.1])),
+                                  out_sinfo=[R.Tensor((1, 4), "float32"), R.Tensor((m,), "int32")])
+            d, e = b
+            g = metadata["relax.expr.Constant"][0]
+            R.output(a, d, g)
+        k = T.int64()
+        h: R.Tensor((k, k * 2)) = R.match_cast(o, R.Tensor((k, k * 2)))
+        l = same(h)
+        R.call_packed("log", l, 1, R.str("text"), (k, 2), f, sinfo_args=R.Tuple)
+        if c:
+            q = R.call_tir("f", (R.call_tir_inplace(relu, (d, g), [1], R.Tensor((1, 4), "float32"),
+                                 tir_vars=[3]),), (1, 4), dtype="float32")
+            r = q
+        else:
+            r = x
+        z = R.builtin.alloc_tensor(R.shape([1, 4]), R.dtype("float32"), R.prim_value(0), R.str("g"))
+        R.memory.copy_into(r, z)
+        return (z, (l, R.prim_value(m + 1)), 1.0)
+""",
+    """
+n = TypeVar("n")
+metadata = tvm.ir.load_json('{"root": 1, "nodes": [{}, {"keys": [], "data": []}]}')
+
+@R.function
+def even(c: R.Tensor((), "bool"), x: Tensor((n, 4), "float32")) -> Tensor((n, 4), "float32"):
+    with R.dataflow():
+        lv: Tensor((n, 4)) = R.call_pure_packed("f", x, sinfo_args=(Tensor((n, 4), "float32"),))
+        R.output(lv)
+    y = R.tuple(lv, x)[1], c
+    return y[0]
+""",
+)  # fmt: skip
+"""Spellings of graph functions."""
+
+
 FORMS: Final[dict[str, Callable[[], TextForm]]] = {
     "scripts": Scripts,
+    "graphs": Graphs,
     "traces": Traces,
     "json": SavedTraces,
 }

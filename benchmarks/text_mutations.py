@@ -22,7 +22,11 @@ T.handle T.Ptr T.Range T.if_then_else T.Select T.max T.exp T.Cast T.reinterpret 
 T.Shuffle T.evaluate T.ret T.attr T.Assert T.meta_var T.launch_thread T.env_thread T.index_map
 T.block_attr T.func_attr T.unroll T.vectorized T.parallel T.thread_binding T.Add T.call_extern
 T.call_intrin T.address_of T.tvm_access_ptr T.undef T.infinity T.min_value I.ir_module
-I.module_attrs self cls __class__ __import__ eval A B C n vi
+I.module_attrs R.function R.Tensor R.Tuple R.Shape R.Prim R.Callable R.Object R.call_tir R.const
+R.call_tir_inplace R.call_dps_packed R.call_packed R.call_pure_packed R.dataflow R.output R.tuple
+R.match_cast R.shape R.prim_value R.str R.dtype R.array R.func_attr R.memory R.builtin metadata
+I.GlobalVar out_sinfo sinfo_args tir_vars dtype ndim x y lv
+self cls __class__ __import__ eval A B C n vi
 """
 _TOKENS = tuple(_SPELLINGS.split())
 _CHARACTERS = "\t\n\r\x00 \\\"'#\u00e9\u2028\u00b2\U0001f600()[]{}:,.;=@0a_"

@@ -66,4 +66,11 @@ _WIDEST: Final = 200
 
 
 class WellFormedError(IRValueError):
-    """A program breaks a rule of scoping or definition; see `tensorir.verify`."""
+    """A program breaks a rule of scoping or definition; see `tensorir.verify`.
+
+    `node` is the binding of a graph function that breaks it, if it is one.
+    """
+
+    def __init__(self, message: str, node: object = None) -> None:
+        super().__init__(message)
+        self.node = node

@@ -229,6 +229,14 @@ class IRModule(Node):
         """Return a module with one attribute set."""
         return IRModule(self.functions, {**self.attrs, key: value})
 
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """Return a module with all attributes of a mapping set."""
+        return IRModule(self.functions, {**self.attrs, **attrs})
+
+    def without_attr(self, key: str) -> IRModule:
+        """Return a module without the attribute `key`."""
+        return IRModule(self.functions, self.attrs.without(key))
+
 
 def _function_name(name: str | GlobalVar) -> str:
     if isinstance(name, GlobalVar):

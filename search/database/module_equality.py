@@ -6,16 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-import numpy as np
-
 from search.flops import estimate_tir_flops
 from search.kinds import Kinds
 from tensorir.equal import structural_equal
 from tensorir.function import IRModule
 from tensorir.node import Node
-from tensorir.stmt import AllocateConst, Block, BlockRealize, For, Stmt
+from tensorir.stmt import Block, BlockRealize, For, Stmt
 from tensorir.structural_hash import structural_hash
-from tensorir.visit import children, rewrite
+from tensorir.visit import children
 
 _NO_ALIAS: Final = "tir.noalias"
 _NOTES: Final = frozenset({"global_symbol", "op_pattern"})
@@ -59,11 +57,11 @@ class IgnoreDataEquality(ModuleEquality):
 
     def hash(self, mod: IRModule) -> int:
         """Return the structural hash of the module without the data."""
-        return structural_hash(_without_data(mod))
+        return structural_hash(mod, ignore_ndarray=True)
 
     def equal(self, a: IRModule, b: IRModule) -> bool:
         """Compare structurally, data left out."""
-        return structural_equal(_without_data(a), _without_data(b))
+        return structural_equal(a, b, ignore_ndarray=True)
 
 
 @ModuleEquality.kinds.register("anchor-block")
@@ -77,14 +75,14 @@ class AnchorBlockEquality(ModuleEquality):
     def hash(self, mod: IRModule) -> int:
         """Return the structural hash of the anchor block."""
         anchor = anchor_block(mod)
-        return structural_hash(_without_data(mod if anchor is None else anchor))
+        return structural_hash(mod if anchor is None else anchor, ignore_ndarray=True)
 
     def equal(self, a: IRModule, b: IRModule) -> bool:
         """Compare the anchor blocks structurally; their buffers may be any that fit."""
         first, second = anchor_block(a), anchor_block(b)
         if first is None or second is None:
-            return first is second and structural_equal(_without_data(a), _without_data(b))
-        return structural_equal(_without_data(first), _without_data(second), map_free_vars=True)
+            return first is second and structural_equal(a, b, ignore_ndarray=True)
+        return structural_equal(first, second, map_free_vars=True, ignore_ndarray=True)
 
 
 def unnamed(mod: IRModule) -> IRModule:
@@ -173,18 +171,3 @@ def _blocks_with_init(node: Node) -> Iterator[Block]:
     for child in children(node):
         if isinstance(child, (Stmt, For)):
             yield from _blocks_with_init(child)
-
-
-def _without_data(node: IRModule | Block) -> IRModule | Block:
-    def blank(part: Node) -> Node | None:
-        if not isinstance(part, AllocateConst):
-            return None
-        empty = np.zeros(part.data.shape, part.data.dtype)
-        return AllocateConst(
-            part.buffer_var, part.dtype, part.extents, empty, part.body, part.annotations
-        )
-
-    if isinstance(node, IRModule):
-        blanked = {n: f.with_body(rewrite(f.body, blank)) for n, f in node.prim_funcs().items()}
-        return IRModule({**node.functions, **blanked}, node.attrs)
-    return rewrite(node, blank)

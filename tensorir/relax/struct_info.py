@@ -52,8 +52,7 @@ class ShapeStructInfo(StructInfo):
     def __init__(
         self, values: Iterable[PrimExpr | int] | None = None, ndim: int = UNKNOWN_NDIM
     ) -> None:
-        self.values = None if values is None else as_shape(values)
-        self.ndim = ndim if self.values is None else _agreed_ndim(len(self.values), ndim)
+        self.values, self.ndim = _known_shape(values, ndim)
 
 
 class TensorStructInfo(StructInfo):
@@ -72,10 +71,7 @@ class TensorStructInfo(StructInfo):
         dtype: str | None = "float32",
         ndim: int = UNKNOWN_NDIM,
     ) -> None:
-        self.shape = None if shape is None else as_shape(shape)
-        self.ndim = ndim if self.shape is None else _agreed_ndim(len(self.shape), ndim)
-        if self.ndim < UNKNOWN_NDIM:
-            raise IRValueError(f"a tensor has 0 dimensions or more (-1: unknown), got {ndim}")
+        self.shape, self.ndim = _known_shape(shape, ndim)
         known = None if dtype is None else DataType(dtype)
         self.dtype = None if known is None or known.bits == 0 else known
 
@@ -153,7 +149,15 @@ def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
     return tuple(shape)
 
 
-def _agreed_ndim(count: int, ndim: int) -> int:
-    if ndim not in (UNKNOWN_NDIM, count):
-        raise IRValueError(f"a shape of {count} dimension(s) was given with ndim={ndim}")
-    return count
+def _known_shape(
+    values: Iterable[PrimExpr | int] | None, ndim: int
+) -> tuple[tuple[PrimExpr, ...] | None, int]:
+    """Return a shape (None where it is unknown) and its number of dimensions, which agree."""
+    if ndim < UNKNOWN_NDIM:
+        raise IRValueError(f"a shape has 0 dimensions or more (-1: unknown), got ndim={ndim}")
+    if values is None:
+        return (() if ndim == 0 else None), ndim
+    shape = as_shape(values)
+    if ndim not in (UNKNOWN_NDIM, len(shape)):
+        raise IRValueError(f"a shape of {len(shape)} dimension(s) was given with ndim={ndim}")
+    return shape, len(shape)

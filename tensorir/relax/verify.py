@@ -170,6 +170,8 @@ class _Verifier:
                 )
             return
         if not isinstance(value, _LEAVES):
+            if isinstance(value, (SeqExpr, If)):
+                self._binding = None  # scripts have no suites inside of expressions
             self._fail(
                 f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
                 "variable of its own first (relax.BlockBuilder does)"
@@ -295,7 +297,7 @@ class _Verifier:
         if self._binding is not None:
             first, *more = str(self._binding).splitlines()
             shown = f"\n    {first}{' ...' if more else ''}"
-        raise WellFormedError(f"{self._place}: {sentence}{shown}")
+        raise WellFormedError(f"{self._place}: {sentence}{shown}", self._binding)
 
 
 def _kind(value: Node) -> str:

@@ -15,7 +15,8 @@ from types import FrameType
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.function import BaseFunc, IRModule
+from tensorir.function import IRModule, PrimFunc
+from tensorir.relax.function import Function
 from tensorir.script.graph_namespace import OLD_NAMES, R
 from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, T, add_names
@@ -96,7 +97,9 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
     return Macro(item[3], source, {**names, "range": T.serial}, trusted=True, hygienic=hygienic)
 
 
-def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> BaseFunc | IRModule:
+def _read(
+    thing: Any, names: dict[str, Any], check_well_formed: bool
+) -> PrimFunc | Function | IRModule:
     outer = {**OLD_NAMES, **names, "range": T.serial}
     return read_definition(_source(thing), outer, True, check_well_formed)
 

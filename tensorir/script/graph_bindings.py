@@ -6,30 +6,34 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorir.expr import GlobalVar
+from tensorir.node import Node
 from tensorir.relax import expr as g
+from tensorir.relax.building import Scope, UniqueNames
 from tensorir.relax.struct_info import StructInfo
-from tensorir.relax.visit import GraphRewriter, merged_blocks
+from tensorir.relax.visit import GraphRewriter
+from tensorir.script.source import BEGINNING, Place
 
 _LEAVES: Final = (
     g.GraphVar, g.Constant, g.ShapeExpr, g.PrimValue, g.StringValue, g.DataTypeValue, g.ExternFunc,
-    GlobalVar,
 )  # fmt: skip
 
 
-class Suite:
-    """The blocks of bindings of a function, or of one side of an if."""
+class Suite(Scope):
+    """The blocks of bindings of a function, or of one side of an if, as the text has them.
 
-    def __init__(self, taken: dict[str, int] | None = None) -> None:
-        self._blocks: list[g.BindingBlock] = []
-        self._open: list[g.Binding] = []
-        self._emitted: dict[g.GraphExpr, g.GraphVar] = {}
-        self._taken: dict[str, int] = {} if taken is None else taken
-        """How many variables without a name of their own have been made."""
-        self.in_dataflow = False
+    Unlike a `BlockBuilder` it changes nothing but what is nested. `places` is told where variables
+    are bound: at `place`.
+    """
+
+    def __init__(self, places: dict[Node, Place], names: UniqueNames | None = None) -> None:
+        super().__init__()
+        self._places = places
+        self.place = BEGINNING
+        self._names = UniqueNames() if names is None else names
 
     def inner(self) -> Suite:
         """Return the suite of one side of an if."""
-        return Suite(self._taken)
+        return Suite(self._places, self._names)
 
     def variable(self, name: str, info: StructInfo) -> g.GraphVar:
         """Return a variable of the kind that the current block binds."""
@@ -37,84 +41,75 @@ class Suite:
 
     def emit(self, binding: g.Binding) -> None:
         """Add a binding to the current block."""
-        self._open.append(binding)
+        self._places[binding.var] = self.place
+        self.bindings.append(binding)
 
     # ---------------------------------------------------------------------------------- normal form
 
+    def part(self, value: g.GraphExpr) -> g.GraphExpr:
+        """Return a value that may be an argument or a result: a leaf, or a tuple of such."""
+        return self.normal(value) if isinstance(value, g.Tuple) else self.leaf(value)
+
     def leaf(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return a value that may be a part of another; what may not gets a variable."""
+        """Return a value without parts; one that has parts gets a variable."""
         if isinstance(value, _LEAVES):
             return value
-        if isinstance(value, g.Tuple):
-            return self.normal(value)
-        var = self._emitted.get(value)
+        var = self.emitted.get(value)
         if var is None:
             normal = self.normal(value)
-            var = self.variable(self._name(), normal.struct_info)
-            self._emitted[value] = var
+            name = self._names.unique("lv" if self.in_dataflow else "gv")
+            var = self.variable(name, normal.struct_info)
+            self.emitted[value] = var
             self.emit(g.VarBinding(var, normal))
         return var
 
     def normal(self, value: g.GraphExpr) -> g.GraphExpr:
-        """Return a value all parts of which are leaves."""
+        """Return a value whose parts are leaves or tuples of leaves."""
         if isinstance(value, g.Tuple):
-            elements = [self.leaf(part) for part in value.elements]
+            elements = [self.part(element) for element in value.elements]
             same = all(a is b for a, b in zip(elements, value.elements, strict=True))
             return value if same else g.Tuple(elements)
         if isinstance(value, g.TupleGetItem):
             whole = self.leaf(value.tuple_value)
             return value if whole is value.tuple_value else g.TupleGetItem(whole, value.index)
         if isinstance(value, g.GraphCall):
-            args = [self.leaf(part) for part in value.args]  # type: ignore[arg-type]
+            args = [a if isinstance(a, GlobalVar) else self.part(a) for a in value.args]
             if all(a is b for a, b in zip(args, value.args, strict=True)):
                 return value
             return g.GraphCall(value.op, args, value.attrs, value.sinfo_args, value.struct_info)
         return value
 
-    def _name(self) -> str:
-        base = "lv" if self.in_dataflow else "gv"
-        count = self._taken.get(base, 0)
-        self._taken[base] = count + 1
-        return f"{base}{count}" if count else base
-
     # --------------------------------------------------------------------------------------- blocks
 
     def begin_dataflow(self) -> None:
         """Begin a dataflow block."""
-        self._close(g.BindingBlock)
+        self.close_block()
         self.in_dataflow = True
 
     def end_dataflow(self, outputs: Sequence[g.GraphVar]) -> list[g.GraphVar]:
         """End a dataflow block; return the variables that stand for its outputs after it."""
         visible = {var: g.GraphVar(var.name, var.struct_info) for var in outputs}
-        self._open = list(_Outputs(visible)(g.DataflowBlock(self._open)).bindings)
-        self._close(g.DataflowBlock)
-        self._emitted.clear()
+        for var, seen in visible.items():
+            self._places[seen] = self._places[var]
+        self.bindings = list(_Outputs(visible)(g.DataflowBlock(self.bindings)).bindings)
+        self.close_block()
+        self.emitted.clear()
         self.in_dataflow = False
         return [visible[var] for var in outputs]
 
-    def _close(self, kind: type[g.BindingBlock]) -> None:
-        self._blocks.append(kind(self._open))
-        self._open = []
-
     def last_value(self) -> tuple[str, g.GraphExpr | None]:
-        """Return the name that is bound last, and its value; that value is bound no more."""
-        if self._open:
-            last = self._open[-1]
+        """Return the name that is bound last, and its value; a leaf is bound no more."""
+        if self.bindings:
+            last = self.bindings[-1]
             if isinstance(last, g.VarBinding) and isinstance(last.value, (*_LEAVES, g.Tuple)):
-                self._open.pop()
+                self.bindings.pop()
                 return last.var.name, last.value
             return last.var.name, last.var
-        for block in reversed(self._blocks):
+        for block in reversed(self.blocks):
             for binding in reversed(block.bindings):
                 if not isinstance(binding.var, g.DataflowVar):
                     return binding.var.name, binding.var
         return "", None
-
-    def sequence(self, value: g.GraphExpr) -> g.SeqExpr:
-        """Return the suite and the value that it leads to."""
-        self._close(g.BindingBlock)
-        return g.SeqExpr(merged_blocks(self._blocks), value)
 
 
 class _Outputs(GraphRewriter):

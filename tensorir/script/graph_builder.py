@@ -51,7 +51,7 @@ class GraphBuilder:
         self._siblings = siblings
         self._function = FunctionParts(private)
         self._pure = pure
-        self._suite = Suite()
+        self._suite = Suite(evaluate.source.places)
 
     def build(self, tree: Tree) -> Function:
         """Return the function whose `def` is `tree`."""
@@ -148,8 +148,14 @@ class GraphBuilder:
                 raise self._fail("nothing follows the return of a graph function", trees[k + 1][1])
             if tree[2] is None:
                 raise self._fail("a graph function returns a value; R.tuple() is none", tree[1])
-            return self._evaluate.guarded(tree[1], self._leaf, self._evaluate(tree[2]))  # type: ignore[no-any-return]
+            self._suite.place = tree[1]
+            return self._evaluate.guarded(tree[1], self._result, self._evaluate(tree[2]))  # type: ignore[no-any-return]
         raise self._fail("a graph function ends in `return` with its value", place)
+
+    def _result(self, value: Any) -> g.GraphExpr:
+        known = as_value(value)
+        self._require_sizes(known)
+        return self._suite.part(known)
 
     def _leaf(self, value: Any) -> g.GraphExpr:
         known = as_value(value)
@@ -157,6 +163,7 @@ class GraphBuilder:
         return self._suite.leaf(known)
 
     def _statement(self, tree: Tree) -> None:
+        self._suite.place = tree[1]
         try:
             _STATEMENTS[tree[0]](self, tree)
         except DiagnosticError:

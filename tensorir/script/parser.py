@@ -9,11 +9,12 @@ from typing import Any
 from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
 from tensorir.expr import PrimExpr, Var
-from tensorir.function import BaseFunc, IRModule
+from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
+from tensorir.relax.function import Function
 from tensorir.script.builder import FunctionBuilder
-from tensorir.script.constants import LeftOut
+from tensorir.script.constants import KEY, LeftOut
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_builder import GraphBuilder
 from tensorir.script.graph_namespace import OLD_NAMES, R
@@ -48,6 +49,8 @@ _DIALECT: dict[str, Any] = {
     "ir": I,
     "range": T.serial,
     "metadata": LeftOut(),
+    "meta": LeftOut(),
+    "relay": Namespace("relay", {"Constant": KEY}),
     "tvm": Namespace("tvm", {"ir": Namespace("tvm.ir", {"load_json": load_json})}),
     "TypeVar": lambda name: FreshVar(INT64),
 }
@@ -58,7 +61,7 @@ def parse(
     extra_vars: Mapping[str, Any] | None = None,
     filename: str = "<script>",
     check_well_formed: bool = True,
-) -> BaseFunc | IRModule:
+) -> PrimFunc | Function | IRModule:
     """Return the decorated function or module class that a script defines.
 
     Nothing in the text is executed: it reaches the names of the dialect and `extra_vars`, no
@@ -75,7 +78,7 @@ def read_definition(
     outer: Mapping[str, Any],
     trusted: bool,
     check_well_formed: bool = True,
-) -> BaseFunc | IRModule:
+) -> PrimFunc | Function | IRModule:
     """Return the one definition among the statements of a script."""
     statements = parse_module(source)
     evaluate = Evaluator(source, Scope(outer, trusted=trusted))
@@ -94,11 +97,13 @@ def read_definition(
     return evaluate.guarded(place, _read, found[0], evaluate, check_well_formed)  # type: ignore[no-any-return]
 
 
-def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> BaseFunc | IRModule:
+def _read(
+    tree: Tree, evaluate: Evaluator, check_well_formed: bool
+) -> PrimFunc | Function | IRModule:
     _, _, decorators, body = tree
     options = read_options(decorators, evaluate)
     if body[0] == "class":
-        result: BaseFunc | IRModule = read_module(body, evaluate)
+        result: PrimFunc | Function | IRModule = read_module(body, evaluate)
     elif is_graph(tree):
         builder = GraphBuilder(evaluate, {}, private=options["private"], pure=options["pure"])
         result = builder.build(body)
@@ -108,10 +113,11 @@ def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> BaseFunc 
         try:
             verify_well_formed(result)
         except WellFormedError as error:
+            bound = getattr(error.node, "var", None)
             raise evaluate.fail(
                 f"Program is not well-formed. {error} "
                 "(check_well_formed=False turns the check off)",
-                body[1],
+                body[1] if bound is None else evaluate.source.places.get(bound, body[1]),
             ) from error
     return result
 

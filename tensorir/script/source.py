@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from tensorir.errors import DiagnosticError
+from tensorir.node import Node
 
 Place: TypeAlias = tuple[int, int, int, int]
 """Line, column, end line, end column, from 1."""
@@ -29,6 +30,8 @@ class Source:
         self.filename = filename
         self.first_line = first_line
         """Where the text begins in its file."""
+        self.places: dict[Node, Place] = {}
+        """Where the variables of graph functions are bound."""
 
     def error(self, message: str, place: Place) -> DiagnosticError:
         """Return the error for a place in the text."""

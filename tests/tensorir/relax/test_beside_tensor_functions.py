@@ -9,7 +9,7 @@ from codegen.errors import CodegenError
 from search.arg_info import ArgInfo
 from search.flops import estimate_tir_flops
 from search.remove_layout_rewrite import without_layout_rewrite
-from tensorir import IRModule, simplify, verify_well_formed
+from tensorir import IRModule, simplify, structural_equal, verify_well_formed
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.interp import interpret
 from tests.mixed_module import kernels, scaled_and_shifted, with_main
@@ -24,6 +24,46 @@ def test_functions_by_kind():
         mod.prim_func("main")
     with pytest.raises(IRValueError, match='Cannot find global var "other"'):
         mod.prim_func("other")
+
+
+def test_a_module_of_one_graph_function():
+    func = scaled_and_shifted().with_attr({"global_symbol": "net", "num_input": 1})
+    mod = IRModule.from_expr(func)
+    assert list(mod) == ["net"]
+    assert list(IRModule.from_expr(func.without_attr("global_symbol"))) == ["main"]
+    assert mod["net"].without_attr("num_input").attrs == {"global_symbol": "net"}
+
+
+def test_names_of_functions_of_both_kinds():
+    mod = with_main()
+    assert [g.name for g in mod.get_global_vars()] == ["main", "scale", "shift"]
+    assert [name for name, _ in mod.functions_items()] == ["main", "scale", "shift"]
+    assert mod[mod.get_global_var("main")] is mod["main"]
+    with pytest.raises(IRValueError, match='Cannot find global var "other"'):
+        mod.get_global_var("other")
+
+
+def test_changes_of_a_module_stay_in_it():
+    mod = with_main()
+    twin = mod.clone()
+    twin.update_func(twin.get_global_var("main"), twin["main"].with_attr("num_input", 1))
+    twin.update(IRModule({"more": kernels()["scale"]}))
+    del twin["shift"]
+    assert list(twin) == ["main", "scale", "more"]
+    assert structural_equal(mod, with_main())
+
+
+def test_attributes_of_a_module():
+    mod = with_main().with_attr("stage", "built").with_attrs({"target": "llvm"})
+    assert mod.attrs == {"stage": "built", "target": "llvm"}
+    assert mod.without_attr("stage").attrs == {"target": "llvm"}
+    assert mod.without_attr("stage")["main"] is mod["main"]
+
+
+def test_notebooks_show_both_kinds():
+    html = with_main()._repr_html_()
+    assert "call_tir" in html
+    assert "scaled" in html
 
 
 def test_simplification_leaves_graph_functions_alone():

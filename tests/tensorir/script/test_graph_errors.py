@@ -237,6 +237,12 @@ def test_signatures_that_are_refused(name: str) -> None:
     assert marked(error) == place
 
 
+def test_a_binding_that_breaks_a_rule_is_pointed_out() -> None:
+    error = refused('y = R.call_packed("f", x)\nreturn y')
+    assert "the call may have effects, but the function is declared pure" in error.message
+    assert marked(error) == 'y = R.call_packed("f", x)'
+
+
 def test_the_result_fits_what_is_annotated() -> None:
     with pytest.raises(DiagnosticError, match=r"main returns R.Tensor\(\(4,\)\), but its result"):
         parse("@R.function\ndef main(x: R.Tensor((4,))) -> R.Tensor((5,)):\n    return x")

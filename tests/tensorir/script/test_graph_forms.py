@@ -23,7 +23,7 @@ ROW = 'R.Tensor((1, 4), "float32")'
 def module(body: str, signature: str = f"x: {ROW}", more: str = "") -> IRModule:
     """Return the module of `relu` and a graph function `main`; `cls` is the module."""
     lines = "\n".join(f"        {line}" for line in body.strip().split("\n"))
-    head = f"@I.ir_module\nclass Module:\n{KERNEL}{more}\n    @R.function\n"
+    head = f"@I.ir_module\nclass Module:\n{KERNEL}{more}\n    @R.function(pure=False)\n"
     read = parse(f"{head}    def main({signature}):\n        cls = Module\n{lines}")
     assert isinstance(read, IRModule)
     return read
@@ -114,7 +114,7 @@ def test_the_oldest_module() -> None:
     old = parse("""
 @tvm.script.ir_module
 class Mixture:
-    @R.function
+    @R.function(pure=False)
     def main(x: Tensor((1, 4), "float32")):
         with R.dataflow():
             lv0 = R.call_tir(relu, (x,), (1, 4), dtype="float32")
@@ -165,7 +165,10 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n * 2", "m")), s: R.Sha
     n = T.int64()
     k = T.int64()
     z = R.match_cast(y, R.Tensor((k, k), "float32"))
-    return R.call_dps_packed("f", (x, z), out_sinfo=R.Tensor((n, k + 1), "float32"))
+    v = R.call_dps_packed("f", (x, z), out_sinfo=R.Tensor((n, k + 1), "float32"))
+    m = T.int64()
+    w = R.match_cast(v, R.Tensor((n, m), "float32"))
+    return w
 """)
     x, y, s = (param.struct_info for param in func.params)
     assert isinstance(x, relax.TensorStructInfo)
@@ -177,7 +180,7 @@ def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n * 2", "m")), s: R.Sha
     n, m = x.shape[0], y.shape[1]
     assert_structural_equal(y.shape[0], n * 2)
     assert s.values[0] is m
-    cast, call = func.body.bindings
+    cast, call, _ = func.body.bindings
     assert isinstance(cast, MatchCast)
     assert isinstance(cast.struct_info, relax.TensorStructInfo)
     assert cast.struct_info.shape is not None
@@ -368,7 +371,7 @@ def test_a_function_of_another_place_is_put_in_the_class() -> None:
     class Net:
         relu = first
 
-        @R.function
+        @R.function(pure=False)
         def main(x: R.Tensor((1, 4), "float32")):
             return R.call_tir(relu, (x,), out_sinfo=R.Tensor((1, 4), "float32"))
 
