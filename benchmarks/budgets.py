@@ -25,7 +25,7 @@ import numpy as np
 import codegen
 import search as ms
 import tensorir
-from benchmarks import primitives
+from benchmarks import graph_calls, primitives
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
@@ -284,12 +284,22 @@ def _proportional_bytes(pid: int) -> int:
     return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:"))
 
 
+def bench_graph_calls() -> list[Row]:
+    cost = graph_calls.measure()
+    return [
+        below("a call of a model of one kernel, beside the kernel", cost.call, 3, "us"),
+        below("a kernel of a model, in a chain of 100", cost.kernel, 0.3, "us"),
+        below("a library call of a model, beside the function", cost.library_call, 3, "us"),
+    ]
+
+
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "import": bench_import,
     "script": bench_script,
     "replay": bench_replay,
     "primitives": bench_primitives,
     "build": bench_build,
+    "graph_calls": bench_graph_calls,
     "hand": bench_hand_schedules,
     "tune": bench_tune,
     "exhaustion": bench_exhaustion,

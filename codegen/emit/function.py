@@ -46,7 +46,9 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
         symbol = symbols[name]
         written = _emit_function(module, func, symbol, public=_is_public(functions, name))
         module.only_read[name] = frozenset(
-            p for p in func.params if p in func.buffer_map and func.buffer_map[p].data not in written
+            p
+            for p in func.params
+            if p in func.buffer_map and func.buffer_map[p].data not in written
         )
         if _is_public(functions, name):
             exported.append(signature_of(func, name, symbol, written))

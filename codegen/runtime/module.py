@@ -161,12 +161,15 @@ class Module:
             )
         return self._source
 
-    def export_library(self, path: str | Path) -> None:
+    def export_library(
+        self, path: str | Path, embedded: Mapping[str, bytes | memoryview] | None = None
+    ) -> None:
         """Link the module into a shared library that C programs and `load_module` can use.
 
         Each function f becomes `int32_t f(...)` with a pointer for each buffer and scalars by
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
-        one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Raises
+        one; `c_header` writes the prototypes. It returns 0, or a status if it failed. `embedded`
+        are data that the library is to hold, by the symbols they get. Raises
         LinkError if there is no linker, CodegenError for a module that calls library functions.
         """
         called = sorted({call.function for call in self._code.info.library})
@@ -176,7 +179,7 @@ class Module:
                 f"Python's; a shared library cannot hold them. Keep Module.object_code, or pickle "
                 f"the module, and register the functions in the process that loads it"
             )
-        export.link_library(self.object_code, Path(path))
+        export.link_library(self.object_code, Path(path), embedded)
 
     def c_header(self) -> str:
         """Return the C prototypes of the functions, as the library exports them."""

@@ -30,7 +30,7 @@ class ConstantPool:
         if found is not None:
             return found
         data = constant.data
-        key = (data.nbytes, hashlib.blake2b(np.ravel(data).view(np.uint8), digest_size=16).digest())
+        key = (data.nbytes, hashlib.blake2b(_bytes(data), digest_size=16).digest())
         offset = self._offsets.get(key)
         if offset is None:
             offset = self._offsets[key] = self.nbytes
@@ -43,5 +43,9 @@ class ConstantPool:
         """Return the block."""
         result = empty((self.nbytes,), "uint8")
         for offset, data in self._arrays:
-            result[offset : offset + data.nbytes] = np.ravel(data).view(np.uint8)
+            result[offset : offset + data.nbytes] = _bytes(data)
         return result
+
+
+def _bytes(data: np.ndarray[Any, Any]) -> Any:
+    return np.ravel(data).view(np.uint8)

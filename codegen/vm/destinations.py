@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from codegen.vm.segments import Root
 from tensorir.expr import GlobalVar
-from tensorir.function import BaseFunc
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax.struct_info import StructInfo, TupleStructInfo
@@ -41,7 +40,8 @@ class Destinations:
             if isinstance(expr, g.Tuple):
                 expr, path = expr.elements[path[0]], path[1:]
             elif isinstance(expr, g.TupleGetItem):
-                expr, path = expr.tuple_value, (expr.index, *path)
+                path = (expr.index, *path)
+                expr = expr.tuple_value
             elif isinstance(expr, g.GraphVar) and expr in defined:
                 value = defined[expr]
                 if _makes_memory(value):

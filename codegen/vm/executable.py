@@ -103,12 +103,12 @@ class Executable:
                 f"a shared library cannot carry Python functions, and these are called: {calls}. "
                 f"Pickle the executable instead: library functions are looked up where it is loaded"
             )
-        export.link_library(
-            self.module.object_code,
-            Path(path),
+        data: Any = np.asarray(self.constants)
+        self.module.export_library(
+            path,
             {
                 export.PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
-                export.CONSTANTS_SYMBOL: memoryview(np.asarray(self.constants)).cast("B"),
+                export.CONSTANTS_SYMBOL: memoryview(data),
             },
         )
 
@@ -176,5 +176,3 @@ def _text(steps: tuple[p.Step, ...], indent: str) -> list[str]:
         else:
             lines.append(f"{indent}r{step.register} = {step.value}")
     return lines or [f"{indent}pass"]
-
-

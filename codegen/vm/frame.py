@@ -35,8 +35,20 @@ def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 class Frame:
     """Slots, registers and memory of a call."""
 
-    __slots__ = ("address", "arena", "caller", "depth", "name", "prepared_for", "registers",
-                 "sizes", "slots", "temporaries")  # fmt: skip
+    __slots__ = (
+        "_shared",
+        "address",
+        "arena",
+        "caller",
+        "depth",
+        "is_quick",
+        "name",
+        "prepared_for",
+        "registers",
+        "sizes",
+        "slots",
+        "temporaries",
+    )  # fmt: skip
 
     def __init__(self, program: p.Program, constants: NDArray, allocate: Allocator) -> None:
         self.name = program.name
@@ -47,6 +59,8 @@ class Frame:
         """The sizes of this call that are known by now."""
         self.prepared_for: dict[str, int] | None = None
         """The sizes of parameters that temporaries and prepared registers are made for."""
+        self.is_quick = False
+        """Whether the arguments are used as they came, so that no register holds them."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
@@ -54,6 +68,8 @@ class Frame:
         self.arena = allocate((nbytes,), np.dtype(np.uint8))
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants)
+        self._shared = (self.arena, constants)
+        """What views keep alive, should a library function keep them."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make what depends on the sizes of the parameters: temporaries, views, shapes."""
@@ -78,8 +94,8 @@ class Frame:
         if isinstance(operand, p.View):
             shape = _numbers(operand.shape, sizes)
             address = self.slots[operand.slot] + operand.offset
-            owner = self.arena  # also kept by the frame; a view outlives neither
-            return NDArray.at(address, shape, DataType(operand.dtype).to_numpy(), owner)
+            dtype = DataType(operand.dtype).to_numpy()
+            return NDArray.at(address, shape, dtype, self._shared)
         if isinstance(operand, p.Pack):
             return tuple(self.evaluate(part, sizes) for part in operand.elements)
         if isinstance(operand, p.Literal):
@@ -103,5 +119,5 @@ def copied(value: Any) -> Any:
 
 
 def _numbers(dims: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    values = tuple(evaluate_dim(dim, sizes) for dim in dims)
-    return values  # type: ignore[return-value]  # the program defines sizes before it uses them
+    # A program defines sizes before it uses them.
+    return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from codegen.errors import ExecutionError
-from codegen.runtime.ndarray import NDArray
+from codegen.runtime.ndarray import ALIGNMENT, NDArray
 from codegen.runtime.timed_loop import Batch
 from codegen.vm import program as p
+from codegen.vm.call_stack import needs_stack, run_steps
 from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
 from codegen.vm.matching import Matcher, address_of, as_array
 from codegen.vm.timing import flush_arguments, time_runs
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError
 
-MAX_DEPTH: Final = 150
-"""Calls of graph functions from graph functions by way of Python, one inside the other."""
-
 
 class Link(Protocol):
     """Turns a step into what runs it; `codegen.vm.steps` has the one of every machine."""
 
-    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]: ...
+    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
+        """Return the function that runs a step of `owner`."""
+        ...
 
 
 class GraphFunction:
@@ -44,16 +44,21 @@ class GraphFunction:
         self._guard_pages = guard_pages
         self.allocate: Allocator = guarded_array if guard_pages else aligned_array
         self._free: list[Frame] = []
-        self._results = [
-            (array, array.slot, array.register, array.shape, DataType(array.dtype).to_numpy())
-            for array in program.results
-        ]
         self._has_sizes = bool(program.sizes)
-        self._quick = None if guard_pages or self._has_sizes else _quick_checks(program)
+        is_quick = not guard_pages and not self._has_sizes
+        used = _registers_read(program)
+        self._quick = _quick_checks(program, used) if is_quick else None
+        self._fresh = [_fresh_array(array) for array in program.results] if is_quick else None
         prepared = {register for register, _ in program.prepared}
         prepared |= {array.register for array in program.temporaries}
         self._transient = [k for k in range(program.registers) if k not in prepared]
+        arguments = {
+            x.register for x in p.leaves(program.parameters) if x.register not in used
+        }  # entered only where an argument has to be converted
+        self._often_transient = [k for k in self._transient if k not in arguments]
+        self.link = link
         self.steps = [link(step, self) for step in program.steps]
+        self._needs_stack = needs_stack(self.steps)
 
     @property
     def name(self) -> str:
@@ -67,25 +72,22 @@ class GraphFunction:
         LibraryFunctionError for what a library function raises; ExecutionError where memory runs
         out or calls are nested too deeply; AssertionFailedError for an assertion of a kernel.
         """
-        return self._finished(self.run(self._entered(args, None)))
-
-    def called_from(self, caller: Frame, args: Sequence[Any]) -> Any:
-        """Call the function for a step of another one."""
-        if caller.depth >= MAX_DEPTH:
-            _too_deep(caller, self.name)
-        return self._finished(self.run(self._entered(args, caller)))
+        return self.finished(self.run(self.entered(args, None)))
 
     def prepare(self, *args: Any) -> PreparedRun:
         """Check the arguments once, for many runs on the same frame."""
-        return PreparedRun(self, self._entered(args, None), args)
+        return PreparedRun(self, self.entered(args, None), args)
 
     def run(self, frame: Frame) -> Frame:
         """Run the steps on a frame that holds arguments; return it."""
+        if self._needs_stack:
+            run_steps(self.steps, frame)
+            return frame
         for step in self.steps:
             step(frame)
         return frame
 
-    def _entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
+    def entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
         """Return a frame with the arguments and with memory for the results."""
         try:
             frame = self._free.pop()
@@ -97,15 +99,20 @@ class GraphFunction:
             frame.depth = 0
         else:
             frame.depth, frame.caller = caller.depth + 1, caller
-        if not self._enter_quickly(frame, args):
+        frame.is_quick = self._enter_quickly(frame, args)
+        if not frame.is_quick:
             self._enter(frame, args)
-        slots, registers = frame.slots, frame.registers
-        for array, slot, register, shape, dtype in self._results:
-            if self._has_sizes:
+        if self._fresh is None:
+            for array in self.program.results:
                 frame.place(array, frame.sizes, self.allocate)
-            else:
-                made = registers[register] = self.allocate(shape, dtype)  # type: ignore[arg-type]
-                slots[slot] = address_of(made)
+            return frame
+        slots, registers = frame.slots, frame.registers
+        for slot, register, nbytes, shape, dtype in self._fresh:
+            raw = _empty(nbytes, _BYTE)
+            address = address_of(raw)
+            start = -address & _ALIGN_MASK
+            slots[slot] = address + start
+            registers[register] = _new(NDArray, shape, dtype, raw, start)
         return frame
 
     def _enter_quickly(self, frame: Frame, args: Sequence[Any]) -> bool:
@@ -117,15 +124,16 @@ class GraphFunction:
         for (shape, dtype, slot, register), arg in zip(quick, args, strict=True):
             kind = type(arg)
             if (
-                (kind is not _ARRAY and kind is not NDArray)
-                or arg.shape != shape
-                or arg.dtype is not dtype
-                or not arg.flags.carray
+                (kind is _ARRAY or kind is NDArray)
+                and arg.dtype is dtype
+                and arg.shape == shape
+                and arg.flags.carray
             ):
+                slots[slot] = address_of(arg)
+                if register >= 0:
+                    registers[register] = arg if kind is NDArray else arg.view(NDArray)
+            else:
                 return False
-            slots[slot] = address_of(arg)
-            if register >= 0:
-                registers[register] = arg if kind is NDArray else arg.view(NDArray)
         return True
 
     def _enter(self, frame: Frame, args: Sequence[Any]) -> None:
@@ -163,14 +171,15 @@ class GraphFunction:
         made[...] = array
         return made
 
-    def _finished(self, frame: Frame) -> Any:
+    def finished(self, frame: Frame) -> Any:
+        """Take the result out of a frame, and keep the frame for another call."""
         program, registers = self.program, frame.registers
         result = program.result
         if type(result) is p.Register:
             value = registers[result.number]
         else:
             value = frame.evaluate(result, frame.sizes)
-        for register in self._transient:
+        for register in self._often_transient if frame.is_quick else self._transient:
             registers[register] = None
         frame.caller = None
         self._free.append(frame)
@@ -216,15 +225,26 @@ class PreparedRun:
 
 
 _ARRAY: Final = np.ndarray
+_BYTE: Final = np.dtype(np.uint8)
+_ALIGN_MASK: Final = ALIGNMENT - 1
+_empty: Final = np.empty
+_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
 _Quick = tuple[tuple[int, ...], "np.dtype[Any]", int, int]
+_Fresh = tuple[int, int, int, tuple[int, ...], "np.dtype[Any]"]
 
 
-def _quick_checks(program: p.Program) -> list[_Quick] | None:
+def _fresh_array(array: p.Fresh) -> _Fresh:
+    """Return slot, register, bytes with room to align, shape and dtype of a result."""
+    dtype = DataType(array.dtype).to_numpy()
+    shape: Any = array.shape
+    return array.slot, array.register, math.prod(shape) * dtype.itemsize + ALIGNMENT, shape, dtype
+
+
+def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
     """Return shape, dtype, slot and register of each parameter, if all are static tensors.
 
     The register is -1 where nothing reads it.
     """
-    used = _registers_read(program)
     checks: list[_Quick] = []
     for pattern in program.parameters:
         if (
@@ -257,19 +277,5 @@ def _registers_read(program: p.Program) -> set[int]:
 
 
 def _in_operand(operand: p.Operand) -> list[int]:
-    if isinstance(operand, p.Pack):
-        return [k for part in operand.elements for k in _in_operand(part)]
-    return [operand.number] if isinstance(operand, (p.Register, p.CopyOf)) else []
-
-
-def _too_deep(caller: Frame, name: str) -> NoReturn:
-    chain = [name]
-    frame: Frame | None = caller
-    while frame is not None:
-        chain.append(frame.name)
-        frame = frame.caller
-    shown = " <- ".join([*chain[:4], "...", chain[-1]])
-    raise ExecutionError(
-        f"{name} was called at depth {MAX_DEPTH}: {shown}; a graph function that calls itself has "
-        f"to end by an if, and sooner"
-    )
+    parts = p.parts_of(operand)
+    return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]

@@ -26,7 +26,7 @@ _pointer_at: Final = ctypes.c_void_p.from_address
 
 def _holds_address_first() -> bool:
     probe = np.zeros(3)
-    return _pointer_at(id(probe) + _DATA).value == probe.__array_interface__["data"][0]
+    return bool(_pointer_at(id(probe) + _DATA).value == probe.__array_interface__["data"][0])
 
 
 def _interface_address(array: np.ndarray[Any, Any]) -> int:
@@ -116,7 +116,7 @@ class Matcher:
             if not array.flags.aligned:
                 self._fail(
                     pattern.name,
-                    f"the data are not aligned to their {array.itemsize}-byte elements; pass a copy",
+                    f"the data are not aligned to their {array.itemsize}-byte elements; copy them",
                 )
             self.slots[pattern.slot] = address_of(array)
         self._keep(pattern.register, array)

@@ -48,7 +48,15 @@ class Report:
         rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
         cells = [("name", "kind", "binding", "arguments", "count", "us", "percent")]
         cells += [
-            (r.name, r.kind, r.binding, r.arguments, str(r.count), f"{r.us:.2f}", f"{r.percent:.1f}")
+            (
+                r.name,
+                r.kind,
+                r.binding,
+                r.arguments,
+                str(r.count),
+                f"{r.us:.2f}",
+                f"{r.percent:.1f}",
+            )
             for r in rows
         ]
         widths = [max(len(c[k]) for c in cells) for k in range(len(cells[0]))]

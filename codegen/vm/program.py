@@ -8,7 +8,7 @@ are runs of machine code and, between them, what Python has to do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
@@ -133,7 +133,9 @@ class AnyPattern:
     register: int = NONE
 
 
-Pattern: TypeAlias = TensorPattern | TuplePattern | ShapePattern | ScalarPattern | AnyPattern
+Leaf: TypeAlias = TensorPattern | ShapePattern | ScalarPattern | AnyPattern
+"""Tuples are taken apart: no register holds one."""
+Pattern: TypeAlias = Leaf | TuplePattern
 
 
 # ------------------------------------------------------------------------------------------- steps
@@ -243,6 +245,21 @@ class Program:
     def all_steps(self) -> Iterator[Step]:
         """Yield the steps, also those of branches."""
         return _nested(self.steps)
+
+
+def leaves(patterns: Iterable[Pattern]) -> list[Leaf]:
+    """Return patterns with those inside tuples in their place."""
+    found: list[Leaf] = []
+    for pattern in patterns:
+        found += leaves(pattern.elements) if isinstance(pattern, TuplePattern) else [pattern]
+    return found
+
+
+def parts_of(operand: Operand) -> list[Operand]:
+    """Return an operand, or those that a tuple packs."""
+    if isinstance(operand, Pack):
+        return [leaf for part in operand.elements for leaf in parts_of(part)]
+    return [operand]
 
 
 def _nested(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -10,11 +10,10 @@ whose body calls the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from codegen.errors import CodegenError
 from codegen.runtime.ndarray import ALIGNMENT
 from codegen.signature import symbolic_vars
 from tensorir import expr as e
@@ -26,6 +25,7 @@ from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
+from tensorir.visit import substitute
 
 _ADDRESS_OF: Final = Op.get("address_of")
 _CALL_EXTERN: Final = Op.get("call_extern")
@@ -89,38 +89,37 @@ class NativeIf:
 Operation: TypeAlias = CallKernel | Copy | NativeIf
 
 
-def extents_of(
-    callee: PrimFunc, name: str, shapes: Sequence[Sequence[PrimExpr] | None], binding: str
-) -> list[PrimExpr]:
-    """Return the sizes that a kernel takes behind its parameters, from the shapes of its arguments.
+def sizes_of(
+    callee: PrimFunc, shapes: Sequence[Sequence[PrimExpr] | None]
+) -> dict[Var, PrimExpr] | list[str]:
+    """Return the sizes that a kernel takes behind its parameters, from its arguments' shapes.
 
-    `shapes` has None for scalars. Raises CodegenError where the arguments do not determine a size.
+    `shapes` has None for scalars. Returns the names of those that the arguments leave open, if any.
     """
     wanted = symbolic_vars(callee)
-    if not wanted:
-        return []
     values: dict[Var, PrimExpr] = {}
     for param, shape in zip(callee.params, shapes, strict=True):
         buffer = callee.buffer_map.get(param)
-        if buffer is None or shape is None:
+        if buffer is None or shape is None or not wanted:
             continue
-        for dim, extent in zip(buffer.shape, shape, strict=True):
+        for dim, extent in zip(buffer.shape, shape, strict=False):
             if isinstance(dim, Var):
-                values.setdefault(dim, extent)
+                values.setdefault(dim, ops.cast(dim.dtype, extent))
         stride: PrimExpr = ops.const(1, INT64)
         for dim, extent in zip(reversed(buffer.strides), reversed(shape), strict=False):
             if isinstance(dim, Var):
-                values.setdefault(dim, stride)
+                values.setdefault(dim, ops.cast(dim.dtype, stride))
             stride = ops.mul(stride, extent)
         if isinstance(buffer.elem_offset, Var):
-            values.setdefault(buffer.elem_offset, ops.const(0, INT64))
+            values.setdefault(buffer.elem_offset, ops.const(0, buffer.elem_offset.dtype))
     missing = [var.name for var in wanted if var not in values]
-    if missing:
-        raise CodegenError(
-            f"{binding}: the arguments of {name} do not determine its extents {missing}; declare "
-            f"each of them as a dimension of its own"
-        )
-    return [ops.cast(var.dtype, values[var]) for var in wanted]
+    return missing or {var: values[var] for var in wanted}
+
+
+def expected_of(buffer: Buffer, sizes: Mapping[Var, PrimExpr]) -> TensorStructInfo:
+    """Return what a kernel takes for a buffer, its sizes being these."""
+    shape = [ops.cast(INT64, substitute(dim, sizes)) for dim in buffer.shape]
+    return TensorStructInfo(shape, buffer.dtype)
 
 
 @dataclass(slots=True)
@@ -195,7 +194,9 @@ class SegmentWriter:
         buffer = self._buffers[argument.root]
         if argument.offset == 0:
             return buffer.data
-        return Call("handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])])
+        return Call(
+            "handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])]
+        )
 
     def _truth(self, operation: NativeIf) -> PrimExpr:
         """Return whether a scalar differs from 0: in shared memory, whether any byte does."""

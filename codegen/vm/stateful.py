@@ -100,5 +100,3 @@ class StatefulCalls:
                 + (f", not {', '.join(missing)}" if missing else "")
             )
         return (*args, *(kwargs[name] for name in names[len(args) :]))
-
-

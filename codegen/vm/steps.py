@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
 from codegen.library_functions import LibraryFunction, library_error
 from codegen.runtime.module import Module
 from codegen.vm import program as p
+from codegen.vm.call_stack import BranchChoice, GraphCall, Runner
 from codegen.vm.frame import Frame, copied
 from codegen.vm.graph_function import GraphFunction
 from codegen.vm.matching import Matcher, as_value
 
-Runner: TypeAlias = Callable[[Frame], object]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -58,9 +58,12 @@ class Linker:
         if isinstance(step, p.CallLibrary):
             return self._call_library(step, owner)
         if isinstance(step, p.CallGraph):
-            return self._call_graph(step, owner)
+            enter = _entering(step.result, step.binding, owner)
+            return GraphCall(self._functions, step.function, step.arguments, enter)
         if isinstance(step, p.Branch):
-            return self._branch(step, owner)
+            then = [owner.link(part, owner) for part in step.then]
+            otherwise = [owner.link(part, owner) for part in step.otherwise]
+            return BranchChoice(step.condition, then, otherwise)
         if isinstance(step, p.Match):
             return _match(step, owner)
         if isinstance(step, p.Allocate):
@@ -81,27 +84,6 @@ class Linker:
                 raise library_error(name, args, problem, binding) from problem
             if enter is not None:
                 enter(frame, _independent(result, args))
-
-        return run
-
-    def _call_graph(self, step: p.CallGraph, owner: GraphFunction) -> Runner:
-        functions, name, arguments = self._functions, step.function, step.arguments
-        enter = _entering(step.result, step.binding, owner)
-
-        def run(frame: Frame) -> None:
-            registers = frame.registers
-            enter(frame, functions[name].called_from(frame, [registers[k] for k in arguments]))
-
-        return run
-
-    def _branch(self, step: p.Branch, owner: GraphFunction) -> Runner:
-        condition = step.condition
-        then = [self(part, owner) for part in step.then]
-        otherwise = [self(part, owner) for part in step.otherwise]
-
-        def run(frame: Frame) -> None:
-            for part in then if frame.registers[condition] else otherwise:
-                part(frame)
 
         return run
 

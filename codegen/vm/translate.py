@@ -7,19 +7,26 @@ of machine code, which other functions call without Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from collections.abc import Mapping, Sequence
 
-from codegen.errors import CodegenError
-from codegen.signature import Dim, dim_of
 from codegen.vm import program as p
 from codegen.vm import segments as seg
 from codegen.vm.constants import ConstantPool
-from codegen.vm.destinations import Destinations, Path, fields_of
+from codegen.vm.destinations import Path, fields_of
 from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.suites import Segment, Suite, SuiteWriter
+from codegen.vm.values import (
+    Held,
+    Known,
+    Place,
+    Storage,
+    Value,
+    places_of,
+    rebuilt,
+    tensor_text,
+)
 from tensorir import ops
-from tensorir.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax import calls
 from tensorir.relax import expr as g
@@ -29,58 +36,7 @@ from tensorir.relax.relations import Fits, fits
 from tensorir.visit import collect_vars
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A tensor at an address that machine code knows."""
-
-    address: Address
-    info: si.TensorStructInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A value that a register holds."""
-
-    register: int
-    info: si.StructInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A number, a string, a shape: a value that no tensor is a part of."""
-
-    operand: p.Operand
-    scalar: PrimExpr | None = None
-    extents: tuple[PrimExpr, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Memory that tensors share: where in the arena it starts."""
-
-    offset: int
-
-
-Value: TypeAlias = "Place | Held | Known | Storage | tuple[Value, ...]"
-
-
-@dataclass(slots=True)
-class Suite:
-    """What was translated of a function or branch: steps, and the run that is open."""
-
-    steps: list[p.Step] = field(default_factory=list)
-    operations: list[seg.Operation] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of machine code, before it is written as a tensor function."""
-
-    symbol: str
-    operations: tuple[seg.Operation, ...]
-
-
-class Translation:
+class Translation(SuiteWriter):
     """The translation of one graph function.
 
     `programs` are those of the graph functions that were translated already; a function that is
@@ -96,30 +52,13 @@ class Translation:
         constants: ConstantPool,
         one_by_one: bool = False,
     ) -> None:
-        self._name = name
+        super().__init__(name, one_by_one)
         self._func = func
         self._mod = mod
         self._programs = programs
         self._constants = constants
-        self._one_by_one = one_by_one
-        self._slots: list[Root | Var] = []
-        self._registers = 0
-        self._sizes: dict[Var, str] = {}
-        self._entry_sizes: set[Var] = set()
-        self._is_entered = False
-        """Whether the parameters are dealt with, so that sizes found now belong to the body."""
         self._values: dict[g.GraphVar, Value] = {}
-        self._prepared: list[tuple[int, p.Operand]] = []
-        self._views: dict[tuple[Root, int, str], int] = {}
-        self._temporaries: list[p.Fresh] = []
-        self._segments: list[Segment] = []
-        self._arena_bytes = 0
         self._callee_bytes = 0
-        self._suite = Suite()
-        self._binding = ""
-        self._destinations = Destinations()
-        self._own: set[Root] = set()
-        """Roots of arrays that belong to one call and are not a part of its result yet."""
 
     # ------------------------------------------------------------------------------------ function
 
@@ -127,35 +66,32 @@ class Translation:
         """Return the program; `functions` then gives its segments."""
         func = self._func
         parameters = tuple(self._parameter(param) for param in func.params)
-        results = self._result_roots(func.ret_struct_info)
-        self._arena = self._root("arena", None)
-        self._constant_root = self._root("constants", None)
-        self._slots += self._sizes
-        self._entry_sizes = set(self._sizes)
-        self._is_entered = True
+        results = self._layout.result_roots(func.ret_struct_info)
+        self._layout.enter()
         for path, root in results.items():
             self._destinations.ask(func.body, path, root)
         self._bindings(func.body)
         self._binding = "the result"
         result = self._returned(self._value(func.body.body), (), results)
         self._close()
+        parts = p.parts_of(result)
+        given = [x.number for x in parts if isinstance(x, p.Register)]
         fresh = tuple(
-            p.Fresh(root.slot, root.register, self._dims(root.info), str(root.info.dtype))
+            p.Fresh(root.slot, root.register, self._layout.dims(root.info), str(root.info.dtype))
             for root in results.values()
-            if root.info is not None and root.register in _registers_of(result)
+            if root.info is not None and root.register in given
         )
         single = len(self._suite.steps) <= 1 and all(
             isinstance(s, p.Run) for s in self._suite.steps
         )
         tensors = all(
-            isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in _leaves(parameters)
+            isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
         )
         is_native = (
             single
             and tensors
-            and not self._sizes
-            and len(fresh) == len(results)
-            and len(fresh) == len(_registers_of(result))
+            and not self._layout.sizes
+            and len(fresh) == len(results) == len(given) == len(parts)
             and not self._temporaries
         )
         if single and not self._suite.steps:
@@ -169,25 +105,27 @@ class Translation:
             fresh,
             tuple(self._temporaries),
             tuple(self._prepared),
-            tuple(self._suite.steps),
+            (*self._checks, *self._suite.steps),
             result,
-            tuple((text, self._slots.index(var)) for var, text in self._sizes.items()),
-            len(self._slots),
-            self._registers,
-            self._arena.slot,
+            tuple(
+                (text, self._layout.slots.index(var)) for var, text in self._layout.sizes.items()
+            ),
+            len(self._layout.slots),
+            self._layout.registers,
+            self._layout.arena.slot,
             self._arena_bytes + self._callee_bytes,
-            self._constant_root.slot,
+            self._layout.constants.slot,
             is_native,
         )
 
     def functions(self, constant_bytes: int) -> dict[str, PrimFunc]:
         """Return the segments as tensor functions, by symbol."""
         writer = seg.SegmentWriter(
-            self._slots,
-            self._arena,
+            self._layout.slots,
+            self._layout.arena,
             self._arena_bytes,
             self._arena_bytes + self._callee_bytes,
-            self._constant_root,
+            self._layout.constants,
             constant_bytes,
         )
         return {s.symbol: writer.function(s.symbol, s.operations) for s in self._segments}
@@ -202,159 +140,25 @@ class Translation:
     # ------------------------------------------------------------------------- parameters, results
 
     def _parameter(self, param: g.GraphVar) -> p.Pattern:
-        pattern, value = self._expect(param.name, param.struct_info, {})
+        pattern, value = self._layout.expect(param.name, param.struct_info, {})
         self._values[param] = value
         return pattern
 
-    def _expect(
-        self, name: str, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
-    ) -> tuple[p.Pattern, Value]:
-        """Return the pattern for a value of which `info` is known, and the value.
-
-        Sizes that `info` mentions for the first time are defined by it.
-        """
-        if isinstance(info, si.TensorStructInfo):
-            return self._expect_tensor(name, info, roots.get(path))
-        if isinstance(info, si.TupleStructInfo):
-            parts = [
-                self._expect(f"{name}[{k}]", part, roots, (*path, k))
-                for k, part in enumerate(info.elements)
-            ]
-            return p.TuplePattern(name, tuple(x for x, _ in parts)), tuple(v for _, v in parts)
-        register = self._register()
-        held = Held(register, info)
-        if isinstance(info, si.ShapeStructInfo):
-            extents = None if info.values is None else self._define(info.values)
-            pattern = p.ShapePattern(name, extents, info.ndim, register)
-            if info.values is None:
-                return pattern, held
-            assert extents is not None
-            return pattern, Known(p.Register(register), None, info.values)
-        if isinstance(info, si.PrimStructInfo):
-            value = None if info.value is None else self._define([info.value])[0]
-            known = Known(p.Register(register), info.value)
-            return p.ScalarPattern(name, str(info.dtype), value, register), known
-        return p.AnyPattern(name, register), held
-
-    def _expect_tensor(
-        self, name: str, info: si.TensorStructInfo, root: Root | None
-    ) -> tuple[p.Pattern, Value]:
-        shape = None if info.shape is None else self._define(info.shape)
-        dtype = None if info.dtype is None else str(info.dtype)
-        if shape is None or dtype is None:
-            register = self._register()
-            return p.TensorPattern(name, shape, info.ndim, dtype, register), Held(register, info)
-        root = self._root(name, info) if root is None else root
-        pattern = p.TensorPattern(name, shape, info.ndim, dtype, root.register, root.slot)
-        return pattern, Place(Address(root), info)
-
-    def _result_roots(self, info: si.StructInfo) -> dict[Path, Root]:
-        """Return memory for those tensors of the result whose extents the parameters give."""
-        roots: dict[Path, Root] = {}
-        for path, part in fields_of(info):
-            known = isinstance(part, si.TensorStructInfo) and self._is_known(part, self._sizes)
-            if known and isinstance(part, si.TensorStructInfo):
-                name = "result" + "".join(f"_{k}" for k in path)
-                roots[path] = self._root(name, part)
-        return roots
-
     def _returned(self, value: Value, path: Path, roots: Mapping[Path, Root]) -> p.Operand:
         if isinstance(value, tuple):
-            return p.Pack(
-                tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value))
-            )
+            return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
         if isinstance(value, Place):
             source, root = value.address.root, roots.get(path)
             if source in self._own:
                 self._own.discard(source)
                 return p.Register(source.register)
-            if root is not None:
-                self._copy(value, Place(Address(root), value.info))
+            if root is not None and root.info is not None:
+                self._copy(value, Place(Address(root), root.info))
                 return p.Register(root.register)
             return p.CopyOf(self._hold(value))
         if isinstance(value, Held):
             return p.CopyOf(value.register)
         return self._operand(value)
-
-    # ---------------------------------------------------------------------------------- resources
-
-    def _register(self) -> int:
-        self._registers += 1
-        return self._registers - 1
-
-    def _root(self, name: str, info: si.TensorStructInfo | None) -> Root:
-        root = Root(name, len(self._slots), info, self._register() if info is not None else p.NONE)
-        self._slots.append(root)
-        return root
-
-    def _define(self, extents: Sequence[PrimExpr]) -> tuple[Dim, ...]:
-        for extent in extents:
-            if isinstance(extent, Var) and extent not in self._sizes:
-                self._name_size(extent)
-        return tuple(self._dim(extent) for extent in extents)
-
-    def _name_size(self, var: Var) -> None:
-        names = set(self._sizes.values())
-        name, k = var.name, 0
-        while name in names:
-            k += 1
-            name = f"{var.name}_{k}"
-        self._sizes[var] = name
-        if self._is_entered:
-            self._slots.append(var)
-
-    def _dim(self, extent: PrimExpr) -> Dim:
-        for var in collect_vars(extent):
-            if var not in self._sizes:
-                self._fail(f"the size {var.name} is not the extent of a parameter or match_cast")
-        return dim_of(extent, self._sizes, self._name)
-
-    def _dims(self, info: si.TensorStructInfo) -> tuple[Dim, ...]:
-        assert info.shape is not None
-        return tuple(self._dim(n) for n in info.shape)
-
-    def _is_known(self, info: si.TensorStructInfo, sizes: Iterable[Var]) -> bool:
-        """Say whether dtype and extents follow from these sizes."""
-        if info.shape is None or info.dtype is None:
-            return False
-        given = set(sizes)
-        return all(var in given for extent in info.shape for var in collect_vars(extent))
-
-    def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
-        """Return memory for a tensor that is no part of the arena's plan."""
-        nbytes = seg.static_bytes(info)
-        if nbytes is not None:
-            offset = self._arena_bytes
-            self._arena_bytes += rounded(nbytes)
-            return Place(Address(self._arena, offset), info)
-        root = self._root(name, info)
-        array = p.Fresh(root.slot, root.register, self._dims(info), str(info.dtype))
-        if self._is_known(info, self._entry_sizes):
-            self._temporaries.append(array)
-        else:
-            self._own.add(root)
-            self._step(p.Allocate(array))
-        return Place(Address(root), info)
-
-    # -------------------------------------------------------------------------------------- suites
-
-    def _step(self, step: p.Step) -> None:
-        self._close()
-        self._suite.steps.append(step)
-
-    def _operation(self, operation: seg.Operation, operands: str = "") -> None:
-        self._suite.operations.append(operation)
-        if self._one_by_one:
-            self._close(operands)
-
-    def _close(self, operands: str = "") -> None:
-        """End the run of machine code that is open."""
-        if not self._suite.operations:
-            return
-        symbol = f"{self._name}.part{len(self._segments)}"
-        self._segments.append(Segment(symbol, tuple(self._suite.operations)))
-        self._suite.operations.clear()
-        self._suite.steps.append(p.Run(symbol, self._binding, operands))
 
     # ------------------------------------------------------------------------------------ bindings
 
@@ -382,7 +186,7 @@ class Translation:
         if isinstance(expr, g.Constant):
             info = expr.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            return Place(Address(self._constant_root, self._constants.offset(expr)), info)
+            return Place(Address(self._layout.constants, self._constants.offset(expr)), info)
         if isinstance(expr, g.Tuple):
             return tuple(self._value(part) for part in expr.elements)
         if isinstance(expr, g.TupleGetItem):
@@ -390,7 +194,9 @@ class Translation:
             assert isinstance(whole, tuple)
             return whole[expr.index]
         if isinstance(expr, g.ShapeExpr):
-            return Known(p.Shape(tuple(self._dim(n) for n in expr.values)), None, expr.values)
+            return Known(
+                p.Shape(tuple(self._layout.dim(n) for n in expr.values)), None, expr.values
+            )
         if isinstance(expr, g.PrimValue):
             return Known(self._scalar_operand(expr.value), expr.value)
         if isinstance(expr, (g.StringValue, g.DataTypeValue)):
@@ -402,7 +208,7 @@ class Translation:
             return p.Literal(bool(value.value) if value.dtype.is_bool else value.value)
         if isinstance(value, (FloatImm, StringImm)):
             return p.Literal(value.value)
-        return p.Size(self._dim(value))
+        return p.Size(self._layout.dim(value))
 
     def _match(self, binding: g.MatchCast) -> Value:
         value = self._value(binding.value)
@@ -412,12 +218,12 @@ class Translation:
         ):
             return value
         register = self._hold(value)
-        pattern, result = self._expect(binding.var.name, binding.struct_info, {})
-        self._step(p.Match(register, pattern, self._binding))
+        pattern, result = self._layout.expect(binding.var.name, binding.struct_info, {})
+        self._step(p.Match(register, pattern, f"{self._name}: {self._binding}"))
         return result
 
     def _defines_nothing(self, info: si.StructInfo) -> bool:
-        return all(var in self._sizes for var in collect_vars(info))
+        return all(var in self._layout.sizes for var in collect_vars(info))
 
     # --------------------------------------------------------------------------------------- calls
 
@@ -429,8 +235,7 @@ class Translation:
         if call.op is calls.ALLOC_TENSOR:
             info = call.struct_info
             assert isinstance(info, si.TensorStructInfo)
-            root = self._destinations.root(var)
-            return self._memory(var.name, info) if root is None else Place(Address(root), info)
+            return self._memory_for(var, (), info)
         if call.op is calls.COPY_INTO:
             source, destination = (self._place(a) for a in call.args)
             self._copy(source, destination)
@@ -467,7 +272,7 @@ class Translation:
             self._fail("a tensor is placed in storage at an offset that is known")
         assert isinstance(offset, g.PrimValue)
         assert isinstance(offset.value, IntImm)
-        return Place(Address(self._arena, storage.offset + offset.value.value), info)
+        return Place(Address(self._layout.arena, storage.offset + offset.value.value), info)
 
     def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
         assert not isinstance(expr, GlobalVar)
@@ -479,21 +284,18 @@ class Translation:
             )
         return value
 
-    def _copy(self, source: Place, destination: Place) -> None:
-        if source.address != destination.address:
-            nbytes = seg.tensor_bytes(destination.info)
-            self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
-
     def _kernel(self, name: str, callee: PrimFunc, call: g.GraphCall) -> Value:
         arguments: list[seg.Argument] = []
+        places: dict[int, tuple[str, Place]] = {}
         shapes: list[Sequence[PrimExpr] | None] = []
         described: list[str] = []
         for arg in call.args:
             value = self._value(arg)  # type: ignore[arg-type]
             if isinstance(value, Place):
+                places[len(arguments)] = (arg.name if isinstance(arg, g.GraphVar) else "", value)
                 arguments.append(value.address)
                 shapes.append(value.info.shape)
-                described.append(_tensor_text(value.info))
+                described.append(tensor_text(value.info))
                 continue
             scalars = value.extents if isinstance(value, Known) and value.extents else None
             if scalars is None and isinstance(value, Known) and value.scalar is not None:
@@ -503,15 +305,25 @@ class Translation:
             for scalar in scalars or ():
                 position = len(arguments)
                 if position < len(callee.params):
-                    scalar = ops.cast(callee.params[position].dtype, scalar)  # noqa: PLW2901
+                    scalar = ops.cast(callee.params[position].dtype, scalar)
                 arguments.append(scalar)
                 shapes.append(None)
         if len(arguments) != len(callee.params):
             self._fail(
-                f"it calls {name} with {len(arguments)} arguments, which takes "
-                f"{len(callee.params)}"
+                f"it calls {name} with {len(arguments)} arguments, which takes {len(callee.params)}"
             )
-        arguments += seg.extents_of(callee, name, shapes, f"{self._name}: {self._binding}")
+        sizes = seg.sizes_of(callee, shapes)
+        if isinstance(sizes, list):
+            self._fail(
+                f"its arguments do not determine the extents {sizes} of {name}; declare each of "
+                f"them as a dimension of its own"
+            )
+        for k, (arg_name, place) in places.items():
+            buffer = callee.buffer_map.get(callee.params[k])
+            if buffer is not None:
+                what = f"{arg_name or 'a constant'} for {buffer.name} of {name}"
+                self._require(place, seg.expected_of(buffer, sizes), what)
+        arguments += sizes.values()
         self._binding = name
         self._operation(seg.CallKernel(name, tuple(arguments)), ", ".join(described))
         return ()
@@ -525,52 +337,43 @@ class Translation:
         place = f"{self._name}: {self._binding} = {function.symbol}"
         self._close()
         if not isinstance(call.struct_info, si.TupleStructInfo) or len(call.struct_info):
-            pattern, value = self._expect(self._binding, call.struct_info, {})
-            self._own.update(v.address.root for v in _places_of(value))
+            pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+            self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallLibrary(function.symbol, registers, pattern, place))
         return value
 
-    def _graph_call(
-        self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall
-    ) -> Value:
+    def _graph_call(self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall) -> Value:
         program = self._programs.get(name)
-        roots = {
-            path: root
-            for path, _ in fields_of(callee.ret_struct_info)
-            if (root := self._destinations.root(var, path)) is not None
-        }
         arguments = [self._value(arg) for arg in call.args]  # type: ignore[arg-type]
-        places = [v for arg in arguments for v in _places_of(arg)]
-        if program is not None and program.is_native and len(places) == len(_leaves(
-            program.parameters
-        )):  # fmt: skip
-            value = self._result_memory(var, callee.ret_struct_info, roots)
+        places = [v for arg in arguments for v in places_of(arg)]
+        infos = [info for param in callee.params for _, info in fields_of(param.struct_info)]
+        if program is not None and program.is_native and len(places) == len(infos):
+            for place, info in zip(places, infos, strict=True):
+                assert isinstance(info, si.TensorStructInfo)
+                self._require(place, info, f"an argument of {name}")
+            value = self._result_memory(var, callee.ret_struct_info)
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
-            inner: list[seg.Argument] = [v.address for v in (*places, *_places_of(value))]
-            inner += [seg.CalleeArena(), Address(self._constant_root)]
+            inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
+            inner += [seg.CalleeArena(), Address(self._layout.constants)]
             self._binding = name
             self._operation(
-                seg.CallKernel(name, tuple(inner)), ", ".join(_tensor_text(v.info) for v in places)
+                seg.CallKernel(name, tuple(inner)), ", ".join(tensor_text(v.info) for v in places)
             )
             return value
         registers = tuple(self._hold(value) for value in arguments)
         self._close()
-        pattern, value = self._expect(self._binding, call.struct_info, {})
-        self._own.update(v.address.root for v in _places_of(value))
+        pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+        self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
         return value
 
-    def _result_memory(
-        self, var: g.GraphVar, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
-    ) -> Value:
+    def _result_memory(self, var: g.GraphVar, info: si.StructInfo, path: Path = ()) -> Value:
         if isinstance(info, si.TupleStructInfo):
             return tuple(
-                self._result_memory(var, part, roots, (*path, k))
-                for k, part in enumerate(info.elements)
+                self._result_memory(var, part, (*path, k)) for k, part in enumerate(info.elements)
             )
         assert isinstance(info, si.TensorStructInfo)
-        root = roots.get(path)
-        return self._memory(var.name, info) if root is None else Place(Address(root), info)
+        return self._memory_for(var, path, info)
 
     # ------------------------------------------------------------------------------------ branches
 
@@ -582,13 +385,17 @@ class Translation:
             if root is not None:
                 assert root.info is not None
                 targets[path] = Place(Address(root), root.info)
-            elif isinstance(info, si.TensorStructInfo) and self._is_known(info, self._sizes):
+            elif isinstance(info, si.TensorStructInfo) and self._layout.is_known(
+                info, self._layout.sizes
+            ):
                 targets[path] = self._memory(var.name, info)
             else:
-                targets[path] = Held(self._register(), info)
+                targets[path] = Held(self._layout.register(), info)
         outer, name = self._suite, self._binding
+        self._branches += 1
         then = self._branch(node.true_branch, targets)
         otherwise = self._branch(node.false_branch, targets)
+        self._branches -= 1
         self._suite, self._binding = outer, name
         native = not then.steps and not otherwise.steps
         if native and isinstance(condition, Place):
@@ -609,7 +416,7 @@ class Translation:
                 self._close()
             self._suite = outer
             self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
-        return _rebuilt(node.struct_info, targets)
+        return rebuilt(node.struct_info, targets)
 
     def _branch(self, body: g.SeqExpr, targets: Mapping[Path, Value]) -> Suite:
         self._suite = Suite()
@@ -631,79 +438,3 @@ class Translation:
             else:
                 self._fail("a branch gives a value whose shape and dtype are not known")
         return self._suite
-
-    # ------------------------------------------------------------------------- values for Python
-
-    def _hold(self, value: Value) -> int:
-        """Return the register that holds a value as Python sees it."""
-        if isinstance(value, Held):
-            return value.register
-        if isinstance(value, Place):
-            root, offset = value.address.root, value.address.offset
-            if root.info is not None:
-                return root.register
-            dims = self._dims(value.info)
-            key = (root, offset, repr((dims, value.info.dtype)))
-            register = self._views.get(key)
-            if register is None:
-                register = self._views[key] = self._register()
-                view = p.View(root.slot, offset, dims, str(value.info.dtype))
-                self._prepared.append((register, view))
-            return register
-        if isinstance(value, Known) and isinstance(value.operand, p.Register):
-            return value.operand.number
-        register = self._register()
-        operand = self._operand(value)
-        if isinstance(value, Known) and self._is_prepared(value):
-            self._prepared.append((register, operand))
-        else:
-            self._step(p.Assemble(register, operand))
-        return register
-
-    def _is_prepared(self, value: Known) -> bool:
-        exprs = [*(value.extents or ()), *([value.scalar] if value.scalar is not None else [])]
-        return all(var in self._entry_sizes for expr in exprs for var in collect_vars(expr))
-
-    def _operand(self, value: Value) -> p.Operand:
-        if isinstance(value, tuple):
-            return p.Pack(tuple(p.Register(self._hold(part)) for part in value))
-        if isinstance(value, Known):
-            return value.operand
-        if isinstance(value, Storage):
-            self._fail("memory that tensors share is no value")
-        return p.Register(self._hold(value))
-
-    def _fail(self, reason: str) -> NoReturn:
-        where = f" at {self._binding}" if self._binding else ""
-        raise CodegenError(f"cannot compile graph function {self._name}{where}: {reason}")
-
-
-def _places_of(value: Value) -> list[Place]:
-    if isinstance(value, tuple):
-        return [place for part in value for place in _places_of(part)]
-    return [value] if isinstance(value, Place) else []
-
-
-def _rebuilt(info: si.StructInfo, parts: Mapping[Path, Value], path: Path = ()) -> Value:
-    if isinstance(info, si.TupleStructInfo):
-        return tuple(_rebuilt(x, parts, (*path, k)) for k, x in enumerate(info.elements))
-    return parts[path]
-
-
-def _leaves(patterns: Sequence[p.Pattern]) -> list[p.Pattern]:
-    found: list[p.Pattern] = []
-    for pattern in patterns:
-        found += _leaves(pattern.elements) if isinstance(pattern, p.TuplePattern) else [pattern]
-    return found
-
-
-def _registers_of(operand: p.Operand) -> list[int]:
-    """Return the registers of a result; those of values that are no array are not counted once."""
-    if isinstance(operand, p.Pack):
-        return [k for part in operand.elements for k in _registers_of(part)]
-    return [operand.number] if isinstance(operand, p.Register) else [p.NONE]
-
-
-def _tensor_text(info: si.TensorStructInfo) -> str:
-    assert info.shape is not None
-    return f"{info.dtype}[{', '.join(str(n) for n in info.shape)}]"

@@ -127,3 +127,37 @@ def f(A: T.Buffer((8,), "int32"), n: T.int32):
     f(a, 3)
     f(a, 1)
     assert a.tolist() == [0, 1, 2, 2, 4, 5, 6, 7]
+
+
+CALLER = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def twice(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            B[i] = A[i] * T.float32(2)
+
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        Module.twice(A.data, T.address_of(B[1]){extents})
+"""
+
+
+def test_sizes_of_the_callee_follow_its_arguments() -> None:
+    f = codegen.build(tensorir.parse(CALLER.replace("{extents}", ", T.int64(3)")))["main"]
+    b = np.zeros(4, np.float32)
+    f(np.arange(4, dtype=np.float32), b)
+    assert b.tolist() == [0, 0, 2, 4]
+
+
+def test_missing_sizes_of_the_callee_are_named() -> None:
+    with pytest.raises(CodegenError, match=r"twice takes 2 and behind them \['n'\] of its shapes"):
+        codegen.build(tensorir.parse(CALLER.replace("{extents}", "")))
+
+
+def test_what_a_callee_only_reads_is_not_written() -> None:
+    f = codegen.build(tensorir.parse(CALLER.replace("{extents}", ", T.int64(3)")))["main"]
+    assert [p.written for p in f.signature.parameters] == [False, True]

@@ -89,8 +89,7 @@ def test_anything_that_is_an_array_is_taken(vm: codegen.VirtualMachine, given: o
         (
             (X, X[:1]),
             IRValueError,
-            "main: argument 2 'y': dimension 0 is 1, expected 2: got shape (1, 3), "
-            "expected (2, 3)",
+            "main: argument 2 'y': dimension 0 is 1, expected 2: got shape (1, 3), expected (2, 3)",
         ),
         (
             (X, X[0]),
@@ -127,7 +126,9 @@ def test_symbolic_sizes_follow_from_the_arguments(vm: codegen.VirtualMachine, co
 
 
 def test_symbolic_sizes_have_to_agree(vm: codegen.VirtualMachine) -> None:
-    with pytest.raises(IRValueError, match=r"rows: argument 2 'y': dimension 0 is 4, expected 2 \(n\)"):
+    with pytest.raises(
+        IRValueError, match=r"rows: argument 2 'y': dimension 0 is 4, expected 2 \(n\)"
+    ):
         vm["rows"](X, np.ones((4, 3), "float32"))
 
 
@@ -135,7 +136,9 @@ def test_tuples_are_taken_apart_and_returned(vm: codegen.VirtualMachine) -> None
     y, (a,) = vm["pair"]((X, X + 1))
     np.testing.assert_array_equal(y, X + 1)
     np.testing.assert_array_equal(a, X + X + 1)
-    with pytest.raises(IRTypeError, match="pair: argument 1 'xs': expected a tuple of 2, got tuple of 1"):
+    with pytest.raises(
+        IRTypeError, match="pair: argument 1 'xs': expected a tuple of 2, got tuple of 1"
+    ):
         vm["pair"]((X,))
     with pytest.raises(IRValueError, match=r"pair: argument 1 'xs\[1\]': dimension 0 is 1"):
         vm["pair"]((X, X[:1]))

@@ -160,6 +160,18 @@ def main(x: R.Tensor(("n", 3), "float32"), s: R.Shape(["m", 4]), k: R.Prim("int6
     np.testing.assert_array_equal(x, X)  # type: ignore[has-type]
 
 
+def test_a_model_of_library_calls_alone() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.negate", (x,), R.Tensor((2, 3), "float32"))
+    return a
+""")
+    )["main"]
+    np.testing.assert_array_equal(main(X), -X)
+
+
 def test_match_cast_defines_sizes_from_values() -> None:
     codegen.register_func("tests.returns", lambda x: x[:1].copy(), override=True)
     main = machine(
@@ -211,13 +223,55 @@ def test_a_function_calls_itself_until_an_if_ends_it() -> None:
     main = machine(COUNTDOWN)["main"]
     for count in (0, 1, 5):
         np.testing.assert_array_equal(main(np.int32(count), X), 2**count * X)
+    np.testing.assert_array_equal(main(np.int32(900), 0 * X), 0 * X)
 
 
 def test_recursion_without_end_is_an_error_that_names_the_chain() -> None:
     main = machine(COUNTDOWN)["main"]
-    with pytest.raises(ExecutionError, match=r"main was called at depth 150: main <- main"):
+    with pytest.raises(ExecutionError, match=r"main was called at depth 1000: main <- main"):
         main(np.int32(-1), X)
     np.testing.assert_array_equal(main(np.int32(2), X), 4 * X)
+
+
+OPEN = module("""
+@R.function
+def main(x: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    return a
+""")
+
+
+def test_what_a_kernel_takes_is_checked_where_sizes_leave_it_open() -> None:
+    main = machine(OPEN)["main"]
+    np.testing.assert_array_equal(main(X), 2 * X)
+    with pytest.raises(IRValueError) as info:
+        main(np.ones((2, 4), "float32"))
+    assert "main: _: value of 'x for A of twice': extent 1 is 4, expected 3" in str(info.value)
+
+
+def test_a_check_in_a_branch_is_made_where_the_branch_is_taken() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor(("n", "m"), "float32")):
+    n = T.int64()
+    m = T.int64()
+    cls = Module
+    if c:
+        r = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    else:
+        r = x
+    return r
+""")
+    )["main"]
+    wide = np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(main(np.bool_(False), wide), wide)
+    np.testing.assert_array_equal(main(np.bool_(True), X), 2 * X)
+    with pytest.raises(IRValueError, match="extent 1 is 4, expected 3"):
+        main(np.bool_(True), wide)
 
 
 def test_library_calls_in_a_branch() -> None:
@@ -241,6 +295,20 @@ def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
     np.testing.assert_array_equal([first, second, total], [-X, X, 2 * X])
     (first, second), total = main(np.bool_(False), X)
     np.testing.assert_array_equal([first, second, total], [2 * X, 2 * X, 3 * X])
+
+
+def test_arrays_that_a_library_function_keeps_outlive_the_machine() -> None:
+    kept: list[codegen.NDArray] = []
+    codegen.register_func("tests.negate", lambda x, out: kept.append(x), override=True)
+    mod = module("""
+@R.function
+def main(w: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.negate", (w,), R.Tensor((2, 3), "float32"))
+    return a
+""")
+    machine(mod, params={"w": X})["main"]()
+    gc.collect()
+    np.testing.assert_array_equal(kept[0], X)
 
 
 def test_threads_share_a_machine() -> None:
@@ -314,5 +382,7 @@ def test_time_evaluator_times_steps_as_well() -> None:
 
 
 def test_a_module_without_graph_functions_is_refused() -> None:
-    with pytest.raises(CodegenError, match=r"no graph function.*compile tensor functions with codegen.build"):
+    with pytest.raises(
+        CodegenError, match=r"no graph function.*compile tensor functions with codegen.build"
+    ):
         codegen.vm_build(module("").__class__({"add": MIXED["add"]}), "llvm")

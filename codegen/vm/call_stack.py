@@ -1,0 +1,121 @@
+"""Calls of graph functions from graph functions, and branches, on a stack of their own.
+
+Python's stack would end a loop that is written as a function calling itself after some hundred
+rounds; this one is as deep as `MAX_DEPTH` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+from codegen.errors import ExecutionError
+from codegen.vm.frame import Frame
+
+if TYPE_CHECKING:
+    from codegen.vm.graph_function import GraphFunction
+
+MAX_DEPTH: Final = 1000
+"""Calls of graph functions by way of Python, one inside the other; each has a frame."""
+
+Runner: TypeAlias = Callable[[Frame], object]
+
+
+class GraphCall:
+    """A call of a graph function that has a frame of its own."""
+
+    __slots__ = ("_arguments", "_enter", "_functions", "_name")
+
+    def __init__(
+        self,
+        functions: Mapping[str, GraphFunction],
+        name: str,
+        arguments: Sequence[int],
+        enter: Callable[[Frame, Any], None],
+    ) -> None:
+        self._functions = functions
+        self._name = name
+        self._arguments = arguments
+        self._enter = enter
+
+    @property
+    def callee(self) -> GraphFunction:
+        """The function; it may have been linked after this call."""
+        return self._functions[self._name]
+
+    def begin(self, frame: Frame) -> Frame:
+        """Return the frame of the callee with its arguments; ExecutionError beyond `MAX_DEPTH`."""
+        if frame.depth >= MAX_DEPTH:
+            _too_deep(frame, self._name)
+        registers = frame.registers
+        return self.callee.entered([registers[k] for k in self._arguments], frame)
+
+    def end(self, frame: Frame, inner: Frame) -> None:
+        """Take the result out of the frame of the callee."""
+        self._enter(frame, self.callee.finished(inner))
+
+    def __call__(self, frame: Frame) -> None:
+        """Run the call on Python's stack."""
+        self.end(frame, self.callee.run(self.begin(frame)))
+
+
+class BranchChoice:
+    """One of two lists of steps."""
+
+    __slots__ = ("_condition", "_otherwise", "_then")
+
+    def __init__(self, condition: int, then: Sequence[Runner], otherwise: Sequence[Runner]) -> None:
+        self._condition = condition
+        self._then = then
+        self._otherwise = otherwise
+
+    def chosen(self, frame: Frame) -> Sequence[Runner]:
+        """Return the steps to run."""
+        return self._then if frame.registers[self._condition] else self._otherwise
+
+    def __call__(self, frame: Frame) -> None:
+        """Run the chosen steps."""
+        run_steps(self.chosen(frame), frame)
+
+
+def needs_stack(steps: Sequence[Runner]) -> bool:
+    """Say whether `run_steps` is needed to run these steps."""
+    return any(isinstance(step, (GraphCall, BranchChoice)) for step in steps)
+
+
+def run_steps(steps: Sequence[Runner], frame: Frame) -> None:
+    """Run steps on a frame, whatever they call."""
+    stack: list[tuple[Frame, Iterator[Runner], GraphCall | None]] = []
+    rest = iter(steps)
+    while True:
+        for step in rest:
+            if type(step) is GraphCall:
+                stack.append((frame, rest, step))
+                frame = step.begin(frame)
+                rest = iter(step.callee.steps)
+                break
+            if type(step) is BranchChoice:
+                stack.append((frame, rest, None))
+                rest = iter(step.chosen(frame))
+                break
+            step(frame)
+        else:
+            if not stack:
+                return
+            inner = frame
+            frame, rest, call = stack.pop()
+            if call is not None:
+                call.end(frame, inner)
+
+
+def _too_deep(caller: Frame, name: str) -> NoReturn:
+    chain = [name]
+    frame: Frame | None = caller
+    while frame is not None:
+        chain.append(frame.name)
+        frame = frame.caller
+    shown = " <- ".join([*chain[:4], "...", chain[-1]])
+    raise ExecutionError(
+        f"{name} was called at depth {MAX_DEPTH}: {shown}; a graph function that calls itself has "
+        f"to end by an if, and sooner"
+    )

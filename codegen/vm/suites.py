@@ -1,0 +1,176 @@
+"""Writing the suites of a graph function: runs of machine code, steps, memory, what Python sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from codegen.errors import CodegenError
+from codegen.vm import program as p
+from codegen.vm import segments as seg
+from codegen.vm.destinations import Destinations, Path
+from codegen.vm.layout import FrameLayout
+from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.values import Held, Known, Place, Storage, Value, tensor_text
+from tensorir.relax import expr as g
+from tensorir.relax import struct_info as si
+from tensorir.relax.relations import Fits, fits, is_base_of
+from tensorir.visit import collect_vars
+
+
+@dataclass(slots=True)
+class Suite:
+    """What was translated of a function or branch: steps, and the run that is open."""
+
+    steps: list[p.Step] = field(default_factory=list)
+    operations: list[seg.Operation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of machine code, before it is written as a tensor function."""
+
+    symbol: str
+    operations: tuple[seg.Operation, ...]
+
+
+class SuiteWriter:
+    """What is written of a graph function; the suite that is open belongs to it or to a branch.
+
+    With `one_by_one` every call is a run of its own.
+    """
+
+    def __init__(self, name: str, one_by_one: bool) -> None:
+        self._name = name
+        self._one_by_one = one_by_one
+        self._binding = ""
+        """The variable that is being bound, for errors and profiles."""
+        self._layout = FrameLayout(name)
+        self._arena_bytes = 0
+        self._suite = Suite()
+        self._branches = 0
+        """How many branches the open suite is inside of."""
+        self._segments: list[Segment] = []
+        self._checks: list[p.Step] = []
+        """Checks of sizes before anything runs."""
+        self._prepared: list[tuple[int, p.Operand]] = []
+        self._views: dict[tuple[Root, int, str], int] = {}
+        self._temporaries: list[p.Fresh] = []
+        self._destinations = Destinations()
+        self._own: set[Root] = set()
+        """Roots of arrays that belong to one call and are not a part of its result yet."""
+
+    # -------------------------------------------------------------------------------------- suites
+
+    def _step(self, step: p.Step) -> None:
+        self._close()
+        self._suite.steps.append(step)
+
+    def _operation(self, operation: seg.Operation, operands: str = "") -> None:
+        self._suite.operations.append(operation)
+        if self._one_by_one:
+            self._close(operands)
+
+    def _close(self, operands: str = "") -> None:
+        """End the run of machine code that is open."""
+        if not self._suite.operations:
+            return
+        symbol = f"{self._name}.part{len(self._segments)}"
+        self._segments.append(Segment(symbol, tuple(self._suite.operations)))
+        self._suite.operations.clear()
+        self._suite.steps.append(p.Run(symbol, self._binding, operands))
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def _memory_for(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place:
+        """Return memory for a part of a variable: where it is asked for, if it surely fits."""
+        root = self._destinations.root(var, path)
+        if root is not None and root.info is not None and is_base_of(root.info, info):
+            return Place(Address(root), info)
+        return self._memory(var.name, info)
+
+    def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
+        """Return memory for a tensor that is no part of the arena's plan."""
+        nbytes = seg.static_bytes(info)
+        if nbytes is not None:
+            offset = self._arena_bytes
+            self._arena_bytes += rounded(nbytes)
+            return Place(Address(self._layout.arena, offset), info)
+        root = self._layout.root(name, info)
+        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))
+        if self._layout.is_known(info, self._layout.entry_sizes):
+            self._temporaries.append(array)
+        else:
+            self._own.add(root)
+            self._step(p.Allocate(array))
+        return Place(Address(root), info)
+
+    def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
+        """Have what is open about the shape of a tensor checked: at the start, if it can be."""
+        answer = fits(expected, value.info)
+        if answer is Fits.YES:
+            return
+        if answer is Fits.NO:
+            self._fail(f"{what} is {tensor_text(value.info)}, expected {tensor_text(expected)}")
+        assert expected.shape is not None
+        extents = self._layout.dims(expected)
+        shape = Known(p.Shape(self._layout.dims(value.info)), None, value.info.shape)
+        used = {var for n in expected.shape for var in collect_vars(n)}
+        place = f"{self._name}: {self._binding}"
+        step = p.Match(self._hold(shape), p.ShapePattern(what, extents, len(extents)), place)
+        known = self._is_prepared(shape) and used <= self._layout.entry_sizes
+        if known and not self._branches:
+            self._checks.append(step)
+        else:
+            self._step(step)
+
+    def _copy(self, source: Place, destination: Place) -> None:
+        self._require(source, destination.info, "what is copied")
+        if source.address != destination.address:
+            nbytes = seg.tensor_bytes(destination.info)
+            self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
+
+    # ------------------------------------------------------------------------- values for Python
+
+    def _hold(self, value: Value) -> int:
+        """Return the register that holds a value as Python sees it."""
+        if isinstance(value, Held):
+            return value.register
+        if isinstance(value, Place):
+            root, offset = value.address.root, value.address.offset
+            if root.info is not None:
+                return root.register
+            dims = self._layout.dims(value.info)
+            key = (root, offset, repr((dims, value.info.dtype)))
+            register = self._views.get(key)
+            if register is None:
+                register = self._views[key] = self._layout.register()
+                view = p.View(root.slot, offset, dims, str(value.info.dtype))
+                self._prepared.append((register, view))
+            return register
+        if isinstance(value, Known) and isinstance(value.operand, p.Register):
+            return value.operand.number
+        register = self._layout.register()
+        operand = self._operand(value)
+        if isinstance(value, Known) and self._is_prepared(value):
+            self._prepared.append((register, operand))
+        else:
+            self._step(p.Assemble(register, operand))
+        return register
+
+    def _is_prepared(self, value: Known) -> bool:
+        exprs = [*(value.extents or ()), *([value.scalar] if value.scalar is not None else [])]
+        return all(var in self._layout.entry_sizes for expr in exprs for var in collect_vars(expr))
+
+    def _operand(self, value: Value) -> p.Operand:
+        if isinstance(value, tuple):
+            return p.Pack(tuple(p.Register(self._hold(part)) for part in value))
+        if isinstance(value, Known):
+            return value.operand
+        if isinstance(value, Storage):
+            self._fail("memory that tensors share is no value")
+        return p.Register(self._hold(value))
+
+    def _fail(self, reason: str) -> NoReturn:
+        where = f" at {self._binding}" if self._binding else ""
+        raise CodegenError(f"cannot compile graph function {self._name}{where}: {reason}")
