@@ -33,6 +33,8 @@ TARGET: Final = "llvm --num-cores=1"
 PEERS: Final = Path(__file__).parent / "peers"
 RUNTIMES: Final = {"torch_model": ("torch", "numpy"), "onnx_model": ("onnxruntime", "onnx")}
 """The peers' scripts, and the packages that each needs."""
+SHORTEST_MS: Final = 1
+"""How long a measurement lasts at least: short, so that some are not interrupted."""
 LAYERS: Final = (0, 1)
 KERNEL_TITLES: Final = (
     "layer",
@@ -118,13 +120,13 @@ def own_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
     call, out = call_of(batch, layers)
     call()
     np.testing.assert_allclose(out, in_numpy(arguments(batch))(), rtol=1e-3, atol=1e-3)
-    return Side(name, lambda: seconds_of(call))
+    return Side(name, lambda: seconds_of(call, SHORTEST_MS / 1e3))
 
 
 def numpy_side(batch: int) -> Side:
     """Return the model in NumPy."""
     call = in_numpy(arguments(batch))
-    return Side(f"NumPy {np.__version__}", lambda: seconds_of(call))
+    return Side(f"NumPy {np.__version__}", lambda: seconds_of(call, SHORTEST_MS / 1e3))
 
 
 def peer_side(peer: PeerProcess, batch: int) -> Side:
@@ -133,7 +135,7 @@ def peer_side(peer: PeerProcess, batch: int) -> Side:
     expected = digest(in_numpy(arguments(batch))())
     if not np.isclose(found, expected, rtol=1e-3):
         raise PeerError(f"{peer.name} computes {found}, NumPy {expected}")
-    return Side(peer.name, lambda: float(peer.request("run")["seconds"]))
+    return Side(peer.name, lambda: float(peer.request("run", least=SHORTEST_MS / 1e3)["seconds"]))
 
 
 def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
@@ -159,7 +161,7 @@ def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[Peer
 def kernel_side(name: str, mod: IRModule, arrays: Sequence[np.ndarray]) -> Side:
     """Return a compiled function alone, called again and again without Python."""
     evaluator = codegen.build(mod, TARGET).time_evaluator(
-        "main", number=1, repeat=1, min_repeat_ms=10
+        "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
     )
     return Side(name, lambda: float(evaluator(*arrays).min))
 
@@ -232,7 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--peer", type=Path, action="append", default=[], help="a Python with torch or onnxruntime"
