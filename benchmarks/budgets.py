@@ -25,7 +25,7 @@ import numpy as np
 import codegen
 import search as ms
 import tensorir
-from benchmarks import primitives
+from benchmarks import graph_calls, primitives
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
@@ -219,6 +219,31 @@ def bench_exhaustion() -> list[Row]:
     return [below("`tune_tir`, a space of 5 candidates", took, 10, "s")]
 
 
+LIBRARY_CALL = """
+@T.prim_func
+def main(A: T.Buffer((1, 128), "float32"), B: T.Buffer((1, 128), "float32")):
+    for k in range(1000):
+        T.evaluate(T.call_packed("benchmarks.nothing", A, B))
+"""
+
+
+def bench_library() -> list[Row]:
+    """Time calls from machine code into a Python function that does nothing with its arrays."""
+    codegen.register_func("benchmarks.nothing", lambda x, out: None, override=True)
+    arrays = codegen.empty((1, 128)), codegen.empty((1, 128))
+    prepared = codegen.build(tensorir.parse(LIBRARY_CALL), TARGET)["main"].prepare(*arrays)
+    address, kind = arrays[0].ctypes.data, np.dtype("float32")
+
+    def views() -> None:
+        for _ in range(1000):
+            codegen.NDArray.at(address, (1, 128), kind)
+
+    return [
+        below("a library function called from compiled code, 2 arrays", best_ms(prepared), 3, "us"),
+        below("an array at an address, nothing copied", best_ms(views), 1, "us"),
+    ]
+
+
 class MemoryWatch:
     """The most memory that this process and its children had at once, in bytes (Linux only)."""
 
@@ -259,15 +284,26 @@ def _proportional_bytes(pid: int) -> int:
     return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("Pss:"))
 
 
+def bench_graph_calls() -> list[Row]:
+    cost = graph_calls.measure()
+    return [
+        below("a call of a model of one kernel, beside the kernel", cost.call, 3, "us"),
+        below("a kernel of a model, in a chain of 100", cost.kernel, 0.3, "us"),
+        below("a library call of a model, beside the function", cost.library_call, 3, "us"),
+    ]
+
+
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "import": bench_import,
     "script": bench_script,
     "replay": bench_replay,
     "primitives": bench_primitives,
     "build": bench_build,
+    "graph_calls": bench_graph_calls,
     "hand": bench_hand_schedules,
     "tune": bench_tune,
     "exhaustion": bench_exhaustion,
+    "library": bench_library,
 }
 
 

@@ -7,23 +7,32 @@
 LLVM loads on the first build, not on import.
 """
 
+from codegen import compiled_kernels  # noqa: F401 - lets transforms run compiled functions
 from codegen.compile import compile_object
 from codegen.errors import (
     AssertionFailedError,
     CodegenError,
     ExecutionError,
+    LibraryFunctionError,
     LinkError,
     TargetError,
 )
 from codegen.explanation.explain import Explanation, explain
+from codegen.library_functions import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
 from codegen.lower import PASSES, lower
-from codegen.runtime.aligned import array, empty
 from codegen.runtime.device import Device, cpu
 from codegen.runtime.function import Function, PreparedCall
 from codegen.runtime.jit import register_extern
 from codegen.runtime.module import Module, build, load_module
+from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
+from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
 __all__ = [
     "PASSES",
@@ -31,22 +40,33 @@ __all__ = [
     "BenchmarkResult",
     "CodegenError",
     "Device",
+    "Executable",
     "ExecutionError",
     "Explanation",
     "Function",
+    "LibraryFunctionError",
     "LinkError",
     "Module",
+    "NDArray",
     "PreparedCall",
+    "Report",
     "Target",
     "TargetError",
     "TimeEvaluator",
+    "VirtualMachine",
     "array",
     "build",
     "compile_object",
     "cpu",
     "empty",
     "explain",
+    "from_dlpack",
+    "get_global_func",
+    "list_global_func_names",
     "load_module",
     "lower",
     "register_extern",
+    "register_func",
+    "remove_global_func",
+    "vm_build",
 ]

@@ -12,3 +12,7 @@ OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_thr
 """What compiled code takes from an OpenMP runtime."""
 OUT_OF_MEMORY: Final = -1
 """The status of a function whose allocation failed; 0 is success, others number assertions."""
+LIBRARY_FAILED: Final = -2
+"""The status of a function that called a library function which raised an exception."""
+LIBRARY_SYMBOL: Final = "__tensorir_call_library"
+"""What compiled code calls for `T.call_packed`; see `codegen.library_call`."""

@@ -12,7 +12,7 @@ from codegen.emit.optimize import object_code
 from codegen.errors import CodegenError
 from codegen.lower import lower
 from codegen.target import Target, as_target
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 
 Program = IRModule | PrimFunc | Mapping[str, PrimFunc]
 
@@ -55,13 +55,24 @@ def compile_object(
 
 
 def functions_of(program: Program) -> dict[str, PrimFunc]:
-    """Return the functions of a program by name; CodegenError if there are none."""
+    """Return the functions of a program by name.
+
+    Raises CodegenError if there are none, or there are graph functions.
+    """
     if isinstance(program, PrimFunc):
         return {str(program.attrs.get("global_symbol") or "main"): program}
     functions = program.functions if isinstance(program, IRModule) else program
     if not functions:
         raise CodegenError("cannot compile an empty module")
+    compiled: dict[str, PrimFunc] = {}
     for name, func in functions.items():
-        if not isinstance(func, PrimFunc):
+        if isinstance(func, PrimFunc):
+            compiled[name] = func
+        elif isinstance(func, BaseFunc):
+            raise CodegenError(
+                f'function "{name}" is a graph function, which has no machine code of its own; '
+                "build modules with graph functions by codegen.vm_build"
+            )
+        else:
             raise CodegenError(f"cannot compile {name}: it is a {type(func).__name__}")
-    return dict(functions)
+    return compiled

@@ -27,3 +27,7 @@ class ExecutionError(TensorIRError):
 
 class AssertionFailedError(ExecutionError, AssertionError):
     """An `assert` of the program did not hold; the message is the program's own."""
+
+
+class LibraryFunctionError(ExecutionError):
+    """A library function raised an error, which is the cause of this one."""

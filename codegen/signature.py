@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from codegen.errors import CodegenError, LinkError
+from codegen.library_call import LibraryCall, call_from_data, call_to_data
 from tensorir import expr as e
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, Var
@@ -19,7 +20,7 @@ from tensorir.function import PrimFunc
 from tensorir.semantics import EXACT
 from tensorir.visit import collect_vars
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
@@ -77,6 +78,8 @@ class ModuleInfo:
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = field(default=())
     needed_features: tuple[str, ...] = field(default=())
+    library: tuple[LibraryCall, ...] = field(default=())
+    """The calls of Python functions, which the process that loads the code has to have."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -88,6 +91,7 @@ class ModuleInfo:
                 "messages": self.messages,
                 "externs": self.externs,
                 "needed_features": self.needed_features,
+                "library": [call_to_data(call) for call in self.library],
             },
             separators=(",", ":"),
         )
@@ -107,6 +111,7 @@ class ModuleInfo:
             tuple(data["messages"]),
             tuple(data["externs"]),
             tuple(data["needed_features"]),
+            tuple(call_from_data(call) for call in data["library"]),
         )
 
 
@@ -166,9 +171,9 @@ def signature_of(func: PrimFunc, name: str, symbol: str, written: set[Var]) -> S
                     buffer.name,
                     "buffer",
                     buffer.dtype,
-                    tuple(_dim(d, names, name) for d in buffer.shape),
-                    tuple(_dim(d, names, name) for d in buffer.strides),
-                    _dim(buffer.elem_offset, names, name),
+                    tuple(dim_of(d, names, name) for d in buffer.shape),
+                    tuple(dim_of(d, names, name) for d in buffer.strides),
+                    dim_of(buffer.elem_offset, names, name),
                     buffer.data in written,
                 )
             )
@@ -200,18 +205,19 @@ def _unique_names(variables: list[Var]) -> dict[Var, str]:
     return names
 
 
-def _dim(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
+def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
+    """Return an extent as data; CodegenError for operators that calls cannot evaluate."""
     if isinstance(node, IntImm):
         return node.value
     if isinstance(node, Var):
         return names[node]
     if isinstance(node, e.Cast):
-        return _dim(node.value, names, function)
+        return dim_of(node.value, names, function)
     if not isinstance(node, e.BinaryOp) or _OPERATORS.get(node.symbol) is not type(node):
         raise CodegenError(
             f"cannot compile {function}: a parameter has extent {node}, which calls cannot check"
         )
-    return node.symbol, _dim(node.a, names, function), _dim(node.b, names, function)
+    return node.symbol, dim_of(node.a, names, function), dim_of(node.b, names, function)
 
 
 # --------------------------------------------------------------------------------------------- JSON

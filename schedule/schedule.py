@@ -73,7 +73,7 @@ _OUT_OF_SCOPE = Problem(
 
 
 class Schedule(PrimitiveMethods):
-    """A module under transformation.
+    """A module under transformation: its tensor functions, the graph functions stay.
 
     `mod` is the program as it is now, `trace` what was done to it. `seed` (None for entropy of the
     device, else an int in [1, 2**31 - 1]) determines every sampled decision. `debug_mask` is
@@ -111,7 +111,7 @@ class Schedule(PrimitiveMethods):
         self.state = ScheduleState(
             mod, debug_mask=_checked_mask(debug_mask), enable_check=enable_check
         )
-        for func in self.mod.functions.values():
+        for func in self.mod.prim_funcs().values():
             if func not in _WELL_FORMED:
                 verify_well_formed(func)
                 _WELL_FORMED.add(func)
@@ -132,10 +132,13 @@ class Schedule(PrimitiveMethods):
         return None if self._func_working_on is None else GlobalVar(self._func_working_on)
 
     def work_on(self, func_name: str) -> None:
-        """Choose the function in which `get_block` looks; ValueError lists what there is."""
+        """Choose the function in which `get_block` looks.
+
+        Raises ValueError listing what there is, TypeError for a graph function.
+        """
         if not isinstance(func_name, str):
             _refuse("work_on", "func_name", "a str", func_name)
-        self.mod[func_name]  # raises for an unknown name
+        self.mod.prim_func(func_name)  # raises for an unknown name and for a graph function
         self._func_working_on = func_name
 
     def copy(self) -> Schedule:
@@ -380,8 +383,8 @@ class Schedule(PrimitiveMethods):
     def _function_to_search(self) -> str:
         if self._func_working_on is None:
             raise IRValueError(
-                "get_block needs func_name: the module has several functions, "
-                f"{sorted(self.mod.functions)}, and none is called main; or call work_on first"
+                "get_block needs func_name: the module has several tensor functions, "
+                f"{sorted(self.mod.prim_funcs())}, and none is called main; or call work_on first"
             )
         return self._func_working_on
 
@@ -418,7 +421,7 @@ def _found_once(
 def _check_names_defined(mod: IRModule) -> None:
     """Raise ScheduleError if a primitive took something out of the statement that defines it."""
     try:
-        verify_well_formed(mod)
+        verify_well_formed(IRModule(mod.prim_funcs()))
     except WellFormedError as error:
         fail(_OUT_OF_SCOPE, reason=error)
 
@@ -452,10 +455,11 @@ def _checked_mask(mask: str | int) -> int:
 
 
 def _default_function(mod: IRModule) -> str | None:
-    for name, func in mod.functions.items():
+    functions = mod.prim_funcs()
+    for name, func in functions.items():
         entry = func.attrs.get("tir.is_entry_func")
         if isinstance(entry, IntImm) and entry.value:
             return name
-    if "main" in mod:
+    if "main" in functions:
         return "main"
-    return next(iter(mod.functions)) if len(mod) == 1 else None
+    return next(iter(functions)) if len(functions) == 1 else None

@@ -40,6 +40,8 @@ _DEFINING: Final = (LetStmt, Allocate, AllocateConst, DeclBuffer)
 class ScheduleState:
     """A module with a reference for every loop and block in it (those in a block's `init` aside).
 
+    Its graph functions stay as they are.
+
     `replace` is the only way to change it. What was replaced since the last `commit` can be taken
     back by `rollback`, so a primitive that fails leaves nothing behind.
     """
@@ -68,7 +70,8 @@ class ScheduleState:
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None
         """The program as it was where postprocessing began, None if it did not."""
-        self._funcs: dict[str, PrimFunc] = dict(mod.functions)
+        self._funcs = mod.prim_funcs()
+        self._graph_funcs = mod.graph_funcs()
         self._attrs = mod.attrs
         self._mod: IRModule | None = mod.clone()
         self._mod_before: IRModule | None = None
@@ -77,7 +80,7 @@ class ScheduleState:
         self._block_of: dict[Var, StmtSRef] = {}
         self._undo: list[tuple[StmtSRef, Stmt | None, StmtSRef | None, BlockRealize | None]] = []
         self._undo_funcs: list[tuple[str, PrimFunc]] = []
-        for name, func in mod.functions.items():
+        for name, func in self._funcs.items():
             if type(func.body) is BlockRealize:
                 self._index(name, func.body)
         self.commit()
@@ -88,7 +91,7 @@ class ScheduleState:
     def mod(self) -> IRModule:
         """The module as it is now; a module handed out earlier never changes."""
         if self._mod is None:
-            self._mod = IRModule(self._funcs, self._attrs)
+            self._mod = IRModule({**self._funcs, **self._graph_funcs}, self._attrs)
         return self._mod
 
     def func(self, name: str) -> PrimFunc:
@@ -104,6 +107,11 @@ class ScheduleState:
         if root is None:
             if func_name in self._funcs:
                 raise IRValueError(f'function "{func_name}" has no block, so nothing to schedule')
+            if func_name in self._graph_funcs:
+                raise IRValueError(
+                    f'function "{func_name}" is a graph function, which has no blocks; schedule '
+                    f"the tensor functions that it calls: {sorted(self._funcs)}"
+                )
             raise IRValueError(
                 f'there is no function "{func_name}"; the module has {sorted(self._funcs)}'
             )
@@ -414,6 +422,7 @@ class ScheduleState:
         twin.before_postproc = self.before_postproc
         twin.stmt2ref = {stmt: twins[sref] for stmt, sref in self.stmt2ref.items()}
         twin._funcs = dict(self._funcs)
+        twin._graph_funcs = self._graph_funcs
         twin._attrs = self._attrs
         twin._mod = self._mod
         twin._roots = {name: twins[sref] for name, sref in self._roots.items()}

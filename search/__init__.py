@@ -27,7 +27,9 @@ from search import (
     space_generator,
     task_scheduler,
     tir_integration,
+    transform,
 )
+from search.apply_database import apply_database, find_schedules
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model import CostModel
@@ -35,6 +37,7 @@ from search.database import Database
 from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
+from search.find_schedule import FoundSchedule, find_schedule
 from search.kinds import derived_object
 from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
@@ -60,6 +63,7 @@ __all__ = [
     "DesignSpace",
     "EvaluatorConfig",
     "FeatureExtractor",
+    "FoundSchedule",
     "MeasureCallback",
     "MeasureCandidate",
     "Mutator",
@@ -74,6 +78,7 @@ __all__ = [
     "TuneContext",
     "TuningError",
     "WorkerError",
+    "apply_database",
     "arg_info",
     "builder",
     "compile_tir",
@@ -82,6 +87,8 @@ __all__ = [
     "derived_object",
     "design_spaces",
     "feature_extractor",
+    "find_schedule",
+    "find_schedules",
     "load_run",
     "measure_callback",
     "mutator",
@@ -94,6 +101,7 @@ __all__ = [
     "space_generator",
     "task_scheduler",
     "tir_integration",
+    "transform",
     "tune_module",
     "tune_tasks",
     "tune_tir",

@@ -76,7 +76,7 @@ class ArgInfo(ABC):
         """
         if remove_preproc:
             mod = without_layout_rewrite(mod)
-        return ArgInfo.from_prim_func(mod[entry_name(mod)])
+        return ArgInfo.from_prim_func(mod.prim_func(entry_name(mod)))
 
 
 class TensorInfo(ArgInfo):
@@ -108,20 +108,21 @@ PyArgInfo = ArgInfo
 
 
 def entry_name(mod: IRModule) -> str:
-    """Return the name of the entry function.
+    """Return the name of the entry function; graph functions do not count.
 
     It is the one with the attribute `tir.is_entry_func`, else `main`, else the only one;
     TuningError if there is none.
     """
-    for name, func in mod.functions.items():
+    functions = mod.prim_funcs()
+    for name, func in functions.items():
         flag = func.attrs.get("tir.is_entry_func")
         if isinstance(flag, IntImm) and flag.value:
             return name
-    if "main" in mod:
+    if "main" in functions:
         return "main"
-    if len(mod) == 1:
-        return next(iter(mod))
+    if len(functions) == 1:
+        return next(iter(functions))
     raise TuningError(
-        f"the module has no entry function: it has {sorted(mod.functions)}, none is called main "
+        f"the module has no entry function: it has {sorted(functions)}, none is called main "
         "or has the attribute tir.is_entry_func"
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from codegen import Target, host
+from codegen.history import IS_SCHEDULED
 from schedule.random_state import RandomState
 from search.cost_model.random_model import RandomModel
 from search.database.memory_database import MemoryDatabase
@@ -143,21 +144,34 @@ class TuneContext:
 def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
     """Return a program as the search wants it: a module whose one function is called `main`.
 
-    A bare function gets `global_symbol` (if it has none) and `tir.noalias`. TuningError for a
-    module of several functions.
+    A bare function gets `global_symbol` and `tir.noalias` where it does not say them. Of a module
+    with functions of a graph it is the one function beside them; TuningError if there are several.
     """
     if isinstance(mod, PrimFunc):
-        if "global_symbol" not in mod.attrs:
-            mod = mod.with_attr("global_symbol", "main")
-        return IRModule({"main": mod.with_attr("tir.noalias", True)})
+        defaults = {"global_symbol": "main", "tir.noalias": True}
+        return IRModule({"main": mod.with_attr({**defaults, **mod.attrs})})
     if not isinstance(mod, IRModule):
         raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
-    if len(mod) != 1:
+    functions = functions_to_tune(mod)
+    if not functions:
         raise TuningError(
-            f"a task is one function, this module has {len(mod)}: {sorted(mod.functions)}"
+            f"a task is one function, this module has no function to tune: {sorted(mod.functions)} "
+            "are functions of a graph, or have tir.is_scheduled"
         )
-    (func,) = mod.functions.values()
-    return mod if "main" in mod else IRModule({"main": func}, mod.attrs)
+    if len(functions) > 1:
+        names = sorted(functions)
+        raise TuningError(
+            f"a task is one function, this module has {len(names)}: {names}; take out the one that "
+            f'is meant, as in IRModule.from_expr(mod["{names[0]}"]), or tune all of them with '
+            "tune_module(mod, target, work_dir, max_trials_global)"
+        )
+    (func,) = functions.values()
+    return mod if len(mod) == 1 and "main" in mod else IRModule({"main": func}, mod.attrs)
+
+
+def functions_to_tune(mod: IRModule) -> dict[str, PrimFunc]:
+    """Return the functions of a module over buffers whose schedule is not final, by name."""
+    return {n: f for n, f in mod.prim_funcs().items() if not f.attrs.get(IS_SCHEDULED)}
 
 
 def with_num_cores(target: Target) -> Target:

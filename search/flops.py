@@ -24,10 +24,10 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
     buffer indices cost nothing, calls what their arguments cost, a choice the dearer branch and
     its condition. Loops multiply by their extent (its upper bound where it is symbolic, 1 where
     that is unknown). The `init` of a block is not counted. An attribute `estimated_flops` of a
-    function overrides the count.
+    function overrides the count. Of a module, each tensor function counts once.
     """
     if isinstance(program, IRModule):
-        return sum(estimate_tir_flops(func) for func in program.functions.values())
+        return sum(estimate_tir_flops(func) for func in program.prim_funcs().values())
     if isinstance(program, PrimFunc):
         known = program.attrs.get("estimated_flops")
         if isinstance(known, (e.IntImm, e.FloatImm)):

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best, summary
+from search.database.best_records import RIVAL
 from search.profiler import Profiler
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from search.task_scheduler import TaskRecord
     from search.tuning_run import TuningRun
 
-_RIVAL: Final = 1.15
-"""How many times as slow as the best a candidate may be that may turn out to be the best."""
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 0.5
 """How long it may take: a share of the search, but enough for a few rounds with quick kernels."""
@@ -25,10 +24,10 @@ _LEAST_SECONDS: Final = 0.5
 def name_winner(run: TuningRun, task: TaskRecord) -> None:
     """Measure the best few records of a task again, and keep and log what came out.
 
-    The new times are committed as further records, which count in place of the old ones. Being
-    chosen for a low time makes the new ones higher on average, so that others, measured once, may
-    come out ahead: those are then measured again beside the winner, until the best record is one
-    that was, or the time is over.
+    The new times are committed as further records, which count in place of the old ones, that of
+    the winner last, so that the database has it for the best. Being chosen for a low time makes the
+    new ones higher on average, so that others, measured once, may come out ahead: those are then
+    measured again beside the winner, until the best record is one that was, or the time is over.
     """
     end = time.monotonic() + max(_LEAST_SECONDS, _SHARE * run.seconds / len(run.tasks))
     tried: set[bytes] = set()
@@ -42,7 +41,7 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
             found = confirm_best(rivals, run.builder, run.runner, task.ctx, left)
         if not found:
             return
-        for confirmation in found:
+        for confirmation in reversed(found):
             run.database.commit_tuning_record(confirmation.record)
         tried.update(record.trace_key for record in rivals)
         ahead = [
@@ -66,4 +65,4 @@ def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
         return []
     workload = run.database.commit_workload(task.mod)
     best = run.database.top_records(workload, run.config.num_confirmed, task.target)
-    return [record for record in best if record.mean_seconds < _RIVAL * best[0].mean_seconds]
+    return [record for record in best if record.mean_seconds < RIVAL * best[0].mean_seconds]

@@ -8,6 +8,7 @@ from typing import Any
 
 import codegen
 from codegen import Target
+from codegen.history import without_history
 from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.context import normalize_mod
@@ -42,7 +43,8 @@ def random_search(
     for attempt in range(num_trials):
         sch = root.copy()
         sch = schedule_fn(sch) or sch
-        library = codegen.build(sch.mod, target)
+        with without_history():
+            library = codegen.build(sch.mod, target)
         evaluator = library.time_evaluator("main", number=3, repeat=3, min_repeat_ms=20)
         seconds = evaluator(*arrays).median
         if verbose:

@@ -23,10 +23,11 @@ def without_layout_rewrite(mod: IRModule) -> IRModule:
     The parameter that such a block reads gets the layout of the buffer that it writes. A block
     whose source is used elsewhere too stays. Returns `mod` itself if there is nothing to do.
     """
-    functions = {name: _stripped(func) for name, func in mod.functions.items()}
-    if all(functions[name] is func for name, func in mod.functions.items()):
+    before = mod.prim_funcs()
+    functions = {name: _stripped(func) for name, func in before.items()}
+    if all(functions[name] is func for name, func in before.items()):
         return mod
-    return IRModule(functions, mod.attrs)
+    return IRModule({**mod.functions, **functions}, mod.attrs)
 
 
 def with_separate_layout_rewrite(mod: IRModule) -> IRModule:
@@ -40,8 +41,8 @@ def with_separate_layout_rewrite(mod: IRModule) -> IRModule:
     if measured is mod:
         return mod
     functions = dict(measured.functions)
-    for key, before in mod.functions.items():
-        after = measured[key]
+    for key, before in mod.prim_funcs().items():
+        after = measured.prim_func(key)
         for position, param in enumerate(before.params):
             source, result = before.buffer_map.get(param), after.buffer_map.get(param)
             if source is not None and result is not None and source is not result:

@@ -13,9 +13,10 @@ import numpy as np
 from codegen import Target
 from schedule import Schedule
 from search.builder import Builder
-from search.context import TuneContext, normalize_mod, with_num_cores
+from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
+from search.find_schedule import find_schedule
 from search.measure_callback import MeasureCallback
 from search.runner import Runner
 from search.search_strategy import SearchStrategy
@@ -64,9 +65,9 @@ def tune_tir(
 ) -> Schedule | None:
     """Search for the best schedule of a function and return it.
 
-    `mod` is a function, or a module of one. `config` says how much to search; with
-    `max_trials_global` 0 nothing is measured. The result is None if no trial has succeeded, now or
-    in an earlier run on `work_dir`.
+    `mod` is a function, or a module with one to tune (beside those of a graph). `config` says how
+    much to search; with `max_trials_global` 0 nothing is measured. The result is None if no trial
+    has succeeded, now or in an earlier run on `work_dir`.
 
     `space` is a space generator, its short name, or a schedule function; without it schedules come
     from rules that suit the target. `blocks` restricts those to blocks of these names; `sch_rules`,
@@ -181,12 +182,12 @@ def tune_module(
     special_space: Mapping[str, Space | None] | None = None,
     num_confirmed: int = 4,
 ) -> Database:
-    """Tune each function of a module, sharing the trials; `compile_tir` gets a schedule from it.
+    """Tune each function of a module, sharing the trials; `apply_database` puts the results in.
 
-    `special_space` names spaces for some functions; those with None are left out. Otherwise as
-    `tune_tir`.
+    Functions of a graph and those with `tir.is_scheduled` are left alone. `special_space` names
+    spaces for some functions; those with None are left out. Otherwise as `tune_tir`.
     """
-    functions = {"main": mod} if isinstance(mod, PrimFunc) else dict(mod.functions)
+    functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
     tasks = []
     seeds = _seeds(seed, len(functions))
     for (name, func), task_seed in zip(sorted(functions.items()), seeds, strict=True):
@@ -271,10 +272,10 @@ def compile_tir(
 ) -> Schedule | None:
     """Return the best schedule that a database has of a program for a target, None without one.
 
-    A target that does not say `num-cores` gets the number of cores of this machine, as in a search.
+    `find_schedule` says what is searched for, and how what it returns was found.
     """
-    wanted = with_num_cores(Target(target))
-    return database.query_schedule(normalize_mod(mod), wanted, workload_name="main")
+    found = find_schedule(database, mod, target)
+    return None if found is None else found.schedule
 
 
 def _seeds(seed: int | None, count: int) -> list[int]:

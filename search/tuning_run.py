@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from codegen.history import without_history
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
@@ -89,6 +90,7 @@ class TuningRun:
         folder = _writable(Path(work_dir))
         threads = tasks[0].num_threads
         with contextlib.ExitStack() as stack:
+            stack.enter_context(without_history())
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             db = open_database(database, folder, module_equality=module_equality)
             model = _cost_model(cost_model, config, tasks[0])

@@ -1,6 +1,6 @@
 """The IR of tensor programs: nodes, script dialect, integer analysis.
 
-`T` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
+`T`, `R` and `I` are the namespaces of the script dialect, `parse` reads scripts from text, and
 `structural_equal`, `structural_hash`, `simplify` and `verify_well_formed` work on what they give.
 """
 
@@ -25,7 +25,7 @@ from tensorir.expr import GlobalVar, IterVar, PrimExpr, Var
 from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
-from tensorir.script import I, T, parse, parse_expr, parse_index_map
+from tensorir.script import I, R, T, parse, parse_expr, parse_index_map
 from tensorir.simplify import simplify
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from tensorir.structural_hash import structural_hash
@@ -53,6 +53,7 @@ __all__ = [
     "MatchBufferRegion",
     "PrimExpr",
     "PrimFunc",
+    "R",
     "Range",
     "Stmt",
     "T",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
@@ -25,29 +26,39 @@ _DEFINES: Final[dict[str, frozenset[str]]] = {
     "Block": frozenset({"iter_vars"}),
     "CommReducer": frozenset({"lhs", "rhs"}),
     "PrimFunc": frozenset({"params"}),
+    "Function": frozenset({"params"}),
+    "VarBinding": frozenset({"var"}),
+    "MatchCast": frozenset({"struct_info", "var"}),
 }
 IGNORED: Final[dict[str, frozenset[str]]] = {
     "Var": frozenset({"name"}),
     "SizeVar": frozenset({"name"}),
     "Buffer": frozenset({"name", "offset_factor"}),
     "Block": frozenset({"name_hint"}),
+    "GraphVar": frozenset({"name"}),
+    "DataflowVar": frozenset({"name"}),
 }
 """Fields by class that count neither for equality nor for hashes."""
 
 
-def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+def structural_equal(
+    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
+) -> bool:
     """Say whether two programs are the same but for names.
 
     Variables are mapped to each other where they are defined, which they are by the layouts of
     buffers, too, also where they are parts of expressions; free variables must be identical, unless
-    `map_free_vars`. Names of blocks and buffers do not count.
+    `map_free_vars`. Names of blocks and buffers do not count. Of constant arrays dtype, shape and
+    bits count, with `ignore_ndarray` not the bits.
     """
-    return get_first_structural_mismatch(a, b, map_free_vars) is None
+    return get_first_structural_mismatch(a, b, map_free_vars, ignore_ndarray) is None
 
 
-def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+def assert_structural_equal(
+    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
+) -> None:
     """Raise IRValueError with both scripts, the first difference underlined, if there is one."""
-    found = get_first_structural_mismatch(a, b, map_free_vars)
+    found = get_first_structural_mismatch(a, b, map_free_vars, ignore_ndarray)
     if found is not None:
         raise IRValueError(
             f"StructuralEqual check failed, caused by lhs at {found[0]}:\n{_marked(a, found[0])}\n"
@@ -60,13 +71,13 @@ def _marked(value: Any, path: str) -> str:
 
 
 def get_first_structural_mismatch(
-    a: Any, b: Any, map_free_vars: bool = False
+    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
 ) -> tuple[str, str] | None:
     """Return the paths of the first difference in both programs, None if they are equal.
 
     A path reads `<root>.body.extent` and can be given as `path_to_underline` of `script`.
     """
-    comparison = _Comparison(map_free_vars)
+    comparison = Comparison(map_free_vars, ignore_ndarray)
     if comparison.same(a, b, map_free_vars):
         return None
     path = "<root>" + "".join(reversed(comparison.path))
@@ -74,16 +85,17 @@ def get_first_structural_mismatch(
     return path, other
 
 
-class _Comparison:
+class Comparison:
     """Walks two programs side by side.
 
     On failure `path` and `other_path` hold the steps to the difference, innermost first.
     """
 
-    def __init__(self, map_free: bool) -> None:
+    def __init__(self, map_free: bool, ignore_ndarray: bool = False) -> None:
         self._map_free = map_free
-        self._forward: dict[Var, Var] = {}
-        self._backward: dict[Var, Var] = {}
+        self._ignore_ndarray = ignore_ndarray
+        self._forward: dict[Node, Node] = {}
+        self._backward: dict[Node, Node] = {}
         self.path: list[str] = []
         self.other_path: list[str] = []
 
@@ -97,17 +109,8 @@ class _Comparison:
         if isinstance(a, Var):
             return self._var(a, b, defining)
         if isinstance(a, Node):
-            if isinstance(a, FloatImm):
-                return self._float(a, b)
-            if isinstance(a, PrimFunc):
-                return self._function(a, b)
-            if isinstance(a, IRModule):
-                return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
-                    a.attrs, b.attrs, ".attrs"
-                )
-            if isinstance(a, GlobalVar):
-                return bool(a.name == b.name) or self._at(".name")
-            return self._fields(a, b, defining)
+            of_kind = _KINDS.get(kind)
+            return self.fields(a, b, defining) if of_kind is None else of_kind(self, a, b, defining)
         if kind is tuple:
             return self._sequence(a, b, defining)
         if isinstance(a, dict):
@@ -122,12 +125,14 @@ class _Comparison:
 
     def _plain(self, a: Any, b: Any) -> bool:
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+            same_kind = a.dtype == b.dtype and a.shape == b.shape
+            return same_kind and (self._ignore_ndarray or np.array_equal(_bits(a), _bits(b)))
         if isinstance(a, (Node, Op)) or isinstance(b, (Node, Op)):
             return a is b
         return bool(a == b)
 
-    def _float(self, a: FloatImm, b: FloatImm) -> bool:
+    def float_imm(self, a: FloatImm, b: FloatImm, defining: bool) -> bool:
+        """Compare floats, up to a tolerance."""
         if a.dtype is not b.dtype:
             return self._at(".dtype")
         if a.value != a.value and b.value != b.value:
@@ -144,17 +149,34 @@ class _Comparison:
             return self._at(".dtype")
         if not _same_annotation(a, b):
             return self._at(".type_annotation")
+        return self._map(a, b, defining)
+
+    def _map(self, a: Node, b: Node, defining: bool) -> bool:
+        """Map two variables to each other if this is allowed here."""
         if a is not b and not defining and not self._map_free:
             return False
         self._forward[a] = b
         self._backward[b] = a
         return True
 
-    def _fields(self, a: Node, b: Node, defining: bool) -> bool:
+    def variable(self, a: Node, b: Node, defining: bool) -> bool:
+        """Compare variables that are nodes with fields: mapped, or the same where they are free."""
+        mapped = self._forward.get(a)
+        back = self._backward.get(b)
+        if mapped is not None or back is not None:
+            return mapped is b
+        return self.described(a, b, defining) and self._map(a, b, defining)
+
+    def described(self, a: Node, b: Node, defining: bool) -> bool:
+        """Compare nodes in which variables are defined where they themselves define something."""
+        return self.fields(a, b, defining, inherits=True)
+
+    def fields(self, a: Node, b: Node, defining: bool, inherits: bool = False) -> bool:
+        """Compare all fields that count."""
         name = type(a).__name__
         defines, ignored = _DEFINES.get(name), IGNORED.get(name)
         # The variables of a dimension `n * 8` are defined by it as much as those of `n`.
-        everywhere = self._map_free or (defining and isinstance(a, PrimExpr))
+        everywhere = self._map_free or (defining and (inherits or isinstance(a, PrimExpr)))
         for field in a.fields:
             if ignored is not None and field in ignored:
                 continue
@@ -187,7 +209,18 @@ class _Comparison:
             return self._at(f"{step}[<missing entry>]", f"{step}[{missing[0]!r}]")
         return True
 
-    def _function(self, a: PrimFunc, b: PrimFunc) -> bool:
+    def module(self, a: IRModule, b: IRModule, defining: bool) -> bool:
+        """Compare the functions of two modules by name."""
+        return self._mapping(a.functions, b.functions, ".functions") and self._mapping(
+            a.attrs, b.attrs, ".attrs"
+        )
+
+    def name(self, a: GlobalVar, b: GlobalVar, defining: bool) -> bool:
+        """Compare names of functions."""
+        return bool(a.name == b.name) or self._at(".name")
+
+    def prim_func(self, a: PrimFunc, b: PrimFunc, defining: bool) -> bool:
+        """Compare tensor functions parameter by parameter."""
         if not self.same(a.params, b.params, True):
             return self._at(".params")
         for k, (p, q) in enumerate(zip(a.params, b.params, strict=True)):
@@ -200,11 +233,40 @@ class _Comparison:
         return self._mapping(a.attrs, b.attrs, ".attrs")
 
 
+_OfKind: TypeAlias = Callable[[Comparison, Any, Any, bool], bool]
+_KINDS: Final[dict[type, _OfKind]] = {
+    FloatImm: Comparison.float_imm,
+    PrimFunc: Comparison.prim_func,
+    IRModule: Comparison.module,
+    GlobalVar: Comparison.name,
+}
+"""How nodes of some kinds are compared; all others are compared field by field."""
+
+
+VARIABLES: Final[set[type]] = set()
+"""Kinds of variables beside `Var`: nodes with fields that are mapped to one another."""
+
+
+def register_variable(kind: type) -> None:
+    """Let nodes of a kind be variables; what their fields define is defined where they are."""
+    _KINDS[kind] = Comparison.variable
+    VARIABLES.add(kind)
+
+
+def register_description(kind: type) -> None:
+    """Let nodes of a kind define the variables in them where they stand for a definition."""
+    _KINDS[kind] = Comparison.described
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
 def _same_annotation(a: Var, b: Var) -> bool:
     x, y = a.type_annotation, b.type_annotation
     if isinstance(x, PointerType) and isinstance(y, PointerType):
         same_scope = (x.storage_scope or "global") == (y.storage_scope or "global")
-        return same_scope and _Comparison(False).same(x.element_type, y.element_type, False)
+        return same_scope and Comparison(False).same(x.element_type, y.element_type, False)
     return (x is None) == (y is None)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.expr import IterVar, Let, PrimExpr, Var
+from tensorir.function import BaseFunc, PrimFunc
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -18,17 +20,18 @@ from tensorir.stmt import (
 )
 from tensorir.visit import Substitution, collect_vars
 
-if TYPE_CHECKING:
-    from tensorir.function import PrimFunc
+F = TypeVar("F", bound=BaseFunc)
 
 
-def renew_defs(func: PrimFunc) -> PrimFunc:
+def renew_defs(func: F) -> F:
     """Return a copy of a function in which every definition is new.
 
-    Parameters, loop variables, axes, bound names, pointers and buffers are objects of the copy
-    alone, so that both functions may be parts of one program.
+    Parameters, loop variables, axes, bound names, pointers and buffers (of a graph function its
+    variables and symbolic sizes) are objects of the copy alone, so that both functions may be parts
+    of one program.
     """
-    return FreshCopy().function(func)
+    copied: F = _COPIES[type(func)](func)
+    return copied
 
 
 class FreshCopy(Substitution):
@@ -167,3 +170,13 @@ def fresh_thread(loop: For) -> IterVar | None:
     if old is None:
         return None
     return IterVar(old.dom, old.var.with_name(old.var.name), old.iter_type, old.thread_tag)
+
+
+_COPIES: Final[dict[type[BaseFunc], Callable[[Any], Any]]] = {
+    PrimFunc: lambda func: FreshCopy().function(func)
+}
+
+
+def register_copy(kind: type[F], copy: Callable[[F], F]) -> None:
+    """Say how `renew_defs` copies functions of another kind."""
+    _COPIES[kind] = copy

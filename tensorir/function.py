@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tensorir.buffer import Buffer, BufferRegion
 from tensorir.dtype import HANDLE, DataType
@@ -19,7 +19,34 @@ VOID_TYPE = TupleType()
 _RET: Final = Op.get("ret")
 
 
-class PrimFunc(Node):
+F = TypeVar("F", bound="BaseFunc")
+
+
+class BaseFunc(Node):
+    """A function of a module; `attrs` are its attributes, `fields` what it is built from."""
+
+    __slots__ = ("attrs",)
+    attrs: Attrs
+
+    def with_(self: F, **changes: Any) -> F:
+        """Return a function that differs in the named fields."""
+        return type(self)(**{**{name: getattr(self, name) for name in self.fields}, **changes})
+
+    def with_attr(self: F, key: str | Mapping[str, Any], value: Any = None) -> F:
+        """Return a function with one attribute (or all of a mapping) set."""
+        added = {key: value} if isinstance(key, str) else dict(key)
+        return self.with_(attrs={**self.attrs, **added})
+
+    def with_attrs(self: F, attrs: Mapping[str, Any]) -> F:
+        """Return a function with all attributes of a mapping set."""
+        return self.with_attr(attrs)
+
+    def without_attr(self: F, key: str) -> F:
+        """Return a function without the attribute `key`."""
+        return self.with_(attrs=self.attrs.without(key))
+
+
+class PrimFunc(BaseFunc):
     """A function over buffers and scalars.
 
     `params` are variables in call order, `buffer_map` says which of them are buffers. Standard
@@ -27,7 +54,7 @@ class PrimFunc(Node):
     `layout_free_buffers`, `tir.no_contraction` (every product and sum of floats is rounded).
     """
 
-    __slots__ = ("attrs", "body", "buffer_map", "params", "ret_type")
+    __slots__ = ("body", "buffer_map", "params", "ret_type")
     fields = ("params", "buffer_map", "ret_type", "body", "attrs")
 
     def __init__(
@@ -61,19 +88,6 @@ class PrimFunc(Node):
         self.ret_type = ret_type if ret_type is not None else returned_type(body)
         self.buffer_map = bound
         self.attrs = normalize_annotations(attrs)
-
-    def with_(self, **changes: Any) -> PrimFunc:
-        """Return a function that differs in the named fields."""
-        return PrimFunc(**{**{name: getattr(self, name) for name in self.fields}, **changes})
-
-    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
-        """Return a function with one attribute (or all of a mapping) set."""
-        added = {key: value} if isinstance(key, str) else dict(key)
-        return self.with_(attrs={**self.attrs, **added})
-
-    def without_attr(self, key: str) -> PrimFunc:
-        """Return a function without the attribute `key`."""
-        return self.with_(attrs=self.attrs.without(key))
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """Return a function with another body; itself if `body` is the one it has."""
@@ -124,20 +138,20 @@ class IRModule(Node):
 
     def __init__(
         self,
-        functions: Mapping[str, PrimFunc] | Mapping[GlobalVar, PrimFunc] | None = None,
+        functions: Mapping[str, BaseFunc] | Mapping[GlobalVar, BaseFunc] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.functions: dict[str, PrimFunc] = {}
+        self.functions: dict[str, BaseFunc] = {}
         self.attrs: Attrs = normalize_annotations(attrs)
         for name, func in (functions or {}).items():
             self[name] = func
 
     @staticmethod
-    def from_expr(func: PrimFunc) -> IRModule:
+    def from_expr(func: BaseFunc) -> IRModule:
         """Return the module of one function, named by its `global_symbol`, else `main`."""
         return IRModule({str(func.attrs.get("global_symbol", "main")): func})
 
-    def __getitem__(self, name: str | GlobalVar) -> PrimFunc:
+    def __getitem__(self, name: str | GlobalVar) -> BaseFunc:
         key = _function_name(name)
         if key not in self.functions:
             raise IRValueError(
@@ -145,10 +159,14 @@ class IRModule(Node):
             )
         return self.functions[key]
 
-    def __setitem__(self, name: str | GlobalVar, func: PrimFunc) -> None:
-        if not isinstance(func, PrimFunc):
-            raise IRTypeError(f"a module holds PrimFuncs, got {type(func).__name__}")
+    def __setitem__(self, name: str | GlobalVar, func: BaseFunc) -> None:
+        if not isinstance(func, BaseFunc):
+            raise IRTypeError(f"a module holds functions, got {type(func).__name__}")
         self.functions[_function_name(name)] = func
+
+    def __delitem__(self, name: str | GlobalVar) -> None:
+        self[name]  # raises for an unknown name
+        del self.functions[_function_name(name)]
 
     def __contains__(self, name: str | GlobalVar) -> bool:
         return _function_name(name) in self.functions
@@ -168,15 +186,36 @@ class IRModule(Node):
         """Return the names of all functions, sorted."""
         return [GlobalVar(name) for name in sorted(self.functions)]
 
-    def functions_items(self) -> list[tuple[str, PrimFunc]]:
+    def functions_items(self) -> list[tuple[str, BaseFunc]]:
         """Return names and functions, sorted by name."""
         return sorted(self.functions.items())
 
-    def update_func(self, name: str | GlobalVar, func: PrimFunc) -> None:
+    def prim_funcs(self) -> dict[str, PrimFunc]:
+        """Return the tensor functions by name."""
+        return {n: f for n, f in self.functions.items() if isinstance(f, PrimFunc)}
+
+    def graph_funcs(self) -> dict[str, BaseFunc]:
+        """Return the functions that are no tensor functions by name."""
+        return {n: f for n, f in self.functions.items() if not isinstance(f, PrimFunc)}
+
+    def prim_func(self, name: str | GlobalVar) -> PrimFunc:
+        """Return a tensor function.
+
+        Raises IRValueError if there is none of that name, IRTypeError for a graph function.
+        """
+        func = self[name]
+        if not isinstance(func, PrimFunc):
+            raise IRTypeError(
+                f'function "{_function_name(name)}" is a graph function; the tensor functions of '
+                f"the module are {sorted(self.prim_funcs())}"
+            )
+        return func
+
+    def update_func(self, name: str | GlobalVar, func: BaseFunc) -> None:
         """Replace or add a function."""
         self[name] = func
 
-    def update(self, other: IRModule | Mapping[str, PrimFunc]) -> None:
+    def update(self, other: IRModule | Mapping[str, BaseFunc]) -> None:
         """Replace or add all functions of `other`."""
         functions = other.functions if isinstance(other, IRModule) else other
         for name, func in functions.items():

@@ -23,11 +23,12 @@ def simplify(program: T) -> T:
 
     Loop bounds, bindings, predicates, regions and indices come out in a form that does not depend
     on how they were written: two programs that differ only in that become structurally equal.
-    Floating point values are left as they are, except for the indices inside them.
+    Floating point values are left as they are, except for the indices inside them; so are the graph
+    functions of a module.
     """
     if isinstance(program, IRModule):
-        functions = {name: simplify(func) for name, func in program.functions.items()}
-        return cast(T, IRModule(functions, program.attrs))
+        functions = {name: simplify(func) for name, func in program.prim_funcs().items()}
+        return cast(T, IRModule({**program.functions, **functions}, program.attrs))
     if isinstance(program, PrimFunc):
         return cast(T, program.with_body(_SimplifyProgram(value_variables(program))(program.body)))
     return _SimplifyProgram()(program)

@@ -13,28 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.equal import IGNORED
+from tensorir.equal import IGNORED, VARIABLES
 from tensorir.expr import FloatImm, GlobalVar, PointerType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
 
 
-def structural_hash(program: Any) -> int:
+def structural_hash(program: Any, ignore_ndarray: bool = False) -> int:
     """Return 64 bits that are equal for structurally equal programs.
 
-    Free variables count by order of occurrence, whatever their identity.
+    Free variables count by order of occurrence, whatever their identity; of constant arrays dtype,
+    shape and bits count, with `ignore_ndarray` not the bits.
     """
-    writer = _Writer()
+    writer = _Writer(ignore_ndarray)
     writer.write(program)
     digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
     return int(struct.unpack("<Q", digest)[0])
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, ignore_ndarray: bool) -> None:
         self.tokens: list[str] = []
-        self._numbers: dict[Var, int] = {}
+        self._ignore_ndarray = ignore_ndarray
+        self._numbers: dict[Node, int] = {}
 
     def write(self, value: Any) -> None:
         """Append the tokens of a value."""
@@ -51,7 +53,8 @@ class _Writer:
                 out.append(repr(key))
                 self.write(value[key])
         elif isinstance(value, np.ndarray):
-            out.append(f"{value.dtype}{value.shape}{hashlib.blake2b(value.tobytes()).hexdigest()}")
+            bits = "" if self._ignore_ndarray else hashlib.blake2b(value.tobytes()).hexdigest()
+            out.append(f"{value.dtype}{value.shape}{bits}")
         elif isinstance(value, Op):
             out.append(value.name)
         else:
@@ -75,7 +78,7 @@ class _Writer:
         elif isinstance(node, PointerType):
             out.append(f"pointer {node.storage_scope or 'global'}")
             self.write(node.element_type)
-        else:
+        elif type(node) not in VARIABLES or self._is_new(node):
             name = type(node).__name__
             out.append(name)
             ignored = IGNORED.get(name, frozenset())
@@ -83,12 +86,18 @@ class _Writer:
                 if field not in ignored:
                     self.write(getattr(node, field))
 
-    def _var(self, var: Var) -> None:
+    def _is_new(self, var: Node) -> bool:
+        """Number a variable, or write the number that it has."""
         number = self._numbers.get(var)
-        if number is not None:
-            self.tokens.append(f"#{number}")
+        if number is None:
+            self._numbers[var] = len(self._numbers)
+            return True
+        self.tokens.append(f"#{number}")
+        return False
+
+    def _var(self, var: Var) -> None:
+        if not self._is_new(var):
             return
-        self._numbers[var] = len(self._numbers)
         self.tokens.append(f"{type(var).__name__}:{var.dtype}")
         if var.type_annotation is not None:
             self.write(var.type_annotation)

@@ -8,28 +8,51 @@ from tensorir.errors import WellFormedError
 from tensorir.expr import BufferLoad, IterVar, Let, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
+from tensorir.relax.function import Function
+from tensorir.relax.recursion import endless_chain
+from tensorir.relax.verify import verify_graph_function
 from tensorir.visit import children
 
 
-def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
+def verify_well_formed(program: PrimFunc | Function | IRModule, assert_mode: bool = True) -> bool:
     """Say whether every variable is defined exactly once, before its use and in scope.
 
     The variable of a `Let` inside an expression may be that of other expressions as well, and
     threads may share the variable of their axis. A buffer that is allocated, matched or declared
     may be used there only; one that is none of these is a view of a pointer, which must be in
-    scope. A loop variable from outside a block with axes may not be used inside it. With
-    `assert_mode` the first violation raises WellFormedError, else the result is False.
+    scope. A loop variable from outside a block with axes may not be used inside it. The rules of
+    graph functions are those of `tensorir.relax.verify`; in a module their calls are checked, too,
+    and that they do not call one another without end. With `assert_mode` the first violation raises
+    WellFormedError, else the result is False.
     """
-    functions = program.functions if isinstance(program, IRModule) else {"": program}
-    defined: set[Var] = set()
     try:
-        for name, func in functions.items():
-            _Verifier(defined, name).function(func)
+        if isinstance(program, IRModule):
+            _verify_module(program)
+        elif isinstance(program, Function):
+            verify_graph_function(program)
+        else:
+            _Verifier(set(), "").function(program)
     except WellFormedError:
         if assert_mode:
             raise
         return False
     return True
+
+
+def _verify_module(mod: IRModule) -> None:
+    defined: set[Var] = set()
+    for name, func in mod.prim_funcs().items():
+        _Verifier(defined, name).function(func)
+    graphs = {n: f for n, f in mod.functions.items() if isinstance(f, Function)}
+    owners: dict[Node, str] = dict.fromkeys(defined, "a tensor function") if graphs else {}
+    for name, graph in graphs.items():
+        verify_graph_function(graph, mod, name, owners)
+    chain = endless_chain(mod) if graphs else []
+    if chain:
+        raise WellFormedError(
+            f'function "{chain[0]}" never returns: it always calls {" -> ".join(chain)}; make one '
+            "of the calls depend on a condition (If)"
+        )
 
 
 class _Verifier:

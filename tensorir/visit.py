@@ -73,6 +73,18 @@ _CHILDREN: dict[type, Callable[[Any], Sequence[Node]]] = {
 }  # fmt: skip
 
 
+def register_node(
+    kind: type, parts: Callable[[Any], Sequence[Node]], rebuild: Callable[[Any, Any], Any]
+) -> None:
+    """Let nodes of another kind be walked and rebuilt.
+
+    `parts(node)` gives what `children` does, `rebuild(rewriter, node)` the node with its parts
+    rewritten, itself if none changed. Rewriters that exist already do not know the kind.
+    """
+    _CHILDREN[kind] = parts
+    _REBUILD[kind] = rebuild
+
+
 def children(node: Node) -> Sequence[Node]:
     """Return the parts of `node` in program order.
 

@@ -10,6 +10,7 @@ from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call,
 from codegen.emit.convert import convert, half_to_float32
 from codegen.emit.expr import may_not_run
 from codegen.emit.integer import shift
+from codegen.emit.library_call import reaches_library, refuse_in_parallel
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import is_half, memory_type, register_type
 from codegen.emit.memory import element_address, flat_index
@@ -39,19 +40,29 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     callee = f.module.functions.get(name)
     if callee is None:
         f.fail(f"it calls {name}, which is not a function of the module")
-    if len(node.args) != len(callee.params):
+    extents = symbolic_vars(callee)
+    if len(node.args) != len(callee.params) + len(extents):
+        behind = f" and behind them {[v.name for v in extents]} of its shapes" if extents else ""
         f.fail(
-            f"it calls {name} with {len(node.args)} arguments, {name} takes {len(callee.params)}"
+            f"it calls {name} with {len(node.args)} arguments, {name} takes "
+            f"{len(callee.params)}{behind}"
         )
-    if symbolic_vars(callee):
-        f.fail(f"it calls {name}, whose shapes are symbolic; specialize it first")
-    arguments = [_typed_argument(f, arg) for arg in node.args]
+    if f.in_parallel and (library := reaches_library(f, name)) is not None:
+        refuse_in_parallel(f, f"it calls {name}, which calls library function {library!r},")
+    only_read = f.module.only_read.get(name, frozenset())
+    arguments = []
+    for param, arg in zip([*callee.params, *extents], node.args, strict=True):
+        written = set(f.written)
+        arguments.append(_typed_argument(f, arg))
+        if param in only_read:
+            f.written = written
     symbol = global_name(f.module.symbols[name])
     result = ""
     if has_result(callee):
         result = f.stack(register_type(node.dtype), 16)
         arguments.append(f"ptr {result}")
-    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
+    kept = " noinline" if f.calls_stay else ""
+    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)}){kept}"))
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
 
@@ -114,15 +125,6 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
     full = name.value if suffix and name.value.endswith(suffix) else name.value + suffix
     return f.call_intrinsic(full, result, arguments)
-
-
-@emits_call("tvm_call_packed tvm_call_cpacked")
-def _packed(f: FunctionEmitter, node: Call) -> str:
-    name = node.args[0].value if isinstance(node.args[0], StringImm) else "a function"
-    f.fail(
-        f"T.call_packed({name!r}) calls into Python, which compiled code cannot; call a C function "
-        f"with T.call_extern"
-    )
 
 
 # ----------------------------------------------------------------------------- control, hints

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from codegen.emit.llvm_text import FunctionText, ModuleText
 from codegen.emit.llvm_types import register_type
 from codegen.errors import CodegenError
+from codegen.library_call import LibraryCall
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
 from tensorir.dtype import DataType
@@ -31,8 +32,12 @@ class ModuleEmitter:
         """The functions by name, for calls from one to another."""
         self.symbols = symbols
         """The symbol each function is compiled to, by name."""
+        self.only_read: dict[str, frozenset[Var]] = {}
+        """The parameters that a function does not write to, of the functions written so far."""
         self.messages: list[str] = []
         """Texts of assertions; status `k + 1` of a function means that message `k` applies."""
+        self.library: list[LibraryCall] = []
+        """The places where the module calls library functions."""
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
         self.needed_features: set[str] = set()
@@ -51,6 +56,7 @@ class FunctionEmitter(FunctionText):
     """The LLVM function being written, and what its variables stand for."""
 
     __slots__ = (
+        "calls_stay",
         "cleanups",
         "contracts",
         "in_loop",
@@ -105,6 +111,9 @@ class FunctionEmitter(FunctionText):
         """Values of the pure instructions of the open block, by their text (value numbering)."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
+        self.calls_stay = False
+        """Whether functions of the module that it calls are not inlined, so that each is optimised
+        as it is by itself."""
         self.contracts = True
         """Whether a product and a sum may become one operation."""
         self.vector_ops = 0

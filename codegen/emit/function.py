@@ -4,7 +4,8 @@ A function `f` of the program becomes a C function
 
     int f(A*, B*, ..., scalars by value, int64/int32 symbolic extents, result*)
 
-that returns 0, the number of a failed assertion, or -1 when memory ran out. The data pointers of
+that returns 0, the number of a failed assertion, -1 when memory ran out, or -2
+when a library function raised. The data pointers of
 a function with `tir.noalias` are `noalias`. They are assumed aligned to their elements only:
 measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is no faster, because
 what costs is an access that really crosses a cache line. Arrays the toolkit allocates are aligned.
@@ -20,6 +21,7 @@ from codegen.emit import (  # noqa: F401 - entering their handlers is what these
     call,
     convert,
     expr,
+    library_call,
     memory,
     stmt,
 )
@@ -43,6 +45,11 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
     for name, func in functions.items():
         symbol = symbols[name]
         written = _emit_function(module, func, symbol, public=_is_public(functions, name))
+        module.only_read[name] = frozenset(
+            p
+            for p in func.params
+            if p in func.buffer_map and func.buffer_map[p].data not in written
+        )
         if _is_public(functions, name):
             exported.append(signature_of(func, name, symbol, written))
             _emit_packed(module, func, symbol)
@@ -52,6 +59,7 @@ def emit_module(functions: dict[str, PrimFunc], target: Target) -> tuple[str, bo
         tuple(module.messages),
         tuple(sorted(module.externs)),
         tuple(sorted(module.needed_features)),
+        tuple(module.library),
     )
     data = info.to_json().encode() + b"\0"
     module.text.declare(
@@ -98,6 +106,7 @@ def _emit_function(module: ModuleEmitter, func: PrimFunc, symbol: str, public: b
         f.result = "%result"
         header.append("ptr noundef %result")
     _widen_scalars(f)
+    f.calls_stay = bool(func.attrs.get("tir.calls_stay_calls", False))
     f.contracts = not func.attrs.get("tir.no_contraction", False)
     f.stmt(func.body)
     f.return_status("0")

@@ -6,6 +6,7 @@ from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits_stmt
 from codegen.emit.expr import bind
+from codegen.emit.library_call import emit_library_call
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop, loop_bounds
 from codegen.emit.parallel import emit_parallel_loop
@@ -13,6 +14,7 @@ from codegen.lower.remarks import done, missed, name_in_llvm
 from tensorir import stmt as s
 from tensorir.expr import Call, IntImm, StringImm
 from tensorir.intrin import Op
+from tensorir.packed_call import CALL_PACKED
 
 MIN_VECTOR_TRIP: Final = 8
 """Trips from which a loop over scalars is worth LLVM's own vectoriser."""
@@ -47,6 +49,9 @@ def _evaluate(f: FunctionEmitter, node: s.Evaluate) -> None:
         return
     if type(node.value) is Call and node.value.op is _RETURN:
         _return(f, node.value)
+        return
+    if type(node.value) is Call and node.value.op is CALL_PACKED:
+        emit_library_call(f, node.value, wants_result=False)
         return
     f.expr(node.value)
 

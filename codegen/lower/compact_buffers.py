@@ -25,15 +25,16 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     Loops inside the allocation are relaxed, loops outside stay symbolic in the offset that is
     taken from each index. Extents are constant upper bounds, or those of the buffer where there is
     none. Blocks annotated with `explicit_read_region` or `explicit_write_region` count with what
-    they declare instead of what they access; `buffer_dim_align` becomes strides.
+    they declare instead of what they access; `buffer_dim_align` becomes strides. Buffers whose
+    pointer the program has stay as they are.
     """
     live = LiveRegions(func)
     live.visit(func.body)
     alignments = _alignments(func.body)
     regions = {}
     for region in live.regions():
-        changed = region.changes_shape() or region.buffer in alignments
-        if changed:
+        padded = region.buffer in alignments and not region.has_fixed_layout
+        if padded or region.changes_shape():
             region.compact = _compacted(region, alignments.get(region.buffer, {}))
             regions[region.buffer] = region
     if not regions:

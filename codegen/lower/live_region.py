@@ -30,7 +30,7 @@ class LiveRegion:
     remains.
     """
 
-    __slots__ = ("buffer", "compact", "low", "shape")
+    __slots__ = ("buffer", "compact", "has_fixed_layout", "low", "shape")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -38,6 +38,8 @@ class LiveRegion:
         self.shape: list[PrimExpr] = list(buffer.shape)
         self.compact = buffer
         """The buffer that replaces it."""
+        self.has_fixed_layout = False
+        """Whether something has the pointer, or another buffer over the same memory."""
 
     def changes_shape(self) -> bool:
         """Say whether some extent is smaller than that of the buffer, or some index moves."""
@@ -231,6 +233,7 @@ class LiveRegions:
 
     def _live(self, uses: _Uses) -> LiveRegion:
         region = LiveRegion(uses.buffer)
+        region.has_fixed_layout = uses.whole
         if uses.whole or uses.buffer.strides:
             return region
         for k, spans in enumerate(uses.spans):

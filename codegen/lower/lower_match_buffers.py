@@ -8,9 +8,10 @@ from codegen.lower.errors import LoweringError
 from codegen.lower.scoped_facts import analyzer_for
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.expr import BufferLoad, Call, PrimExpr, Var
 from tensorir.function import PrimFunc
-from tensorir.ops import add, const, mul
+from tensorir.ops import add, const, is_const_int, mul
+from tensorir.packed_call import MAKE_ARRAY
 from tensorir.visit import Rewriter
 
 
@@ -21,7 +22,8 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     After:  A[i * 4 + a, b] = 128
 
     Variables that the view's shape, strides and offset are made of get the values they have for
-    the source. Raises LoweringError where the view demands a layout that the source has not.
+    the source. Arrays that library functions are given begin where the view does. Raises
+    LoweringError where the view demands a layout that the source has not.
     """
     return func.with_body(_LowerViews(func)(func.body))
 
@@ -30,6 +32,8 @@ class _LowerViews(Rewriter):
     def __init__(self, func: PrimFunc) -> None:
         self._sources: dict[Buffer, BufferRegion] = {}
         self._values: dict[Var, PrimExpr] = {}
+        self._starts: dict[PrimExpr, PrimExpr] = {}
+        """Where views begin whose buffers do not say it, by their pointers."""
         self._analyzer = analyzer_for(func)
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
@@ -59,7 +63,10 @@ class _LowerViews(Rewriter):
                 f"strides {[str(n) for n in strides]}; declare the view with strides=[...]"
             )
         starts = [dim.min for dim in source.region]
-        self._equate(view, "elem_offset", view.elem_offset, offset_of(outer, starts, strides))
+        start = offset_of(outer, starts, strides)
+        self._equate(view, "elem_offset", view.elem_offset, start)
+        if is_const_int(view.elem_offset, 0):
+            self._starts[view.data] = start
 
     def _is_dense(self, view: Buffer, strides: Sequence[PrimExpr]) -> bool:
         """Say whether the source lies in memory as the view without strides promises.
@@ -95,6 +102,13 @@ class _LowerViews(Rewriter):
         starts = [dim.min for dim in source.region]
         inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
         return (*starts[:surplus], *inner)
+
+    def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
+        start = self._starts.get(node.args[0]) if node.op is MAKE_ARRAY else None
+        new: Call = self.generic(node)
+        if start is None:
+            return new
+        return Call(new.dtype, new.op, (*new.args[:-1], self._analyzer.simplify(start)))
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
         source = self._sources.get(node.buffer)

@@ -8,33 +8,47 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from codegen.abi import CALL_PREFIX, INFO_SYMBOL, OPENMP_SYMBOLS
+from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
 from codegen.runtime import openmp
 from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
+from codegen.target import as_target
 
+PROGRAM_SYMBOL: Final = "__tensorir_graph_functions"
+"""The programs of graph functions, as JSON."""
+CONSTANTS_SYMBOL: Final = "__tensorir_constants"
+"""The constants of graph functions, one after the other."""
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
 _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
 
 
-def link_library(object_data: bytes, path: Path) -> None:
-    """Link an object into the shared library `path`; LinkError without a linker."""
+def link_library(
+    object_data: bytes, path: Path, embedded: Mapping[str, bytes | memoryview] | None = None
+) -> None:
+    """Link an object into the shared library `path`; LinkError without a linker.
+
+    `embedded` are data by the symbols that they get.
+    """
     command = _linker()
     with tempfile.TemporaryDirectory() as folder:
-        object_path = Path(folder) / "module.o"
-        object_path.write_bytes(object_data)
+        objects = [Path(folder) / "module.o"]
+        objects[0].write_bytes(object_data)
+        if embedded:
+            objects.append(_data_object(embedded, Path(folder)))
         attempts: list[list[str]] = [[]]
         if OPENMP_SYMBOLS[0].encode() in object_data and Path(command[0]).name not in _LINKERS:
             # The symbols are weak: without the library the loops run serially.
             attempts.insert(0, ["-Wl,--no-as-needed", "-lgomp"])
         for extra in attempts:
             finished = subprocess.run(
-                [*command, str(object_path), "-o", str(path), *extra],
+                [*command, *map(str, objects), "-o", str(path), *extra],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -42,6 +56,26 @@ def link_library(object_data: bytes, path: Path) -> None:
             if finished.returncode == 0:
                 return
     raise LinkError(f"linking {path} with {command[0]} failed:\n{finished.stderr.strip()}")
+
+
+def _data_object(embedded: Mapping[str, bytes | memoryview], folder: Path) -> Path:
+    """Write an object with data, which the assembler takes from files: text of it would be long."""
+    section = "__TEXT,__const" if sys.platform == "darwin" else '.rodata,"a"'
+    prefix = "_" if sys.platform == "darwin" else ""
+    lines = [f".section {section}"]
+    for k, (symbol, data) in enumerate(embedded.items()):
+        file = folder / f"data{k}"
+        file.write_bytes(data)
+        name = prefix + symbol
+        lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{file}"', ".byte 0"]
+    text = "".join(f"module asm {_quoted(line)}\n" for line in lines)
+    found = folder / "data.o"
+    found.write_bytes(object_code(text, as_target(None), has_scalar_loop=False))
+    return found
+
+
+def _quoted(line: str) -> str:
+    return '"' + line.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
 def _linker() -> list[str]:
@@ -81,6 +115,18 @@ def load_library(path: Path) -> LoadedCode:
         {name: _address(library, name) for name in names},
         library,
     )
+
+
+def embedded_program(code: LoadedCode) -> tuple[str, int] | None:
+    """Return the programs of the graph functions in a library, and where their constants are.
+
+    None for code that has no graph functions.
+    """
+    library = code.owner
+    if not isinstance(library, ctypes.CDLL) or not hasattr(library, PROGRAM_SYMBOL):
+        return None
+    text = ctypes.string_at(_address(library, PROGRAM_SYMBOL)).decode()
+    return text, _address(library, CONSTANTS_SYMBOL)
 
 
 def _address(library: ctypes.CDLL, symbol: str) -> int:

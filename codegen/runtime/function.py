@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.abi import OUT_OF_MEMORY
+from codegen.abi import LIBRARY_FAILED, OUT_OF_MEMORY
 from codegen.errors import AssertionFailedError, ExecutionError
 from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.guard import run_guarded
@@ -78,7 +78,8 @@ class Function:
         """Check the arguments, run, and return the value of `T.ret` (None without).
 
         Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
-        AssertionFailedError for an assertion of the program; ExecutionError when memory runs out.
+        AssertionFailedError for an assertion of the program; LibraryFunctionError for what a
+        library function raised; ExecutionError when memory runs out.
         """
         return self.run(self._checker.bind(args))
 
@@ -104,6 +105,8 @@ class Function:
             raise ExecutionError(
                 f"{self.name}: memory for a temporary buffer could not be allocated"
             )
+        if status == LIBRARY_FAILED and self._code.library is not None:
+            raise self._code.library.failure()
         messages = self._code.info.messages
         if 0 < status <= len(messages):
             raise AssertionFailedError(f"{self.name}: {messages[status - 1]}")

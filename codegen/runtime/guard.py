@@ -42,7 +42,7 @@ def _run_at(
         if view is None:
             continue
         low, high = view.extent_bytes()
-        pages, start = _guarded_pages(high - low, place)
+        pages, start = guarded_pages(high - low, place)
         ctypes.memmove(start, low, high - low)
         slots[k] += start - low
         copies.append((low, high, start, pages, parameter.written))
@@ -54,7 +54,8 @@ def _run_at(
     return status
 
 
-def _guarded_pages(nbytes: int, place: Literal["start", "end"]) -> tuple[mmap.mmap, int]:
+def guarded_pages(nbytes: int, place: Literal["start", "end"]) -> tuple[mmap.mmap, int]:
+    """Return pages and the address in them from which `nbytes` touch a page without access."""
     inner = -(-nbytes // _PAGE) * _PAGE
     pages = mmap.mmap(-1, inner + 2 * _PAGE)
     base = _address(pages)

@@ -7,11 +7,12 @@ import itertools
 from functools import cache
 from typing import Any, Final
 
-from codegen.abi import CALL_PREFIX
+from codegen.abi import CALL_PREFIX, LIBRARY_SYMBOL
 from codegen.emit.optimize import binding
 from codegen.errors import LinkError
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host
+from codegen.runtime.library_calls import LibraryCalls
 from codegen.signature import ModuleInfo
 
 _names: Final = itertools.count()
@@ -27,12 +28,20 @@ class LoadedCode:
     """
 
     def __init__(
-        self, info: ModuleInfo, entries: dict[str, int], addresses: dict[str, int], owner: Any
+        self,
+        info: ModuleInfo,
+        entries: dict[str, int],
+        addresses: dict[str, int],
+        owner: Any,
+        library: LibraryCalls | None = None,
     ) -> None:
         self.info = info
         self.entries = entries
         self.addresses = addresses
-        self._owner = owner
+        self.library = library
+        """What the code calls for library functions, None if it calls none."""
+        self.owner = owner
+        """What holds the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
 
 
 @cache
@@ -45,14 +54,18 @@ def _linker() -> Any:
 def load_object(data: bytes) -> LoadedCode:
     """Load a relocatable object that `compile_object` made.
 
-    Raises LinkError if it is none, calls a C function that this process does not have, or uses
-    instructions that this CPU does not have.
+    Raises LinkError if it is none, calls a C function or a library function that this process does
+    not have, or uses instructions that this CPU does not have.
     """
     info = _describe(data)
     _check_externs(info)
     prepare_host(info.needed_features)
     names = [s.symbol for s in info.functions]
     builder = _builder(data)
+    library = None
+    if info.library:
+        library = LibraryCalls(info.library)
+        builder.import_symbol(LIBRARY_SYMBOL, library.address)
     for name in names:
         builder.export_symbol(name).export_symbol(CALL_PREFIX + name)
     code = _link(builder)
@@ -61,6 +74,7 @@ def load_object(data: bytes) -> LoadedCode:
         {name: code[CALL_PREFIX + name] for name in names},
         {name: code[name] for name in names},
         code,
+        library,
     )
 
 

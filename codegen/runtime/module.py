@@ -9,12 +9,13 @@ from typing import Any
 from codegen.compile import Program, Source, llvm_source
 from codegen.emit.optimize import assembly, optimized
 from codegen.errors import CodegenError
+from codegen.history import with_history
 from codegen.runtime import export
 from codegen.runtime.device import Device
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimeEvaluator
-from codegen.target import Target
+from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
 
@@ -41,7 +42,8 @@ class Module:
     def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
         """Load what `compile_object` returned, perhaps in another process.
 
-        Raises LinkError if it is no such object or calls C functions this process does not have.
+        Raises LinkError if it is no such object or calls C or library functions that this process
+        does not have.
         """
         return Module(load_object(data), object_data=data, guard_pages=guard_pages)
 
@@ -117,6 +119,11 @@ class Module:
     # ------------------------------------------------------------------------------------- inside
 
     @property
+    def embedded_program(self) -> tuple[str, int] | None:
+        """The graph functions of a library as JSON, and the address of their constants, if any."""
+        return export.embedded_program(self._code)
+
+    @property
     def target(self) -> Target:
         """What the module was compiled for."""
         return Target(self._code.info.target)
@@ -160,8 +167,15 @@ class Module:
         Each function f becomes `int32_t f(...)` with a pointer for each buffer and scalars by
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
         one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Raises
-        LinkError if there is no linker.
+        LinkError if there is no linker, CodegenError for a module that calls library functions.
         """
+        called = sorted({call.function for call in self._code.info.library})
+        if called:
+            raise CodegenError(
+                f"the module calls library function(s) {', '.join(map(repr, called))}, which are "
+                f"Python's; a shared library cannot hold them. Keep Module.object_code, or pickle "
+                f"the module, and register the functions in the process that loads it"
+            )
         export.link_library(self.object_code, Path(path))
 
     def c_header(self) -> str:
@@ -185,13 +199,19 @@ def build(
 ) -> Module:
     """Compile a module or function; `target` defaults to the current one, else this machine.
 
+    Inside of `with database:` of `search`, functions that nobody has scheduled get the best
+    schedule that the database has of them.
+
     With `guard_pages` every call runs on copies of its arrays that end where memory without access
     begins, so that an access out of bounds stops the process; outputs are copied back.
 
     Raises CodegenError for a program without a compiled form (also what LLVM rejects), TargetError
-    for a bad target, LinkError for a C function that this process does not have.
+    for a bad target, LinkError for C functions and library functions that this process does not
+    have. Library functions are looked up once, here: the module keeps calling the one it found when
+    another is registered under the name.
     """
-    source = llvm_source(mod, target)
+    chosen = as_target(target)
+    source = llvm_source(with_history(mod, chosen), chosen)
     data = source.compile()
     return Module(load_object(data), source=source, object_data=data, guard_pages=guard_pages)
 

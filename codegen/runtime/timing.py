@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from codegen.errors import CodegenError
-from codegen.runtime.function import Function, PreparedCall
+from codegen.runtime.timed_loop import Batch
 
 _GROWTH: Final = 1.618
 FLUSH_NON_FIRST: Final = "cache_flush_cpu_non_first_arg"
@@ -55,12 +55,36 @@ class BenchmarkResult:
         return head + "\n" + "".join(f"{getattr(self, name) * 1e3:>13.4f}" for name in names)
 
 
+class Prepared(Protocol):
+    """A call whose arguments are checked already."""
+
+    def __call__(self) -> object:
+        """Run it."""
+        ...
+
+    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
+        """Run it several times and time all runs together."""
+        ...
+
+    def flush_from_caches(self, skip_first: bool = False) -> None:
+        """Drop its arrays from all caches."""
+        ...
+
+
+class Timeable(Protocol):
+    """What can be timed on arguments: functions of modules and of virtual machines."""
+
+    def prepare(self, *args: Any) -> Prepared:
+        """Check arguments for many calls."""
+        ...
+
+
 class TimeEvaluator:
     """Times a function on given arguments; made by `Module.time_evaluator`."""
 
     def __init__(
         self,
-        function: Function,
+        function: Timeable,
         number: int = 10,
         repeat: int = 1,
         min_repeat_ms: float = 0,
@@ -102,13 +126,13 @@ class TimeEvaluator:
                 time.sleep(pause)
         return BenchmarkResult(tuple(results))
 
-    def _prepare_repeat(self, args: Sequence[Any], call: PreparedCall) -> None:
+    def _prepare_repeat(self, args: Sequence[Any], call: Prepared) -> None:
         if callable(self._preprocess):
             self._preprocess(*args)
         elif self._preprocess:
             call.flush_from_caches(skip_first=True)
 
-    def _one_repeat(self, call: PreparedCall) -> float:
+    def _one_repeat(self, call: Prepared) -> float:
         zeros = 0
         while True:
             if self._flush_arrays is not None:

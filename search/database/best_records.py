@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from search.database.target_key import target_key
 
@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from search.database.records import TuningRecord, Workload
 
 
+RIVAL: Final = 1.15
+"""How many times as slow as the best a candidate may be that may turn out to be the best."""
+
+
 def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     """Return the last record of each trace and target; all records are of one workload."""
     last: dict[Hashable, TuningRecord] = {}
     for record in records:
-        target = None if record.target is None else target_key(record.target)
-        key = (target, record.trace_key)
+        key = _key(record)
         last.pop(key, None)
         last[key] = record
     return list(last.values())
@@ -28,10 +31,29 @@ def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningReco
     return sorted(valid, key=lambda record: record.mean_seconds)[:count]
 
 
+def winner_first(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+    """Return all valid records of one workload, best first, and before them the named winner.
+
+    A search ends with measuring the best few again, and commits the one that it names the winner
+    last: that is the record which was measured again last. Being chosen for a low time, it takes
+    longer when it is measured again, as others would that were measured once. So it stands, unless
+    one is faster than it ever was, by more than luck explains (`RIVAL`).
+    """
+    records = list(records)
+    best = best_records(records, len(records))
+    winner = _measured_again_last(records)
+    if winner is None or winner[-1] not in best:
+        return best
+    if min(record.mean_seconds for record in winner) < RIVAL * best[0].mean_seconds:
+        best.remove(winner[-1])
+        best.insert(0, winner[-1])
+    return best
+
+
 def best_of_each(
     records: Iterable[TuningRecord], count: int, workload_key: Callable[[Workload], str]
 ) -> list[TuningRecord]:
-    """Return the `count` fastest valid records of each workload and target, best first."""
+    """Return the `count` best valid records of each workload and target, as `winner_first`."""
     keys: dict[Workload, str] = {}
     groups: dict[tuple[str, str | None], list[TuningRecord]] = {}
     for record in records:
@@ -40,4 +62,26 @@ def best_of_each(
             key = keys[record.workload] = workload_key(record.workload)
         target = None if record.target is None else target_key(record.target)
         groups.setdefault((key, target), []).append(record)
-    return [best for group in groups.values() for best in best_records(group, count)]
+    return [best for group in groups.values() for best in winner_first(group)[:count]]
+
+
+def _measured_again_last(records: Sequence[TuningRecord]) -> list[TuningRecord] | None:
+    """Return the measurements of the trace that was measured again last, None without one.
+
+    A copy of a record is no further measurement.
+    """
+    measurements: dict[Hashable, list[TuningRecord]] = {}
+    again = None
+    for record in records:
+        known = measurements.setdefault(_key(record), [])
+        if known and known[-1].run_secs == record.run_secs:
+            known[-1] = record
+            continue
+        known.append(record)
+        if len(known) > 1:
+            again = known
+    return again
+
+
+def _key(record: TuningRecord) -> Hashable:
+    return (None if record.target is None else target_key(record.target), record.trace_key)

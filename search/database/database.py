@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from codegen import Target
 from search.database.best_records import best_of_each
-from search.database.module_equality import ModuleEquality, unnamed
+from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import same_target
 from search.database.validate import Findings, validate
 from search.errors import TuningError
@@ -33,9 +33,10 @@ class Database(ABC):
     builds on them. One that keeps values under keys is easier to derive from `KeyedDatabase`.
 
     `module_equality` says which programs are the same workload; what their function is called does
-    not count. Where a target is asked for, records made for another one do not answer (`target_key`
-    says what that is); None asks for any. Of several records of a workload with the same trace and
-    target the last one counts. `with database:` makes it the current one.
+    not count, nor whether it has `tir.noalias`. Where a target is asked for, records made for
+    another one do not answer (`target_key` says what that is); None asks for any. Of several
+    records of a workload with the same trace and target the last one counts. `with database:` makes
+    it the current one.
     """
 
     kinds: ClassVar[Kinds[Database]] = Kinds("database")
@@ -122,18 +123,37 @@ class Database(ABC):
     def query_tuning_record(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """Return the best valid record of a program, None without one."""
+        """Return the best valid record of a program, None without one.
+
+        It may be of another program where `module_equality` does not compare all of it.
+        """
         if not self.has_workload(mod):
             return None
         wanted = None if target is None else Target(target)
         return next(iter(self.top_records(self.commit_workload(mod), 1, wanted)), None)
 
+    def query_tuning_records(
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
+    ) -> Sequence[TuningRecord]:
+        """Return the records to try for a program, the most promising first.
+
+        Those of a program that only counts as the same come last.
+        """
+        record = self.query_tuning_record(mod, target, workload_name)
+        return () if record is None else (record,)
+
     def query_schedule(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Schedule | None:
-        """Return the best schedule of a program, under the names it was recorded with, or None."""
-        record = self.query_tuning_record(mod, target, workload_name)
-        return None if record is None else record.schedule()
+        """Return the best schedule of a program, under the names it was recorded with, or None.
+
+        What was recorded of a program that only counts as the same is no schedule of this one;
+        `search.find_schedule` makes one of it where it can.
+        """
+        for record in self.query_tuning_records(mod, target, workload_name)[:1]:
+            if same_structure(record.workload.mod, mod):
+                return record.schedule()
+        return None
 
     def query_ir_module(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"

@@ -8,8 +8,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from codegen import Target
-from search.database.best_records import best_of_each, best_records
+from search.database.best_records import best_of_each, best_records, winner_first
 from search.database.database import Database
+from search.database.module_equality import same_structure
 from search.database.records import Workload
 from tensorir.errors import IRValueError
 
@@ -123,8 +124,20 @@ class KeyedDatabase(Database):
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
         """Return the best valid record of a program, None without one; nothing is committed."""
+        return next(iter(self.query_tuning_records(mod, target, workload_name)), None)
+
+    def query_tuning_records(
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
+    ) -> Sequence[TuningRecord]:
+        """Return all valid records of a program, those of its own structure first, best first.
+
+        Before the fastest is the winner that a search named; see `winner_first`.
+        """
         wanted = None if target is None else Target(target)
-        return next(iter(self.get_top_k(Workload(mod), 1, wanted)), None)
+        found = self.tuning_records_of(Workload(mod), wanted)
+        same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
+        own = winner_first(record for record in found if same[record.workload])
+        return [*own, *winner_first(record for record in found if not same[record.workload])]
 
     def prune(self, keep: int = 1) -> None:
         """Keep the `keep` best valid records of each workload and target, and no others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from tensorir.node import Node
 from tensorir.stmt import AllocateConst, Block, BlockRealize, For, Stmt
 from tensorir.structural_hash import structural_hash
 from tensorir.visit import children, rewrite
+
+_NO_ALIAS: Final = "tir.noalias"
+_NOTES: Final = frozenset({"global_symbol", "op_pattern"})
 
 
 class ModuleEquality(ABC):
@@ -85,13 +88,22 @@ class AnchorBlockEquality(ModuleEquality):
 
 
 def unnamed(mod: IRModule) -> IRModule:
-    """Return a module without what its function is called, inside and outside of it."""
+    """Return a module without what is said of its one function and changes no schedule.
+
+    That is what it is called, inside and outside of it, and how a graph may fuse it (`op_pattern`).
+    `tir.noalias` may be there or not: schedules suppose it, unless it is False. All other
+    attributes count, such as `layout_free_buffers` and `tir.no_contraction`.
+    """
     if len(mod) != 1:
         return mod
     (func,) = mod.functions.values()
-    if "global_symbol" in func.attrs:
-        func = func.without_attr("global_symbol")
-    return IRModule({"main": func}, mod.attrs)
+    attrs = {key: value for key, value in func.attrs.items() if key not in _NOTES}
+    return IRModule({"main": func.with_(attrs={_NO_ALIAS: True, **attrs})}, mod.attrs)
+
+
+def same_structure(a: IRModule, b: IRModule) -> bool:
+    """Say whether two programs are the same but for names and such notes, in their data too."""
+    return a is b or structural_equal(unnamed(a), unnamed(b))
 
 
 class ModuleSet:
@@ -138,7 +150,7 @@ class ModuleSet:
 def anchor_block(mod: IRModule) -> Block | None:
     """Return the block with `init` in the loop nest that does most operations, None without one."""
     best: tuple[float, Block] | None = None
-    for func in mod.functions.values():
+    for func in mod.prim_funcs().values():
         for nest in _top_level_nests(func.body):
             for block in _blocks_with_init(nest):
                 work = estimate_tir_flops(nest)
@@ -173,6 +185,6 @@ def _without_data(node: IRModule | Block) -> IRModule | Block:
         )
 
     if isinstance(node, IRModule):
-        functions = {k: f.with_body(rewrite(f.body, blank)) for k, f in node.functions.items()}
-        return IRModule(functions, node.attrs)
+        blanked = {n: f.with_body(rewrite(f.body, blank)) for n, f in node.prim_funcs().items()}
+        return IRModule({**node.functions, **blanked}, node.attrs)
     return rewrite(node, blank)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from search.database.database import Database
+from search.database.module_equality import same_structure
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -58,9 +60,17 @@ class UnionDatabase(QueryOnlyDatabase):
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> TuningRecord | None:
         """Return the fastest record that a member has, None without any."""
+        return next(iter(self.query_tuning_records(mod, target, workload_name)), None)
+
+    def query_tuning_records(
+        self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
+    ) -> Sequence[TuningRecord]:
+        """Return the best record of each member, those of the program's own structure first."""
         answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
         found = [record for record in answers if record is not None]
-        return min(found, key=lambda record: record.mean_seconds, default=None)
+        return sorted(
+            found, key=lambda r: (not same_structure(r.workload.mod, mod), r.mean_seconds)
+        )
 
 
 @Database.kinds.register("ordered-union")

@@ -93,7 +93,7 @@ class PerStoreFeature(FeatureExtractor):
     def extract(self, mod: IRModule, suffix: Sequence[float] = ()) -> NDArray[np.float64]:
         """Return the rows of a scheduled module, each followed by `suffix`."""
         rows: dict[Buffer, list[float]] = {}
-        for func in mod.functions.values():
+        for func in mod.prim_funcs().values():
             program = stored_program(func)
             touched: Touched = {}
             for store in program.stores:
@@ -204,7 +204,7 @@ def _allocation(store: Store, program: StoredProgram, iterations: int) -> list[f
 
 def _workload_embedding(mod: IRModule) -> list[float]:
     flags = [0.0] * len(_EMBEDDED)
-    for func in mod.functions.values():
+    for func in mod.prim_funcs().values():
         for node in walk(func.body):
             if isinstance(node, Block):
                 name = node.name_hint.lower()

@@ -128,7 +128,7 @@ class _Store:
 def read_nests(mod: IRModule) -> tuple[ProgramShape, NDArray[np.float64]]:
     """Return the structure of a scheduled program and its numbers."""
     reader = _Reader()
-    for func in mod.functions.values():
+    for func in mod.prim_funcs().values():
         reader.function(func)
     return reader.result()
 

@@ -32,7 +32,7 @@ class DisallowDynamicLoop(Postproc):
 
 
 def _dynamic_loop(sch: Schedule) -> tuple[For, PrimFunc] | None:
-    loops = ((loop, func) for func in sch.mod.functions.values() for loop in _loops(func.body))
+    loops = ((loop, func) for func in sch.mod.prim_funcs().values() for loop in _loops(func.body))
     return next((found for found in loops if not isinstance(found[0].extent, IntImm)), None)
 
 

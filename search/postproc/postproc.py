@@ -50,7 +50,7 @@ class Postproc(ABC):
 
 def functions_with_blocks(sch: Schedule) -> list[str]:
     """Return the names of the functions in which there is something to schedule."""
-    functions = sch.mod.functions.items()
+    functions = sch.mod.prim_funcs().items()
     return [name for name, func in functions if isinstance(func.body, BlockRealize)]
 
 

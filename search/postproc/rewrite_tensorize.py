@@ -62,7 +62,7 @@ def _annotated(sch: Schedule, name: str) -> list[Block]:
         if isinstance(node, Block) and AUTO_TENSORIZE in node.annotations:
             blocks.append(node)
 
-    post_order_visit(sch.mod[name].body, visit)
+    post_order_visit(sch.mod.prim_func(name).body, visit)
     return blocks
 
 

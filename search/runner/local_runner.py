@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from codegen import Target
 from search.builder.artifact_directory import ArtifactDirectory
+from search.errors import TuningError
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
@@ -98,7 +99,10 @@ class LocalRunner(Runner):
         return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
 
     def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
-        """Run the unscheduled program, once; return the path of its results or the failure."""
+        """Run the unscheduled program, once; return the path of its results or the failure.
+
+        Raises TuningError for a program that calls functions which the process does not have.
+        """
         known = self._references.get(reference_path)
         if known is None:
             self._directory = self._directory or ArtifactDirectory()
@@ -106,6 +110,12 @@ class LocalRunner(Runner):
             job = (evaluate_reference, (reference_path, path, facts, self._split))
             (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
             good = outcome.status == "value"
+            if good and outcome.value is not None:
+                raise TuningError(
+                    f"the program cannot be measured: {outcome.value}\nPrograms are measured in a "
+                    f"process of its own, where LocalRunner(initializer=...) runs first: what they "
+                    f"call must be registered there"
+                )
             known = path if good else _failure("the unscheduled program", outcome)
             self._references[reference_path] = known
         return known

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import Function, Module, Target, host
+from codegen import Function, LinkError, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
 from search.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference
@@ -43,12 +43,16 @@ class Measured:
 
 def evaluate_reference(
     reference_path: str, expected_path: str, facts: ProgramFacts, split: CoreSplit | None = None
-) -> None:
+) -> str | None:
     """Run the unscheduled program and write what to expect of candidates to `expected_path`.
 
-    The arguments have both signs if that gives finite numbers, else they are positive.
+    The arguments have both signs if that gives finite numbers, else they are positive. Returns why
+    the program cannot be loaded in this process, if it cannot.
     """
-    module = _load(reference_path, split)
+    try:
+        module = _load(reference_path, split)
+    except LinkError as problem:
+        return str(problem)
     function = module.entry_func
     infos = _arguments_of(function)
     dtypes = [info.dtype for info in infos]
@@ -71,6 +75,7 @@ def evaluate_reference(
         if parameter.written
     }
     Reference(infos, fill, expected).save(Path(expected_path))
+    return None
 
 
 def measure(
@@ -198,7 +203,7 @@ def _laid_out(
     module: Module, inputs: Sequence[NDArray[Any]], infos: Sequence[ArgInfo]
 ) -> list[NDArray[Any]]:
     """Return copies of the inputs, weights in the layout that the candidate takes."""
-    arrays = []
+    arrays: list[NDArray[Any]] = []
     for position, (given, info) in enumerate(zip(inputs, infos, strict=True)):
         assert isinstance(info, TensorInfo)
         array = codegen.empty(info.shape, info.dtype)

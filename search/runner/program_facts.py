@@ -50,7 +50,7 @@ class ProgramFacts:
     @staticmethod
     def of(mod: IRModule) -> ProgramFacts:
         """Return the facts of an unscheduled program."""
-        bodies = [node for func in mod.functions.values() for node in walk(func.body)]
+        bodies = [node for func in mod.prim_funcs().values() for node in walk(func.body)]
         return ProgramFacts(
             not any(_has_load(e) for node in bodies for e in _positions(node)),
             8 * _unit_roundoff(bodies) * math.sqrt(_roundings(bodies)),

@@ -47,7 +47,7 @@ def random_arrays(
     """
     rng = np.random.default_rng(seed)
     fill = fill or Fill()
-    arrays = []
+    arrays: list[NDArray[Any]] = []
     for info in infos:
         if not isinstance(info, TensorInfo):
             raise TuningError(f"only tensors can be made up for measuring, got {info}")
@@ -62,7 +62,7 @@ def perturbed(
 ) -> list[NDArray[Any]]:
     """Return copies whose floats differ from the given ones by up to the relative amount `by`."""
     rng = np.random.default_rng(seed)
-    results = []
+    results: list[NDArray[Any]] = []
     for array, dtype in zip(arrays, dtypes, strict=True):
         result = empty(array.shape, dtype.element)
         if dtype.element in FLOATS:

@@ -31,7 +31,7 @@ def reference_program(mod: IRModule, large: float = _LARGE) -> IRModule:
     """
     if estimate_tir_flops(mod) >= large:
         mod = _in_faster_order(mod)
-    (func,) = mod.functions.values()
+    (func,) = mod.prim_funcs().values()
     exact = in_float64(func)
     if exact is None:
         return mod
@@ -40,7 +40,7 @@ def reference_program(mod: IRModule, large: float = _LARGE) -> IRModule:
 
 def _in_faster_order(mod: IRModule) -> IRModule:
     sch = Schedule(mod)
-    for name in mod.functions:
+    for name in mod.prim_funcs():
         for block in sch.get_child_blocks(sch.get_block("root", name)):
             try:
                 _move_data_parallel_loop_inside(sch, block)

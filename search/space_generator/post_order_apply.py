@@ -67,7 +67,7 @@ class PostOrderApply(SpaceGenerator):
 
     def _collect(self, sch: Schedule, mod: IRModule) -> list[BlockRV]:
         found: list[BlockRV] = []
-        for name, func in mod.functions.items():
+        for name, func in mod.prim_funcs().items():
             blocks = _blocks(func)
             if not blocks:
                 _LOGGER.warning(

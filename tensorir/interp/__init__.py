@@ -33,9 +33,10 @@ def interpret(
     """Run a function on arrays and scalars; outputs are written in place.
 
     `func_name` chooses the function of a module, by default `main` or the only one. Returns what
-    `T.ret` gives, None without it. Raises TypeError or ValueError naming the parameter for
-    arguments that do not fit, and InterpreterError naming buffer, index and bounds for an access
-    out of bounds; with `refuse_undefined` also for a read of memory that nobody has written.
+    `T.ret` gives, None without it. Raises TypeError for a graph function, TypeError or ValueError
+    naming the parameter for arguments that do not fit, and InterpreterError naming buffer, index
+    and bounds for an access out of bounds; with `refuse_undefined` also for a read of memory that
+    nobody has written.
     """
     func = _chosen(program, func_name)
     functions = Functions(program if isinstance(program, IRModule) else None, refuse_undefined)
@@ -49,5 +50,6 @@ def _chosen(program: PrimFunc | IRModule, name: str | None) -> PrimFunc:
     if isinstance(program, PrimFunc):
         return program
     if name is None:
-        name = "main" if "main" in program or len(program) != 1 else next(iter(program))
-    return program[name]
+        functions = program.prim_funcs()
+        name = "main" if "main" in program or len(functions) != 1 else next(iter(functions))
+    return program.prim_func(name)

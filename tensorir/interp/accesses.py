@@ -10,6 +10,7 @@ from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.interp.arguments import Env
 from tensorir.interp.memory import InterpreterError, Layout, Memory, compact_strides
+from tensorir.ops import is_const_int
 
 Eval: TypeAlias = Callable[[Env], Any]
 Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
@@ -21,6 +22,8 @@ class AccessCompiler:
 
     def __init__(self) -> None:
         self._views: dict[Buffer, MatchBufferRegion] = {}
+        self._starts: dict[Var, Callable[[Env], int]] = {}
+        """Where views begin in the memory of their pointers, if their buffers do not say it."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
 
     def expr(self, node: PrimExpr) -> Eval:
@@ -46,6 +49,17 @@ class AccessCompiler:
         strides = [(dim, k) for k, dim in enumerate(view.strides) if isinstance(dim, Var)]
         offset = view.elem_offset if isinstance(view.elem_offset, Var) else None
 
+        before = self._starts.get(source.buffer.data)
+
+        def start_of(env: Env) -> int:
+            layout = outer(env)
+            steps = zip(starts, layout.strides, strict=True)
+            origin = layout.offset if before is None else before(env)
+            return origin + sum(start(env) * step for start, step in steps)
+
+        if is_const_int(view.elem_offset, 0):
+            self._starts[view.data] = start_of
+
         def bind(env: Env) -> None:
             layout = outer(env)
             for var, k in shape:
@@ -53,11 +67,14 @@ class AccessCompiler:
             for var, k in strides:
                 env[var] = layout.strides[k + surplus]
             if offset is not None:
-                steps = zip(starts, layout.strides, strict=True)
-                env[offset] = layout.offset + sum(start(env) * step for start, step in steps)
+                env[offset] = start_of(env)
             env[view.data] = env[source.buffer.data]
 
         return bind
+
+    def start_of_view(self, data: Var) -> Callable[[Env], int] | None:
+        """Return how many elements lie before a view whose buffer does not say it, else None."""
+        return self._starts.get(data)
 
     def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
         """Return a closure that computes the layout of a buffer."""

@@ -16,6 +16,7 @@ from tensorir.expr import Call, IntImm, PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.interp.accesses import AccessCompiler, Eval
 from tensorir.interp.arguments import Env
+from tensorir.interp.library_call import library_call
 from tensorir.interp.machine_instructions import machine_instruction
 from tensorir.interp.memory import InterpreterError, Memory, read, write
 from tensorir.intrin import Op
@@ -443,6 +444,7 @@ def _is_null(c: ExpressionCompiler, node: Call) -> Eval:
 
 _CALLS: Final[dict[str, Callable[[ExpressionCompiler, Call], Eval]]] = {
     "if_then_else": _if_then_else,
+    "tvm_call_packed": library_call,
     "likely": _likely,
     "assume": _assume,
     "undef": _undef,

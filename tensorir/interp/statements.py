@@ -14,9 +14,11 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.accesses import Eval
 from tensorir.interp.arguments import Env
 from tensorir.interp.expressions import ExpressionCompiler, store
+from tensorir.interp.library_call import library_call
 from tensorir.interp.memory import InterpreterError, Memory, fresh, unwritten
 from tensorir.intrin import Op
 from tensorir.ops import is_const_int
+from tensorir.packed_call import CALL_PACKED
 from tensorir.value_variables import value_variables
 from tensorir.visit import collect_vars
 
@@ -79,7 +81,7 @@ class Functions:
         """Return the function that a call means; InterpreterError if it cannot be called so."""
         if self._module is None or name not in self._module:
             raise InterpreterError(f"{name} is called, but it is no function of the module")
-        func = self._module[name]
+        func = self._module.prim_func(name)
         for buffer in func.buffer_map.values():
             dims = buffer.layout
             if any(v not in func.params for dim in dims for v in collect_vars(dim)):
@@ -184,7 +186,10 @@ def _evaluate(c: FunctionCompiler, node: s.Evaluate) -> Run:
             raise _Returned(result(env))
 
         return leave
-    run = c.expr(value)
+    if isinstance(value, e.Call) and value.op is CALL_PACKED:
+        run = library_call(c, value, wants_result=False)
+    else:
+        run = c.expr(value)
 
     def evaluate(env: Env) -> None:
         run(env)

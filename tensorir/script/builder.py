@@ -10,14 +10,14 @@ import numpy as np
 from tensorir import expr as e
 from tensorir import ops
 from tensorir import stmt as s
-from tensorir.dtype import HANDLE, INT32, INT64, DataType
+from tensorir.dtype import HANDLE, INT32, DataType
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import PrimExpr, Type, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
 from tensorir.ops import as_expr
 from tensorir.script.completion import complete_block, with_root_block
-from tensorir.script.declarations import fresh_var, type_of
+from tensorir.script.declarations import declare_sizes, fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.frames import assert_, make_loop
@@ -29,7 +29,6 @@ from tensorir.script.records import (
     BlockRecord,
     BufferRecord,
     EvaluateRecord,
-    FreshVar,
     FuncAttrRecord,
     IfFrame,
     InitFrame,
@@ -57,7 +56,7 @@ class FunctionBuilder(Definitions):
         _, _, name, parameters, result, body, sizes = tree
         function = self._function
         self._scope.push()
-        self._sizes([size for _, size in sizes])
+        declare_sizes(self._scope, [size for _, size in sizes])
         for parameter in parameters:
             self._evaluate.guarded(parameter[1], self._parameter, parameter)
         stmt = self._suite(body)
@@ -68,15 +67,6 @@ class FunctionBuilder(Definitions):
         return PrimFunc(function.params, completed, ret_type, function.buffer_map, attrs)
 
     # ------------------------------------------------------------------------------------ signature
-
-    def _sizes(self, names: list[str]) -> None:
-        """Define the sizes that newer releases declare as type variables, for each function."""
-        shared = self._scope.levels[0].items()
-        fresh = {name: value for name, value in shared if isinstance(value, FreshVar)}
-        for name, value in fresh.items():
-            self._scope.define(name, value.build(name))
-        for name in names:
-            self._scope.define(name, Var(name, INT64))
 
     def _parameter(self, tree: Tree) -> None:
         _, place, star, name, annotation, default = tree

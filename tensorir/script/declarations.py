@@ -10,11 +10,12 @@ import numpy as np
 
 from tensorir import ops
 from tensorir.buffer import Buffer, BufferRegion
-from tensorir.dtype import DataType
+from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import NE, PointerType, PrimType, TupleType, Type, Var
 from tensorir.ops import as_expr, const, is_const_int
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
+from tensorir.script.scope import Scope
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
 
 
@@ -248,6 +249,15 @@ def fresh_var(annotation: Any, name: str) -> Var:
             f"Annotation should be Var: a type such as T.int32 or T.handle, not {annotation!r}"
         )
     return annotation.build(name)  # type: ignore[no-any-return]
+
+
+def declare_sizes(scope: Scope, names: Sequence[str]) -> None:
+    """Define the sizes that newer releases declare as type variables, for one function."""
+    fresh = {name: size for name, size in scope.levels[0].items() if isinstance(size, FreshVar)}
+    for name, size in fresh.items():
+        scope.define(name, size.build(name))
+    for name in names:
+        scope.define(name, Var(name, INT64))
 
 
 def type_of(annotation: Any) -> Type:

@@ -15,7 +15,8 @@ from types import FrameType
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule
+from tensorir.script.graph_namespace import OLD_NAMES, R
 from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, T, add_names
 from tensorir.script.parser import read_definition
@@ -36,12 +37,27 @@ def prim_func(
     function stays as it is until the class is read as a whole.
     """
     del private, s_tir
+    return _decorated(func, check_well_formed)
+
+
+def function(
+    func: Any = None, *, private: bool = False, pure: bool = True, check_well_formed: bool = True
+) -> Any:
+    """Turn a Python function in the script dialect into a graph function.
+
+    The options are read from the decorator's text. Inside a class that `I.ir_module` decorates, the
+    function stays as it is until the class is read as a whole.
+    """
+    del private, pure
+    return _decorated(func, check_well_formed)
+
+
+def _decorated(func: Any, check_well_formed: bool) -> Any:
     if func is None:
-        return lambda f: prim_func(f, check_well_formed=check_well_formed)
+        return lambda f: _decorated(f, check_well_formed)
     if not inspect.isfunction(func):
         raise IRTypeError(f"Expect a function, but got: {func!r}")
-    frame = inspect.currentframe()
-    caller = _user_frame(frame)
+    caller = _user_frame(inspect.currentframe())
     if caller is not None and _is_class_body(caller):
         return func
     return _read(func, _captured(func, caller), check_well_formed)
@@ -80,8 +96,8 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
     return Macro(item[3], source, {**names, "range": T.serial}, trusted=True, hygienic=hygienic)
 
 
-def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> PrimFunc | IRModule:
-    outer = {**names, "range": T.serial}
+def _read(thing: Any, names: dict[str, Any], check_well_formed: bool) -> BaseFunc | IRModule:
+    outer = {**OLD_NAMES, **names, "range": T.serial}
     return read_definition(_source(thing), outer, True, check_well_formed)
 
 
@@ -149,3 +165,4 @@ def _is_class_body(frame: FrameType) -> bool:
 
 add_names(T, prim_func=prim_func, macro=macro, inline=macro)
 add_names(I, ir_module=ir_module)
+add_names(R, function=function)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Call, GlobalVar, PrimType
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.ops import as_expr
+from tensorir.relax.callee import result_of
+from tensorir.relax.expr import GraphCall
+from tensorir.relax.struct_info import FuncStructInfo
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.evaluate import Evaluator, ScriptObject
+from tensorir.script.graph_builder import GraphBuilder
+from tensorir.script.graph_values import Callee
 from tensorir.script.macro import Macro
 from tensorir.script.namespace import I, add_names
 from tensorir.script.scope import Scope
@@ -19,7 +26,7 @@ from tensorir.script.syntax import Tree
 def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
     """Return the module whose `class` is `tree`; its functions may call each other in any order."""
     _, _, name, body = tree
-    functions = _Functions(evaluate)
+    functions = _Functions(name, evaluate)
     attrs: dict[str, Any] | None = None
     for item in body:
         place = item[1]
@@ -42,13 +49,17 @@ def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
     return IRModule(functions.all(), attrs)
 
 
-class _Functions(ScriptObject):
-    """The functions of a module, and the module's name inside its own text."""
+class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
+    """The functions of a module, and the module's name inside its own text.
 
-    def __init__(self, evaluate: Evaluator) -> None:
+    As a mapping it says what is known of functions, also of those that are still being read.
+    """
+
+    def __init__(self, name: str, evaluate: Evaluator) -> None:
+        self._name = name
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
-        self._built: dict[str, PrimFunc] = {}
+        self._built: dict[str, BaseFunc] = {}
         self._in_progress: set[str] = set()
 
     def declare(self, tree: Tree) -> None:
@@ -60,22 +71,52 @@ class _Functions(ScriptObject):
 
     def add(self, name: str, function: Any) -> None:
         """Take a function that exists."""
-        if not isinstance(function, PrimFunc):
+        if not isinstance(function, BaseFunc):
             raise IRTypeError(f"{name} is a {type(function).__name__}, not a function of a module")
         self._built[name] = function
 
-    def all(self) -> dict[str, PrimFunc]:
+    def all(self) -> dict[str, BaseFunc]:
         """Return the functions by name, as they stand in the module."""
-        for name in self._trees:
-            self._function(name)
-        return {name: self._built[name] for name in {**self._built, **self._trees}}
+        return {name: self.function(name) for name in self}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._built, **self._trees})
+
+    def __len__(self) -> int:
+        return len({**self._built, **self._trees})
+
+    def __getitem__(self, name: str) -> BaseFunc | FuncStructInfo:
+        if name in self._built or not self.is_graph_function(name):
+            return self.function(name)
+        options, evaluate = self._options(name)
+        params, result = self._graph_builder(evaluate, options).declared(self._trees[name][3])
+        if result is None:
+            return self.function(name)
+        return FuncStructInfo([p.struct_info for p in params], result, options["pure"])
+
+    def is_graph_function(self, name: str) -> bool:
+        """Say whether a function is a graph function; KeyError if there is none of the name."""
+        if name in self._built:
+            return not isinstance(self._built[name], PrimFunc)
+        return is_graph(self._trees[name])
 
     def script_attribute(self, name: str) -> Any:
-        """Return what calls a function of the module."""
-        if name not in self._trees and name not in self._built:
-            raise AttributeError(f"Cannot find the function `{name}` in the current IRModule")
+        """Return what calls a function of the module from a tensor function."""
+        self.require(name)
+        if self.is_graph_function(name):
+            raise IRTypeError(f"{name} is a graph function; tensor functions cannot call it")
         dtype = self._result_dtype(name)
         return lambda *args: Call(dtype, GlobalVar(name), [as_expr(_argument(a)) for a in args])
+
+    def require(self, name: str) -> None:
+        """Raise AttributeError if there is no function of that name."""
+        if name not in self:
+            close = get_close_matches(name, list(self), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise AttributeError(f"Cannot find the function `{name}` in the current IRModule{hint}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._trees or name in self._built
 
     def _result_dtype(self, name: str) -> str:
         tree = self._trees.get(name)
@@ -85,19 +126,36 @@ class _Functions(ScriptObject):
         elif name in self._in_progress:
             raise IRValueError(f"{name} calls itself; write the type of its result, `-> T.<dtype>`")
         else:
-            kind = self._function(name).ret_type
+            function = self.function(name)
+            assert isinstance(function, PrimFunc)
+            kind = function.ret_type
         return kind.dtype if isinstance(kind, PrimType) else "void"
 
-    def _function(self, name: str) -> PrimFunc:
-        if name not in self._built:
-            self._in_progress.add(name)
-            _, _, decorators, body = self._trees[name]
-            evaluate = self._outside()
-            options = read_options(decorators, evaluate)
+    def function(self, name: str) -> BaseFunc:
+        """Return a function, which is read now if it has not been before."""
+        if name in self._built:
+            return self._built[name]
+        if name in self._in_progress:
+            raise IRValueError(f"{name} calls itself; write what its result is, `-> R.Tensor(...)`")
+        self._in_progress.add(name)
+        options, evaluate = self._options(name)
+        body = self._trees[name][3]
+        if self.is_graph_function(name):
+            built: BaseFunc = self._graph_builder(evaluate, options).build(body)
+        else:
             built = FunctionBuilder(evaluate, private=options["private"]).build(body)
-            self._in_progress.discard(name)
-            self._built[name] = built
-        return self._built[name]
+        self._in_progress.discard(name)
+        self._built[name] = built
+        return built
+
+    def _options(self, name: str) -> tuple[dict[str, Any], Evaluator]:
+        evaluate = self._outside()
+        return read_options(self._trees[name][2], evaluate), evaluate
+
+    def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
+        siblings = {name: _Sibling(self, name) for name in self}
+        names = {**siblings, self._name: _Siblings(self)}
+        return GraphBuilder(evaluate, names, private=options["private"], pure=options["pure"])
 
     def _outside(self) -> Evaluator:
         """Return what evaluates the names of the module, whichever function is being read."""
@@ -105,6 +163,37 @@ class _Functions(ScriptObject):
         scope = Scope(before.outer, trusted=before.trusted)
         scope.levels = before.levels[:1]
         return Evaluator(self._evaluate.source, scope)
+
+
+class _Siblings(ScriptObject):
+    """The module's name inside a graph function: `cls = Module`, `cls.f`."""
+
+    def __init__(self, functions: _Functions) -> None:
+        self._functions = functions
+
+    def script_attribute(self, name: str) -> Any:
+        """Return a function of the module."""
+        self._functions.require(name)
+        return _Sibling(self._functions, name)
+
+
+class _Sibling(Callee):
+    """A function of the module inside a graph function."""
+
+    def __init__(self, functions: _Functions, name: str) -> None:
+        super().__init__(name)
+        self._functions = functions
+
+    def checked(self, call: GraphCall) -> GraphCall:
+        """Return a call of the tensor function by `call_tir`; an error if it does not fit."""
+        result_of(call, self._functions)
+        return call
+
+    def __call__(self, *args: Any) -> GraphCall:
+        """Call a graph function, or (memory being explicit) a tensor function with its outputs."""
+        call = super().__call__(*args)
+        info = result_of(call, self._functions)
+        return GraphCall(call.op, call.args, struct_info=info)
 
 
 def _argument(value: Any) -> Any:
@@ -123,21 +212,26 @@ def _returns(tree: Any) -> bool:
 
 def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
     """Return what the decorators of a definition say; DiagnosticError for any other decorator."""
-    options: dict[str, Any] = {"private": False, "check_well_formed": True}
+    options: dict[str, Any] = {"private": False, "pure": True, "check_well_formed": True}
     for decorator in decorators:
-        if _role(decorator) not in ("prim_func", "ir_module"):
+        if _role(decorator) not in ("prim_func", "function", "ir_module"):
             raise evaluate.fail(
-                "The parser does not understand the decorator; use @T.prim_func for functions and "
-                "@I.ir_module for classes",
+                "The parser does not understand the decorator; use @T.prim_func or @R.function for "
+                "functions and @I.ir_module for classes",
                 decorator[1],
             )
         for argument in decorator[3] if decorator[0] == "call" else ():
             if argument[0] != "keyword" or argument[3][0] != "constant":
                 raise evaluate.fail("decorator options are literals by name", decorator[1])
-            if argument[2] not in ("private", "check_well_formed", "s_tir"):
+            if argument[2] not in ("private", "pure", "check_well_formed", "s_tir"):
                 raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
             options[argument[2]] = argument[3][2]
     return options
+
+
+def is_graph(tree: Tree) -> bool:
+    """Say whether a decorated `def` is a graph function."""
+    return _role(tree[2][0]) == "function"
 
 
 def is_macro(tree: Tree) -> bool:
@@ -169,4 +263,4 @@ def _role(decorator: Tree) -> str:
     return str(name[-1]) if name[0] in ("attribute", "name") else ""
 
 
-add_names(I, module_attrs=dict)
+add_names(I, module_attrs=dict, GlobalVar=Callee)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tensorir import expr as e
@@ -104,9 +104,12 @@ class Namespace:
         name: str,
         entries: dict[str, Any],
         missing: Callable[[str], Any] = lambda _: None,
+        more: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        """Build from a table; `missing` gives further entries, and `more` names some of them."""
         self._name = name
         self._missing = missing
+        self._more = more
         self.__dict__.update(entries)
 
     def __getattr__(self, name: str) -> Any:
@@ -121,7 +124,7 @@ class Namespace:
         return found
 
     def __dir__(self) -> list[str]:
-        return sorted(name for name in self.__dict__ if not name.startswith("_"))
+        return sorted({*(n for n in self.__dict__ if not n.startswith("_")), *self._more()})
 
     def __repr__(self) -> str:
         return f"<namespace {self._name}>"

@@ -9,23 +9,28 @@ from typing import Any
 from tensorir.dtype import INT64
 from tensorir.errors import WellFormedError
 from tensorir.expr import PrimExpr, Var
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
 from tensorir.script.builder import FunctionBuilder
+from tensorir.script.constants import LeftOut
 from tensorir.script.evaluate import Evaluator
+from tensorir.script.graph_builder import GraphBuilder
+from tensorir.script.graph_namespace import OLD_NAMES, R
 from tensorir.script.module import (
     is_docstring,
+    is_graph,
     is_macro,
     read_macro,
     read_module,
     read_options,
 )
-from tensorir.script.namespace import I, T
+from tensorir.script.namespace import I, Namespace, T
 from tensorir.script.records import FreshVar
 from tensorir.script.scope import Scope
 from tensorir.script.source import BEGINNING, Source
 from tensorir.script.syntax import Tree, parse_expression, parse_module
+from tensorir.script.tvm_metadata import load_json
 from tensorir.verify import verify_well_formed
 
 _WITH_INVERSE = re.compile(
@@ -33,12 +38,17 @@ _WITH_INVERSE = re.compile(
     re.DOTALL,
 )
 _DIALECT: dict[str, Any] = {
+    **OLD_NAMES,
+    "R": R,
+    "relax": R,
     "T": T,
     "I": I,
     "tir": T,
     "tirx": T,
     "ir": I,
     "range": T.serial,
+    "metadata": LeftOut(),
+    "tvm": Namespace("tvm", {"ir": Namespace("tvm.ir", {"load_json": load_json})}),
     "TypeVar": lambda name: FreshVar(INT64),
 }
 
@@ -48,7 +58,7 @@ def parse(
     extra_vars: Mapping[str, Any] | None = None,
     filename: str = "<script>",
     check_well_formed: bool = True,
-) -> PrimFunc | IRModule:
+) -> BaseFunc | IRModule:
     """Return the decorated function or module class that a script defines.
 
     Nothing in the text is executed: it reaches the names of the dialect and `extra_vars`, no
@@ -65,7 +75,7 @@ def read_definition(
     outer: Mapping[str, Any],
     trusted: bool,
     check_well_formed: bool = True,
-) -> PrimFunc | IRModule:
+) -> BaseFunc | IRModule:
     """Return the one definition among the statements of a script."""
     statements = parse_module(source)
     evaluate = Evaluator(source, Scope(outer, trusted=trusted))
@@ -84,16 +94,19 @@ def read_definition(
     return evaluate.guarded(place, _read, found[0], evaluate, check_well_formed)  # type: ignore[no-any-return]
 
 
-def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> PrimFunc | IRModule:
+def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> BaseFunc | IRModule:
     _, _, decorators, body = tree
     options = read_options(decorators, evaluate)
     if body[0] == "class":
-        result: PrimFunc | IRModule = read_module(body, evaluate)
+        result: BaseFunc | IRModule = read_module(body, evaluate)
+    elif is_graph(tree):
+        builder = GraphBuilder(evaluate, {}, private=options["private"], pure=options["pure"])
+        result = builder.build(body)
     else:
         result = FunctionBuilder(evaluate, private=options["private"]).build(body)
     if check_well_formed and options["check_well_formed"]:
         try:
-            verify_well_formed(result)
+            verify_well_formed(result if isinstance(result, PrimFunc) else _module_of(result))
         except WellFormedError as error:
             raise evaluate.fail(
                 f"Program is not well-formed. {error} "
@@ -101,6 +114,10 @@ def _read(tree: Tree, evaluate: Evaluator, check_well_formed: bool) -> PrimFunc 
                 body[1],
             ) from error
     return result
+
+
+def _module_of(program: BaseFunc | IRModule) -> IRModule:
+    return program if isinstance(program, IRModule) else IRModule.from_expr(program)
 
 
 def _prepare(tree: Tree, evaluate: Evaluator) -> None:
@@ -112,6 +129,8 @@ def _prepare(tree: Tree, evaluate: Evaluator) -> None:
                 define(alias, _DIALECT[name])
     elif is_macro(tree):
         define(tree[3][2], read_macro(tree, evaluate))
+    elif tree[0] == "assign" and tree[2][0][0] == "name" and tree[2][0][2] == "metadata":
+        define("metadata", evaluate(tree[3]))
     elif tree[0] == "assign" and tree[2][0][0] == "name" and tree[3][0] == "call":
         value = evaluate(tree[3])
         if not isinstance(value, FreshVar):

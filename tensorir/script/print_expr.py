@@ -11,6 +11,8 @@ from tensorir.buffer import BufferRegion, Range
 from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.index_map import IndexMap
+from tensorir.relax.expr import Constant, GraphVar
+from tensorir.script.constants import KEY
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -80,6 +82,12 @@ class ExprPrinter:
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
         self._t: str = printer.options.tir_prefix
+        self.relax = printer.options.relax_prefix
+        self.options = printer.options
+        self.int_dtype = printer.options.int_dtype
+        """The type of integers that are written without one."""
+        self.quotes_sizes = False
+        """Whether sizes that are no numbers are in quotes, as signatures have them."""
 
     def __call__(self, node: Any, loosest: int = 0) -> str:
         """Return `node` as text, in parentheses if it binds looser than `loosest`."""
@@ -142,7 +150,7 @@ class ExprPrinter:
 
     def int_imm(self, node: IntImm) -> Text:
         """Return an integer; the type is left out where it goes without saying."""
-        if node.dtype == self._printer.options.int_dtype:
+        if node.dtype == self.int_dtype:
             return str(node.value), ATOM if node.value >= 0 else _UNARY
         if node.dtype.is_bool:
             return f"{self._t}.bool({bool(node.value)})", ATOM
@@ -212,6 +220,27 @@ class ExprPrinter:
             return f"{buffer}.vload({text})", ATOM
         return f"{buffer}[{self.indices(node.indices)}]", ATOM
 
+    def graph_var(self, var: GraphVar) -> str:
+        """Return the name of a variable of a graph function."""
+        name = self._printer.names.texts.get(var)
+        return name if name is not None else self._printer.names.define(var)
+
+    def global_var(self, node: e.GlobalVar) -> Text:
+        """Return the name of a function as graph functions know it."""
+        options = self._printer.options
+        if options.is_oldest:
+            return node.name, ATOM
+        if self._printer.module_name:
+            return f"cls.{node.name}", ATOM
+        return f"{options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
+
+    def metadata(self, constant: Constant) -> str:
+        """Return what stands for an array that is part of the metadata of the program."""
+        index = self._printer.constant_index(constant)
+        if self._printer.options.is_oldest:
+            return f"meta[relay.Constant][{index}]"
+        return f'metadata["{KEY}"][{index}]'
+
     def call(self, node: e.Call) -> Text:
         """Return a call of an intrinsic or of another function of the module."""
         if isinstance(node.op, e.GlobalVar):
@@ -271,13 +300,18 @@ def _absorbs(node: e.BinaryOp) -> bool:
     return any(isinstance(x, e.FloatImm) and abs(x.value) == float("inf") for x in (node.a, node.b))
 
 
+def register_text(kind: type, text: Callable[[ExprPrinter, Any], Text]) -> None:
+    """Let nodes of another kind be printed where an expression may stand."""
+    _PRINT[kind] = text
+
+
 _PRINT: Final[dict[type, Callable[[ExprPrinter, Any], Text]]] = {
     e.Var: lambda p, n: (p._printer.var(n), ATOM),
     e.SizeVar: lambda p, n: (p._printer.var(n), ATOM),
     IntImm: ExprPrinter.int_imm,
     e.FloatImm: ExprPrinter.float_imm,
     e.StringImm: lambda p, n: (quote(n.value), ATOM),
-    e.GlobalVar: lambda p, n: (n.name, ATOM),
+    e.GlobalVar: ExprPrinter.global_var,
     **dict.fromkeys(_INFIX, ExprPrinter.binary),
     **dict.fromkeys((e.Min, e.Max, e.Mod), ExprPrinter.call_form),
     e.Not: ExprPrinter.logical_not,

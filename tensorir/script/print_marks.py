@@ -9,9 +9,11 @@ from typing import Any, Final
 from tensorir import stmt as s
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IterVar, Var
-from tensorir.function import PrimFunc
+from tensorir.function import BaseFunc
 from tensorir.node import Node
+from tensorir.relax.expr import Binding, BindingBlock, MatchCast, VarBinding
 from tensorir.script.print_expr import ExprPrinter
+from tensorir.script.print_graph import Suite
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.script.printer import Printer
@@ -19,7 +21,7 @@ from tensorir.script.printer import Printer
 # Text between these is underlined; `quote` escapes them where a program has them.
 _BEGIN: Final = "\x02"
 _END: Final = "\x03"
-_OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, PrimFunc)
+_OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, BaseFunc, BindingBlock)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Marks:
 
     def with_place(self, parent: Node, child: Node) -> Marks:
         """Return these marks and one on `child` as a child of `parent`."""
-        if isinstance(child, (s.Stmt, PrimFunc, IterVar)):
+        if isinstance(child, (s.Stmt, BaseFunc, IterVar, VarBinding, MatchCast, BindingBlock)):
             return replace(self, nodes=self.nodes | {id(child)})
         return replace(self, places=self.places | {(id(parent), id(child))})
 
@@ -117,7 +119,16 @@ class MarkingPrinter(Printer):
         """Print a statement."""
         self.inside(node, super().stmt, node, last)
 
-    def function(self, func: PrimFunc, name: str) -> None:
+    def binding(self, node: Binding, suite: Suite) -> None:
+        """Print a binding of a graph function."""
+        self.inside(node, super().binding, node, suite)
+
+    def part(self, parent: Node, node: Node) -> str:
+        """Return an expression as a part of something that is no expression in the text."""
+        text: str = self.inside(parent, super().part, parent, node)
+        return text
+
+    def function(self, func: BaseFunc, name: str) -> None:
         """Print a function."""
         self.inside(func, super().function, func, name)
 

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 
 from tensorir.buffer import Buffer
 from tensorir.expr import Var
+from tensorir.relax.expr import GraphVar
 
-Named: TypeAlias = Var | Buffer
+Named: TypeAlias = Var | Buffer | GraphVar
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
 _RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
@@ -61,7 +62,7 @@ class Names:
         """Give a variable or buffer a name that nothing in scope has, for the current scope."""
         base = identifier(thing.name if hint is None else hint)
         if not base:
-            base = "v" if isinstance(thing, Var) else "buffer"
+            base = "buffer" if isinstance(thing, Buffer) else "v"
         if base[0].isdigit():
             base = f"_{base}"
         if self._show_address:
@@ -95,12 +96,12 @@ class Names:
         self._scope = Scope(self._count, self._scope)
         self._count += 1
 
-    def close(self) -> None:
-        """End the current scope: what it named is free again."""
+    def close(self, kept: str = "") -> None:
+        """End the current scope: what it named, apart from `kept`, is free again."""
         scope = self._scope
         for thing in scope.things:
             name = self.texts.pop(thing, None)
-            if name is not None:
+            if name is not None and name != kept:
                 self._taken.discard(name)
         assert scope.parent is not None
         self._scope = scope.parent

@@ -16,6 +16,7 @@ class PrintOptions:
     dialect: Dialect = "tensorir"
     ir_prefix: str = "I"
     tir_prefix: str = "T"
+    relax_prefix: str = "R"
     buffer_dtype: str = "float32"
     int_dtype: str = "int32"
     float_dtype: str = "void"
@@ -23,12 +24,13 @@ class PrintOptions:
     syntax_sugar: bool = True
     verbose_expr: bool = False
     show_object_address: bool = False
+    show_meta: bool = False
 
     def __post_init__(self) -> None:
         checked_dialect(self.dialect)
         for field in fields(self):
             value = getattr(self, field.name)
-            named = field.name in ("ir_prefix", "tir_prefix", "name")
+            named = field.name in ("ir_prefix", "tir_prefix", "relax_prefix", "name")
             if named and value is not None and not value.isidentifier():
                 raise IRValueError(f"script: {field.name} is an identifier, got {value!r}")
 
@@ -37,9 +39,11 @@ class PrintOptions:
         """Whether buffers, loops and the module are spelled as before release 0.11."""
         return self.dialect == "tvm-0.10"
 
-    def header(self, *, module: bool) -> list[str]:
-        """Return the lines that make the names of the dialect known, for a module or a function."""
-        names = [("ir", "I", self.ir_prefix)] if module else []
+    def header(self, *, ir: bool, relax: bool) -> list[str]:
+        """Return the lines that make the names of the dialect known: `T`, and `I`, `R` if used."""
+        names = [("ir", "I", self.ir_prefix)] if ir else []
+        if relax:
+            names.append(("relax", "R", self.relax_prefix))
         names.append(("tir", "T", self.tir_prefix))
         if self.dialect == "tensorir":
             imported = (ours if ours == used else f"{ours} as {used}" for _, ours, used in names)

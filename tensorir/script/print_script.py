@@ -21,6 +21,7 @@ def print_script(
     dialect: Dialect = "tensorir",
     ir_prefix: str = "I",
     tir_prefix: str = "T",
+    relax_prefix: str = "R",
     buffer_dtype: str = "float32",
     int_dtype: str = "int32",
     float_dtype: str = "void",
@@ -28,6 +29,7 @@ def print_script(
     syntax_sugar: bool = True,
     verbose_expr: bool = False,
     show_object_address: bool = False,
+    show_meta: bool = False,
     obj_to_underline: Sequence[Node] = (),
     path_to_underline: Sequence[str] = (),
     obj_to_annotate: Mapping[Node, str] | None = None,
@@ -37,14 +39,16 @@ def print_script(
     - `name`: of the module's class, or of a lone function.
     - `dialect`: `"tensorir"` begins programs with the import that lets them run in this project;
       `"tvm"` prints the form of TVM, `"tvm-0.10"` that of TVM before release 0.11.
-    - `ir_prefix`, `tir_prefix`: what `I` and `T` are called.
+    - `ir_prefix`, `tir_prefix`, `relax_prefix`: what `I`, `T` and `R` are called.
     - `buffer_dtype`, `int_dtype`, `float_dtype`: the types that go without saying.
     - `syntax_sugar`: whether nests, axes and root blocks are written in their short forms.
     - `verbose_expr`: whether a lone expression comes with the definitions of what occurs in it.
     - `show_object_address`: whether names of variables and buffers end in their addresses.
-    - `obj_to_underline`: statements, expressions, variables and buffers, found by identity; carets
-      stand under the first line of a statement, and under every occurrence of the others. Of
-      several loops on one line, it is the variable that is underlined.
+    - `show_meta`: whether arrays that are too long to be written out stand in front, so that the
+      text reads back; without it, the text says that they are left out.
+    - `obj_to_underline`: statements, bindings, expressions, variables and buffers, found by
+      identity; carets stand under the first line of a statement, and under every occurrence of the
+      others. Of several loops on one line, it is the variable that is underlined.
     - `path_to_underline`: places, as `get_first_structural_mismatch` reports them; carets stand
       under the innermost thing on the path that the text shows.
     - `obj_to_annotate`: statements to comments, which stand above a statement of several lines
@@ -53,8 +57,8 @@ def print_script(
     Raises IRValueError for an option that is out of range, or a path that leads nowhere.
     """
     options = PrintOptions(
-        name, dialect, ir_prefix, tir_prefix, buffer_dtype, int_dtype, float_dtype, indent_spaces,
-        syntax_sugar, verbose_expr, show_object_address,
+        name, dialect, ir_prefix, tir_prefix, relax_prefix, buffer_dtype, int_dtype, float_dtype,
+        indent_spaces, syntax_sugar, verbose_expr, show_object_address, show_meta,
     )  # fmt: skip
     if not (obj_to_underline or path_to_underline or obj_to_annotate):
         return _print(node, options, None)

@@ -11,10 +11,13 @@ from tensorir import stmt as s
 from tensorir.buffer import Buffer, MatchBufferRegion
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, Type, Var
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, is_const_int
-from tensorir.script import print_scoped
+from tensorir.relax.expr import Binding, Constant
+from tensorir.relax.function import Function
+from tensorir.script import print_graph, print_scoped
+from tensorir.script.constants import LEFT_OUT, metadata_lines
 from tensorir.script.print_buffer import buffer_call, is_simple, shape
 from tensorir.script.print_expr import ExprPrinter, quote
 from tensorir.script.print_names import Names
@@ -40,6 +43,8 @@ class Printer:
         self.lines: list[str] = []
         self.depth = 0
         self.module_name = ""
+        self.constants: list[Constant] = []
+        """Arrays that are too long to be written out, in the order of their first use."""
         self.expr = ExprPrinter(self)
         self._t = options.tir_prefix
         self._texts = names.texts
@@ -48,17 +53,18 @@ class Printer:
     def print(self, node: Node) -> str:
         """Return a program, statement, expression, buffer or type as text."""
         if isinstance(node, IRModule):
-            self.lines += self.options.header(module=True)
-            self.module(node)
-        elif isinstance(node, PrimFunc):
-            self.lines += self.options.header(module=False)
+            self._program(lambda: self.module(node), node)
+        elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
             if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
                 symbol = "main"
-            self.function(node, self.options.name or symbol)
+            name = self.options.name or symbol
+            self._program(lambda: self.function(node, name), node)
         elif isinstance(node, s.Stmt):
             self.begin_suite()
             self.stmt(node, True)
+        elif isinstance(node, print_graph.PARTS):
+            print_graph.part(self, node)
         elif isinstance(node, Buffer):
             self.declare("Buffer", node)
         elif isinstance(node, MatchBufferRegion):
@@ -69,6 +75,28 @@ class Printer:
                 self.lines.clear()
             self.line(text)
         return "\n".join(line.rstrip() for line in self.lines)
+
+    def _program(self, print_it: Callable[[], None], node: BaseFunc | IRModule) -> None:
+        """Print a program with what has to stand in front of it."""
+        print_it()
+        functions = node.functions.values() if isinstance(node, IRModule) else [node]
+        graphs = [func for func in functions if isinstance(func, Function)]
+        ir = isinstance(node, IRModule) or any(map(print_graph.calls_by_name, graphs))
+        front = self.options.header(ir=ir, relax=bool(graphs))
+        if self.constants:
+            if self.options.show_meta:
+                front += metadata_lines(self.constants, self.options)
+            else:
+                self.lines += ["", LEFT_OUT]
+        self.lines[:0] = front
+
+    def constant_index(self, constant: Constant) -> int:
+        """Return where an array is among those of the metadata."""
+        known = next((k for k, c in enumerate(self.constants) if c is constant), None)
+        if known is None:
+            known = len(self.constants)
+            self.constants.append(constant)
+        return known
 
     # --------------------------------------------------------------------------------------- naming
 
@@ -159,7 +187,7 @@ class Printer:
     def begin_suite(self) -> None:
         """Print the definitions that the scopes inside the current one share."""
         for thing in self.names.at_home():
-            self.var(thing) if isinstance(thing, Var) else self.buffer(thing)
+            self.buffer(thing) if isinstance(thing, Buffer) else self.expr(thing)
 
     def stmt(self, node: s.Stmt, last: bool = False) -> None:
         """Print a statement; `last` says that it may enclose the rest of its suite."""
@@ -171,7 +199,9 @@ class Printer:
         """Print a module."""
         options = self.options
         self.module_name = options.name or "Module"
-        self.names.reserve(self.module_name)
+        # In the oldest form, functions are called by their names alone.
+        for name in (self.module_name, *(mod.functions if options.is_oldest else ())):
+            self.names.reserve(name)
         self.line(
             "@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module"
         )
@@ -179,7 +209,11 @@ class Printer:
         self.depth += 1
         if mod.attrs:
             self.line(f"{options.ir_prefix}.module_attrs({self.expr.mapping(mod.attrs)})")
-        names = sorted(mod.functions, key=lambda n: (n == "main", n))
+        graphs = mod.graph_funcs()
+        # The oldest form has graph functions first.
+        names = sorted(
+            mod.functions, key=lambda n: ((n in graphs) != options.is_oldest, n == "main", n)
+        )
         for k, name in enumerate(names):
             if k:
                 self.lines.append("")
@@ -188,8 +222,24 @@ class Printer:
             self.line("pass")
         self.depth -= 1
 
-    def function(self, func: PrimFunc, name: str) -> None:
+    def function(self, func: BaseFunc, name: str) -> None:
         """Print a function."""
+        if isinstance(func, Function):
+            print_graph.function(self, func, name)
+        else:
+            assert isinstance(func, PrimFunc)
+            self._tensor_function(func, name)
+
+    def binding(self, node: Binding, suite: print_graph.Suite) -> None:
+        """Print a binding of a graph function."""
+        suite.print(node)
+
+    def part(self, parent: Node, node: Node) -> str:
+        """Return an expression as a part of something that is no expression in the text."""
+        del parent
+        return self.expr(node)
+
+    def _tensor_function(self, func: PrimFunc, name: str) -> None:
         private = "global_symbol" not in func.attrs
         self.line(f"@{self._t}.prim_func" + ("(private=True)" if private else ""))
         self.names.open()

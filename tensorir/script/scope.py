@@ -44,6 +44,10 @@ class Scope:
             )
         level[name] = value
 
+    def rebind(self, name: str, value: Any) -> None:
+        """Give `name` a value from here on, whatever it had in this level."""
+        self.levels[-1][name] = value
+
     def lookup(self, name: str) -> Any:
         """Return the value of `name`; KeyError if it has none."""
         for level in reversed(self.levels):
@@ -52,6 +56,10 @@ class Scope:
         if name in self.outer:
             return self.outer[name]
         return _BUILTINS[name]
+
+    def knows(self, name: str) -> bool:
+        """Say whether `name` has a value."""
+        return any(name in names for names in (*self.levels, self.outer, _BUILTINS))
 
     def visible(self) -> dict[str, Any]:
         """Return every name that is defined, with its value."""

@@ -54,6 +54,12 @@ def seconds(records: list[TuningRecord]) -> list[float]:
     return [record.mean_seconds for record in records]
 
 
+def best(database: Database) -> float:
+    record = database.query_tuning_record(Matmul, TARGET)
+    assert record is not None
+    return record.mean_seconds
+
+
 def of(record: TuningRecord, target: Target | None) -> TuningRecord:
     return replace(record, target=target)
 
@@ -118,6 +124,28 @@ def test_the_last_record_of_a_trace_counts(database: KeyedDatabase) -> None:
     commit(database, (4, 8), 1e10)
     assert seconds(database.get_top_k(workload, 9)) == [3e-6], "it fails now"
     assert len(database) == 4
+
+
+def test_what_was_measured_again_last_comes_before_lucky_ones(database: KeyedDatabase) -> None:
+    """A search ends with the times of those that it compared, the winner last."""
+    commit(database, (8, 4), 10e-6)
+    commit(database, (4, 8), 9e-6)
+    commit(database, (2, 16), 11e-6)
+    commit(database, (4, 8), 12.1e-6)
+    commit(database, (8, 4), 12e-6)
+    assert best(database) == 12e-6
+    workload = database.commit_workload(Matmul)
+    assert seconds(database.get_top_k(workload, 9)) == [11e-6, 12e-6, 12.1e-6], "by their times"
+    pruned = MemoryDatabase()
+    database.dump_pruned(pruned)
+    assert seconds(pruned.records()) == [12e-6]
+    for record in database.get_all_tuning_records():
+        database.commit_tuning_record(record)
+    assert best(database) == 12e-6, "copies are no measurements"
+    commit(database, (16, 2), 9e-6)
+    assert best(database) == 12e-6, "that took 10 us once"
+    commit(database, (1, 32), 8e-6)
+    assert best(database) == 8e-6, "luck does not explain that"
 
 
 def test_a_record_that_was_read_and_measured_again_has_the_same_trace(

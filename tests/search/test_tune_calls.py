@@ -195,7 +195,11 @@ def test_the_winner_is_returned_though_the_time_to_measure_others_again_is_over(
     parts = {**PRETENDED, "runner": Slower()}
     config = ms.TuneConfig(5)
     best = ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j, **parts)
-    records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
+    database = JSONDatabase(work_dir=tmp_path)
+    records = database.get_all_tuning_records()
     assert len(records) == 9
     assert best is not None
+    later = ms.compile_tir(database, Matmul, TARGET)
+    assert later is not None
+    assert str(later.trace) == str(best.trace)
     assert str(best.trace) == str(records[1].trace)

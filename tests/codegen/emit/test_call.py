@@ -68,17 +68,6 @@ def f(A: T.Buffer((1,), "int32")):
         )
 
 
-def test_packed_calls_are_refused() -> None:
-    with pytest.raises(CodegenError, match=r"T\.call_packed\('my.func'\).*T\.call_extern"):
-        build(
-            """
-@T.prim_func
-def f(A: T.Buffer((1,), "int32")):
-    T.evaluate(T.call_packed("my.func", A[0]))
-"""
-        )
-
-
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_llvm_intrinsics_by_name(lanes: int) -> None:
     def call(dtype: str, name: str, *args: tensorir.PrimExpr) -> tensorir.PrimExpr:

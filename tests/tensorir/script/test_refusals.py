@@ -123,7 +123,7 @@ def test_deep_suites_end_in_a_sentence() -> None:
         ("x = 1\n", "expected one decorated function"),
         ("class Module:\n    pass\n", "a class in a script is decorated"),
         ("@T.prim_func\ndef f():\n    pass\n@T.prim_func\ndef g():\n    pass\n", "@I.ir_module"),
-        ("@T.jit\ndef f():\n    pass\n", "use @T.prim_func for functions"),
+        ("@T.jit\ndef f():\n    pass\n", "use @T.prim_func or @R.function for functions"),
         ("@T.prim_func(privat=True)\ndef f():\n    pass\n", "unknown option 'privat'"),
         ("@I.ir_module\nclass M:\n    for i in range(3):\n        pass\n", "a module consists of"),
         ("@I.ir_module\nclass M:\n    @T.prim_func\n    def f(n: T.int32):\n        return M.f(n)\n", "f calls itself"),

@@ -1,0 +1,109 @@
+"""Random graphs through the executor, against what graph functions mean.
+
+    python -m benchmarks.fuzz_graphs --seconds 120
+
+Every graph is compiled with guard pages, called twice with other sizes, and compared bit by bit
+with the interpreter. Batches run in a process of their own, which may die of an access out of
+bounds. Each failure is printed as a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import codegen
+from benchmarks.random_graphs import LIBRARY, random_graph
+from tensorir.interp.graphs import interpret_graph
+
+BATCH = 20
+
+
+def check(seed: int, *, guard_pages: bool = True) -> None:
+    """Compile and call one random graph; AssertionError where a result differs.
+
+    Results must not share memory with arguments, with one another, or with later results, and
+    arguments must stay as they are.
+    """
+    for name, function in LIBRARY.items():
+        codegen.register_func(name, function, override=True)
+    graph = random_graph(seed, 4 + seed % 17)
+    executable = codegen.vm_build(graph.mod, "llvm", guard_pages=guard_pages)
+    machine = codegen.VirtualMachine(executable, codegen.cpu())
+    kept: list[tuple[Any, Any]] = []
+    for call in range(3):
+        inputs = graph.inputs(call)
+        before = [x.copy() for x in inputs]
+        expected = interpret_graph(graph.mod, graph.entry, *inputs, library=LIBRARY)
+        result = machine[graph.entry](*inputs)
+        for x, y in zip(inputs, before, strict=True):
+            np.testing.assert_array_equal(x, y, "an argument was changed")
+        kept.append((result, expected))
+        arrays = [*inputs, *(x for r, _ in kept for x in _arrays(r))]
+        for k, x in enumerate(arrays):
+            for y in arrays[k + 1 :]:
+                assert not np.may_share_memory(x, y), "two arrays share memory"
+    for result, expected in kept:
+        _compare(result, expected)
+
+
+def _arrays(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [x for part in value for x in _arrays(part)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def _compare(result: Any, expected: Any) -> None:
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(result, tuple)
+        assert len(result) == len(expected)
+        for part, wanted in zip(result, expected, strict=True):
+            _compare(part, wanted)
+        return
+    np.testing.assert_array_equal(result, expected, strict=isinstance(expected, np.ndarray))
+
+
+def _batch(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        print(seed, flush=True)
+        check(seed)
+
+
+def main() -> int:
+    """Run batches until the time is up; return the number of failures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--batch", type=int, help="run one batch in this process")
+    options = parser.parse_args()
+    if options.batch is not None:
+        _batch(options.batch)
+        return 0
+    end = time.monotonic() + options.seconds
+    seed, failures = options.start, 0
+    while time.monotonic() < end:
+        command = [sys.executable, "-m", "benchmarks.fuzz_graphs", "--batch", str(seed)]
+        finished = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
+        )
+        if finished.returncode == 0:
+            seed += BATCH
+            continue
+        failures += 1
+        seen = finished.stdout.split()
+        bad = int(seen[-1]) if seen else seed
+        reason = (finished.stderr.strip().splitlines() or [f"exit {finished.returncode}"])[-1]
+        print(f"\ndef test_graph_{bad}():\n    # {reason}\n    check({bad})\n", flush=True)
+        seed = bad + 1
+    print(f"{seed - options.start} graphs, {failures} failure(s)")
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What calls of models cost beside their kernels: a call, a kernel, a library function.
+
+    python -m benchmarks.graph_calls
+
+Models of tiny kernels are timed; the difference of two lengths, by their number, is what one costs.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import codegen
+from tensorir import IRModule, parse
+
+LENGTH = 100
+
+
+def chain(kernels: int, library_calls: int = 0) -> IRModule:
+    """Return a model of so many kernels over 8 floats, then so many library calls."""
+    lines = [
+        "@I.ir_module",
+        "class Module:",
+        "    @T.prim_func",
+        "    def next(A: T.Buffer((1, 8), 'float32'), B: T.Buffer((1, 8), 'float32')):",
+        "        for i, j in T.grid(1, 8):",
+        "            with T.block('next'):",
+        "                vi, vj = T.axis.remap('SS', [i, j])",
+        "                B[vi, vj] = A[vi, vj] + T.float32(1)",
+        "    @R.function",
+        "    def main(v0: R.Tensor((1, 8), 'float32')):",
+        "        cls = Module",
+    ]
+    info = "R.Tensor((1, 8), 'float32')"
+    for k in range(kernels):
+        lines.append(f"        v{k + 1} = R.call_tir(cls.next, (v{k},), {info})")
+    for k in range(kernels, kernels + library_calls):
+        lines.append(f"        v{k + 1} = R.call_dps_packed('graph_calls.no', (v{k},), {info})")
+    lines.append(f"        return v{kernels + library_calls}")
+    mod = parse("\n".join(lines))
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+def nothing(x: codegen.NDArray, out: codegen.NDArray) -> None:
+    """Do nothing, as a library function."""
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Microseconds."""
+
+    call: float
+    kernel: float
+    """In a call from Python; machine code alone is `kernel_in_loop`."""
+    kernel_in_loop: float
+    library_call: float
+    """Beyond what Python takes for the function itself."""
+
+
+def measure() -> Overheads:
+    """Return the figures of this machine."""
+    codegen.register_func("graph_calls.no", nothing, override=True)
+    x = codegen.array(np.zeros((1, 8), np.float32))
+    one, many, library = (
+        codegen.VirtualMachine(codegen.vm_build(mod, "llvm -num-cores=1"), codegen.cpu())
+        for mod in (chain(1), chain(LENGTH), chain(1, LENGTH))
+    )
+    looped = [
+        vm.module.time_evaluator("main", codegen.cpu(), number=1000, repeat=20)(x).min * 1e6
+        for vm in (one, many)
+    ]
+    call_one, call_many, call_library = (vm["main"] for vm in (one, many, library))
+    first = _microseconds(lambda: call_one(x))
+    python = _microseconds(lambda: nothing(x, x))
+    return Overheads(
+        call=first - looped[0],
+        kernel=(_microseconds(lambda: call_many(x)) - first) / (LENGTH - 1),
+        kernel_in_loop=(looped[1] - looped[0]) / (LENGTH - 1),
+        library_call=(_microseconds(lambda: call_library(x)) - first) / LENGTH - python,
+    )
+
+
+def _microseconds(function: Callable[[], object]) -> float:
+    return min(timeit.repeat(function, number=100, repeat=200)) / 100 * 1e6
+
+
+if __name__ == "__main__":
+    print(measure())

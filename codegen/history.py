@@ -1,0 +1,76 @@
+"""The schedules that are known already of the functions of a build.
+
+A layer above this one, which keeps schedules, enters a lookup here. `codegen.build` replaces by
+what it returns each function that nobody has scheduled. `compile_object` compiles what it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Final
+
+from codegen.compile import Program
+from codegen.target import Target
+from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import Block, BlockRealize
+from tensorir.visit import walk
+
+IS_SCHEDULED: Final = "tir.is_scheduled"
+"""The attribute of a function whose schedule is final."""
+
+Lookup = Callable[[str, PrimFunc, Target], PrimFunc | None]
+"""Takes the name of a function in its module, the function, and what it is built for."""
+
+_lookup: Lookup | None = None
+_consulted: Final[ContextVar[bool]] = ContextVar("consulted", default=True)
+
+
+def set_history(lookup: Lookup | None) -> Lookup | None:
+    """Let builds ask `lookup` for the scheduled form of functions; return what they asked before.
+
+    The lookup returns None for a function of which it knows no schedule, else one with the same
+    parameters and attributes and `tir.is_scheduled`. None in its place ends the asking.
+    """
+    global _lookup
+    before, _lookup = _lookup, lookup
+    return before
+
+
+@contextlib.contextmanager
+def without_history() -> Iterator[None]:
+    """Build programs as they are, here and in what is called from here: they are to be measured."""
+    token = _consulted.set(False)
+    try:
+        yield
+    finally:
+        _consulted.reset(token)
+
+
+def with_history(program: Program, target: Target) -> Program:
+    """Return a program with the schedules that are known of its functions.
+
+    It is the program itself if there are none. Functions of a graph stay as they are.
+    """
+    if _lookup is None or not _consulted.get():
+        return program
+    module = IRModule.from_expr(program) if isinstance(program, PrimFunc) else program
+    functions = module.functions if isinstance(module, IRModule) else module
+    found = {}
+    for name, func in functions.items():
+        if isinstance(func, PrimFunc) and can_be_scheduled(func):
+            scheduled = _lookup(name, func, target)
+            if scheduled is not None:
+                found[name] = scheduled
+    if not found:
+        return program
+    attrs = module.attrs if isinstance(module, IRModule) else None
+    return IRModule({**functions, **found}, attrs)
+
+
+def can_be_scheduled(func: PrimFunc) -> bool:
+    """Say whether a function has blocks to schedule, and nobody has called its schedule final."""
+    if func.attrs.get(IS_SCHEDULED) or not isinstance(func.body, BlockRealize):
+        return False
+    return any(isinstance(node, Block) for node in walk(func.body.block.body))

@@ -1,0 +1,178 @@
+"""The arrays of the toolkit: NumPy arrays whose data begin at a multiple of 64 bytes.
+
+An `NDArray` is what library functions are given and what a model returns. It is a NumPy array, so
+that everything which takes one takes it, and it speaks DLPack in both directions: other libraries
+get its memory without a copy and may write to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from codegen.runtime.array_view import view_of
+from codegen.runtime.device import Device, cpu
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError, IRValueError
+
+ALIGNMENT: Final = 64
+"""Bytes: a cache line, and the widest vector of x86 and ARM."""
+
+_CPU: Final = cpu()
+FIRST_ADDRESS: Final = 4096
+_Memory: TypeAlias = ctypes.Array[ctypes.c_char]
+MEMORY: Final[_Memory] = (ctypes.c_char * (2**63 - 1 - FIRST_ADDRESS)).from_address(FIRST_ADDRESS)
+"""All memory but its first page as one buffer: NumPy takes an array at an address out of it in a
+quarter of a microsecond, while a buffer made for each array costs twice as much again."""
+
+
+class NDArray(np.ndarray[Any, np.dtype[Any]]):
+    """A NumPy array with the methods that TVM's users know.
+
+    Slices and reshaped views are NDArrays as well, which need not be aligned. What arithmetic gives
+    is new memory of NumPy's and so a plain array. bfloat16 and fp8 are held as their bits.
+    """
+
+    __slots__ = ("_owner",)
+    _owner: object
+
+    @classmethod
+    def at(
+        cls,
+        address: int,
+        shape: Sequence[int],
+        dtype: Any,
+        owner: object = None,
+        strides: Sequence[int] | None = None,
+    ) -> NDArray:
+        """Return memory at an address as an array, which keeps `owner` alive; nothing is copied.
+
+        `strides` are in bytes, None for compact row-major. Raises IRValueError for elements at a
+        null pointer; that there is such an array at `address` is the caller's promise.
+        """
+        if address >= FIRST_ADDRESS:
+            found = _new(cls, shape, dtype, MEMORY, address - FIRST_ADDRESS, strides)
+        elif 0 in shape:
+            found = _new(cls, shape, dtype)
+        else:
+            raise IRValueError(f"there is no array of shape {tuple(shape)} at address {address:#x}")
+        found._owner = owner
+        return found
+
+    def detach(self) -> None:
+        """Replace borrowed memory by a copy; views that were made of this array keep the memory."""
+        state = (1, self.shape, self.dtype, False, self.tobytes())
+        self.__setstate__(state)  # type: ignore[arg-type]  # NumPy takes no other bool
+        self._owner = None
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        """Where the data are: always the CPU."""
+        return _CPU
+
+    def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return a copy as a plain array, which stays as it is whatever is written here later.
+
+        `numpy.asarray(x)` gives a plain array over the same memory.
+        """
+        return np.array(self, copy=True, subok=False)
+
+    def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return what `numpy()` returns, by its older name."""
+        return self.numpy()
+
+    def copyfrom(self, source: ArrayLike) -> NDArray:
+        """Copy elements from an array of exactly this shape, converting them; return this array.
+
+        Raises IRValueError for another shape.
+        """
+        values = np.asarray(source)
+        if values.shape != self.shape:
+            raise IRValueError(
+                f"copyfrom takes an array of shape {self.shape}, got shape {values.shape}"
+            )
+        np.copyto(self, values, casting="unsafe")
+        return self
+
+    def copyto(self, target: NDArray | np.ndarray[Any, np.dtype[Any]] | Device) -> Any:
+        """Copy the elements to an array of exactly this shape, or to a new one on a device.
+
+        Returns the array that was written. Raises IRValueError for an array of another shape.
+        """
+        if isinstance(target, Device):
+            return array(self, target)
+        if not isinstance(target, np.ndarray):
+            raise IRTypeError(f"copyto takes an array or a device, got {type(target).__name__}")
+        if target.shape != self.shape:
+            raise IRValueError(
+                f"copyto takes an array of shape {self.shape}, got shape {target.shape}"
+            )
+        np.copyto(target, self, casting="unsafe")
+        return target
+
+    def __array_wrap__(
+        self,
+        array: np.ndarray[Any, Any],
+        context: Any = None,
+        return_scalar: bool = False,
+        /,
+    ) -> Any:
+        if array is self:  # it was given as `out`
+            return self
+        return array[()] if return_scalar else array
+
+    def __reduce__(self) -> tuple[Callable[..., NDArray], tuple[Any]]:
+        """Pickle the elements; the array that is read again is aligned."""
+        return array, (np.asarray(self),)
+
+
+_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
+
+
+def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> NDArray:
+    """Return an uninitialised array whose data begin at a multiple of 64 bytes.
+
+    NumPy's own arrays begin at multiples of 16, so that vector loads from them often touch two
+    cache lines, which can cost a third of the speed of a good kernel.
+    """
+    return _aligned(tuple(shape), DataType(dtype).to_numpy(), device)
+
+
+def array(values: ArrayLike, device: Device | None = None) -> NDArray:
+    """Return a copy of an array whose data begin at a multiple of 64 bytes."""
+    source = np.asarray(values)
+    result = _aligned(source.shape, source.dtype, device)
+    result[...] = source
+    return result
+
+
+def from_dlpack(value: Any) -> NDArray:
+    """Return the memory of another library's array as an NDArray of the same layout.
+
+    Nothing is copied, and writing to one writes to the other unless the other is marked read-only.
+    `value` has `__dlpack__` or `__array_interface__`; bfloat16 is held as its bits. Raises
+    IRTypeError for anything else, and for arrays that are not in the memory of the CPU.
+    """
+    view = view_of(value)
+    if view is None:
+        raise IRTypeError(
+            f"from_dlpack takes an array with __dlpack__, got {type(value).__name__}"
+            + ("; pass the array instead of the capsule" if "Capsule" in repr(type(value)) else "")
+        )
+    found = NDArray.at(view.address, view.shape, view.dtype.to_numpy(), view.owner, view.strides)
+    if view.read_only:
+        found.flags.writeable = False
+    return found
+
+
+def _aligned(shape: tuple[int, ...], kind: np.dtype[Any], device: Device | None) -> NDArray:
+    if device is not None and not device.exist:
+        raise IRValueError(f"there is no device {device}; arrays live on codegen.cpu()")
+    raw = np.empty(math.prod(shape) * kind.itemsize + ALIGNMENT, np.uint8)
+    start = -raw.__array_interface__["data"][0] % ALIGNMENT
+    return _new(NDArray, shape, kind, raw, start)

@@ -1,0 +1,15 @@
+"""Graph functions as machine code and steps around it, and the virtual machine that runs them.
+
+vm = codegen.VirtualMachine(codegen.vm_build(mod, target="llvm"), codegen.cpu())
+y = vm["main"](x)
+"""
+
+from codegen.vm.build import vm_build
+from codegen.vm.executable import Executable
+from codegen.vm.graph_function import GraphFunction
+from codegen.vm.machine import VirtualMachine
+from codegen.vm.profile import Report
+
+build = vm_build
+
+__all__ = ["Executable", "GraphFunction", "Report", "VirtualMachine", "build", "vm_build"]

@@ -1,0 +1,120 @@
+"""From modules with graph functions to executables: `vm_build`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from codegen.compile import emit_lowered, llvm_source
+from codegen.errors import CodegenError
+from codegen.history import with_history
+from codegen.runtime.jit import load_object
+from codegen.runtime.module import Module
+from codegen.target import Target, as_target
+from codegen.vm import program as p
+from codegen.vm.constants import ConstantPool
+from codegen.vm.executable import Executable
+from codegen.vm.translate import Translation
+from tensorir import transform
+from tensorir.expr import GlobalVar
+from tensorir.function import IRModule, PrimFunc
+from tensorir.relax.expr import GraphCall, GraphVar
+from tensorir.relax.function import Function
+from tensorir.visit import walk
+
+
+def vm_build(
+    mod: IRModule | Function,
+    target: str | Mapping[str, Any] | Target | None = None,
+    *,
+    params: Mapping[str | GraphVar, Any] | None = None,
+    guard_pages: bool = False,
+) -> Executable:
+    """Compile a module with graph functions; `target` defaults to the current one, else this CPU.
+
+    `params` are bound to parameters of `main` first. A graph function that calls only kernels, over
+    tensors of fixed shapes, becomes one function of machine code; others become steps. Kernels of
+    which the current database knows a schedule are built with it, as in `codegen.build`. With
+    `guard_pages` arguments, results and temporaries of every call end where memory without access
+    begins.
+
+    Raises CodegenError for a module without graph functions, for one without a compiled form, and
+    what verification, binding and lowering raise.
+    """
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise CodegenError(f"vm_build takes a module, got {type(mod).__name__}")
+    if not mod.graph_funcs():
+        raise CodegenError(
+            f"the module has no graph function, only {sorted(mod.functions)}; "
+            f"compile tensor functions with codegen.build"
+        )
+    if params:
+        mod = transform.BindParams("main", params)(mod)
+    chosen = as_target(target)
+    lowered = with_history(transform.lower_graph(mod), chosen)
+    assert isinstance(lowered, IRModule)
+    return compile_lowered(lowered, chosen, guard_pages=guard_pages)
+
+
+def compile_lowered(
+    mod: IRModule,
+    target: str | Mapping[str, Any] | Target | None = None,
+    *,
+    guard_pages: bool = False,
+    one_by_one: bool = False,
+) -> Executable:
+    """Compile a module as it is after lowering; `one_by_one` makes each call a run of its own."""
+    constants = ConstantPool()
+    programs: dict[str, p.Program] = {}
+    translations: list[Translation] = []
+    graph_functions = {n: f for n, f in mod.functions.items() if isinstance(f, Function)}
+    for name in _callees_first(graph_functions):
+        translation = Translation(name, graph_functions[name], mod, programs, constants, one_by_one)
+        programs[name] = translation.translate()
+        translations.append(translation)
+    # Kernels are internal: optimised as they are, reached through the runs only.
+    functions: dict[str, PrimFunc] = {
+        name: func.without_attr("global_symbol") if "global_symbol" in func.attrs else func
+        for name, func in mod.prim_funcs().items()
+    }
+    for translation in translations:
+        functions.update(translation.functions(constants.nbytes))
+    # Where all that is left are library calls, there is nothing to lower.
+    source = llvm_source(functions, target) if functions else emit_lowered({}, as_target(target))
+    data = source.compile()
+    module = Module(load_object(data), source=source, object_data=data)
+    description = p.Description(tuple(programs[name] for name in graph_functions), constants.nbytes)
+    return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
+
+
+def _callees_first(functions: Mapping[str, Function]) -> list[str]:
+    """Return names, each function behind those that it calls (cycles aside)."""
+    order: dict[str, None] = {}
+    entered: set[str] = set()
+    for start in functions:
+        stack: list[tuple[str, Iterator[str]]] = []
+        if start not in entered:
+            entered.add(start)
+            stack.append((start, iter(_called(functions[start], functions))))
+        while stack:
+            name, callees = stack[-1]
+            callee = next(callees, None)
+            if callee is None:
+                order[name] = None
+                stack.pop()
+            elif callee not in entered:
+                entered.add(callee)
+                stack.append((callee, iter(_called(functions[callee], functions))))
+    return list(order)
+
+
+def _called(func: Function, functions: Mapping[str, Function]) -> list[str]:
+    return [
+        node.op.name
+        for node in walk(func.body)
+        if isinstance(node, GraphCall)
+        and isinstance(node.op, GlobalVar)
+        and node.op.name in functions
+    ]

@@ -1,0 +1,179 @@
+"""Executables: what `vm_build` makes, libraries hold, and virtual machines run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codegen.errors import CodegenError, LinkError
+from codegen.runtime import export
+from codegen.runtime.module import Module
+from codegen.runtime.ndarray import NDArray, array
+from codegen.vm import program as p
+from tensorir.function import IRModule
+
+
+class Executable:
+    """Compiled graph functions: machine code, the programs that run it, and constants.
+
+    Pickle it to run it in another process of the same kind of machine; functions of the library are
+    looked up there. `export_library` writes a shared library.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        description: p.Description,
+        constants: NDArray,
+        *,
+        mod: IRModule | None = None,
+        guard_pages: bool = False,
+    ) -> None:
+        self.module = module
+        """The machine code, with one function a run."""
+        self.description = description
+        self.constants = constants
+        self.guard_pages = guard_pages
+        self._mod = mod
+
+    @property
+    def mod(self) -> IRModule:
+        """The module after lowering, which was compiled.
+
+        Raises CodegenError where only the machine code is left.
+        """
+        if self._mod is None:
+            raise CodegenError(
+                "the executable was loaded from machine code, its module is gone; "
+                "keep the one that vm_build returned"
+            )
+        return self._mod
+
+    def library_calls(self) -> dict[str, list[str]]:
+        """Return the library functions that are needed, each with the bindings that call it."""
+        found: dict[str, list[str]] = {}
+        for program in self.description.programs:
+            for step in program.all_steps():
+                if isinstance(step, p.CallLibrary):
+                    found.setdefault(step.function, []).append(step.binding)
+        return found
+
+    def stats(self) -> str:
+        """Return a table: steps, kernels and memory of each graph function."""
+        rows = [("function", "form", "runs", "library calls", "arena bytes", "registers")]
+        for program in self.description.programs:
+            steps = list(program.all_steps())
+            rows.append(
+                (
+                    program.name,
+                    "machine code" if program.is_native else "steps",
+                    str(sum(isinstance(s, p.Run) for s in steps)),
+                    str(sum(isinstance(s, p.CallLibrary) for s in steps)),
+                    str(program.arena_bytes),
+                    str(program.registers),
+                )
+            )
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, f"constants: {self.constants.nbytes} bytes"])
+
+    def as_text(self) -> str:
+        """Return the steps of each graph function as text."""
+        lines: list[str] = []
+        for program in self.description.programs:
+            names = ", ".join(x.name for x in program.parameters)
+            lines += [f"{program.name}({names}):", *_text(program.steps, "    ")]
+        return "\n".join(lines)
+
+    def export_library(self, path: str | Path) -> None:
+        """Write machine code, programs and constants as one shared library.
+
+        `codegen.load_module` reads it in another process, without a compiler. Raises CodegenError
+        if a Python function is called, which a library cannot carry; LinkError without a linker.
+        """
+        needed = self.library_calls()
+        if needed:
+            calls = "; ".join(f"{name} ({', '.join(where)})" for name, where in needed.items())
+            raise CodegenError(
+                f"a shared library cannot carry Python functions, and these are called: {calls}. "
+                f"Pickle the executable instead: library functions are looked up where it is loaded"
+            )
+        data: Any = np.asarray(self.constants)
+        export.link_library(
+            self.module.object_code,
+            Path(path),
+            {
+                export.PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
+                export.CONSTANTS_SYMBOL: memoryview(data),
+            },
+        )
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickle as object code, programs and constants."""
+        data = np.asarray(self.constants)
+        content = (self.module.object_code, self.description.to_json(), data, self.guard_pages)
+        return _unpickled, content
+
+    def __repr__(self) -> str:
+        names = ", ".join(program.name for program in self.description.programs)
+        return f"<executable for {self.module.target}: {names}>"
+
+
+def _unpickled(
+    object_code: bytes, description: str, constants: np.ndarray[Any, Any], guard_pages: bool
+) -> Executable:
+    return Executable(
+        Module.from_object(object_code),
+        p.Description.from_json(description),
+        array(constants),
+        guard_pages=guard_pages,
+    )
+
+
+def executable_of(source: object) -> Executable:
+    """Return an executable, also that of a library which `export_library` wrote."""
+    if isinstance(source, Executable):
+        return source
+    if isinstance(source, Module):
+        embedded = source.embedded_program
+        if embedded is not None:
+            description = p.Description.from_json(embedded[0])
+            shape = (description.constant_bytes,)
+            constants = NDArray.at(embedded[1], shape, np.dtype(np.uint8), source)
+            return Executable(source, description, constants)
+        raise CodegenError(
+            "the module holds tensor functions only; call them as module[name](...), or compile "
+            "graph functions with codegen.vm_build"
+        )
+    raise LinkError(
+        f"a VirtualMachine runs what codegen.vm_build or codegen.load_module returned, got "
+        f"{type(source).__name__}"
+    )
+
+
+def _text(steps: tuple[p.Step, ...], indent: str) -> list[str]:
+    lines: list[str] = []
+    for step in steps:
+        if isinstance(step, p.Branch):
+            lines.append(f"{indent}if r{step.condition}:")
+            lines += _text(step.then, indent + "    ")
+            lines.append(f"{indent}else:")
+            lines += _text(step.otherwise, indent + "    ")
+        elif isinstance(step, p.Run):
+            lines.append(f"{indent}run {step.symbol}")
+        elif isinstance(step, (p.CallLibrary, p.CallGraph)):
+            registers = ", ".join(f"r{k}" for k in step.arguments)
+            kind = "library" if isinstance(step, p.CallLibrary) else "graph function"
+            lines.append(f"{indent}call {kind} {step.function}({registers})")
+        elif isinstance(step, p.Match):
+            lines.append(f"{indent}match r{step.value}: {step.pattern}")
+        elif isinstance(step, p.Allocate):
+            lines.append(f"{indent}allocate r{step.array.register}: {step.array.dtype}")
+        else:
+            lines.append(f"{indent}r{step.register} = {step.value}")
+    return lines or [f"{indent}pass"]

@@ -1,0 +1,120 @@
+"""Frames: the memory of one call of a graph function, kept for the next one."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from codegen.runtime.guard import guarded_pages
+from codegen.runtime.ndarray import ALIGNMENT, NDArray
+from codegen.signature import Dim, evaluate_dim
+from codegen.vm import program as p
+from codegen.vm.matching import address_of
+from tensorir.dtype import DataType
+
+Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
+_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    """Return an array whose data begin at a multiple of 64 bytes."""
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    return _new(NDArray, shape, dtype, raw, -address_of(raw) % ALIGNMENT)
+
+
+def guarded_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    """Return an array that ends where memory without access begins."""
+    pages, start = guarded_pages(math.prod(shape) * dtype.itemsize, "end")
+    return NDArray.at(start, shape, dtype, pages)
+
+
+class Frame:
+    """Slots, registers and memory of a call."""
+
+    __slots__ = (
+        "address",
+        "arena",
+        "caller",
+        "depth",
+        "is_quick",
+        "name",
+        "prepared_for",
+        "registers",
+        "sizes",
+        "slots",
+        "temporaries",
+    )  # fmt: skip
+
+    def __init__(self, program: p.Program, constants: NDArray, allocate: Allocator) -> None:
+        self.name = program.name
+        self.slots = (ctypes.c_int64 * program.slots)()
+        self.address = ctypes.addressof(self.slots)
+        self.registers: list[Any] = [None] * program.registers
+        self.sizes: dict[str, int] = {}
+        """The sizes of this call that are known by now."""
+        self.prepared_for: dict[str, int] | None = None
+        """The sizes of parameters that temporaries and prepared registers are made for."""
+        self.is_quick = False
+        """Whether the arguments are used as they came, so that no register holds them."""
+        self.depth = 0
+        self.caller: Frame | None = None
+        self.temporaries: list[NDArray] = []
+        nbytes = max(program.arena_bytes, ALIGNMENT)
+        self.arena = allocate((nbytes,), np.dtype(np.uint8))
+        self.slots[program.arena_slot] = address_of(self.arena)
+        self.slots[program.constants_slot] = address_of(constants)
+
+    def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
+        """Make what depends on the sizes of the parameters: temporaries, views, shapes."""
+        self.temporaries = []
+        for array in program.temporaries:
+            self.temporaries.append(self.place(array, sizes, allocate))
+        for register, operand in program.prepared:
+            self.registers[register] = self.evaluate(operand, sizes)
+        self.prepared_for = dict(sizes)
+
+    def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
+        """Return new memory for an array and enter it."""
+        made = allocate(_numbers(array.shape, sizes), DataType(array.dtype).to_numpy())
+        self.slots[array.slot] = address_of(made)
+        self.registers[array.register] = made
+        return made
+
+    def evaluate(self, operand: p.Operand, sizes: dict[str, int]) -> Any:
+        """Return the value that an operand has now."""
+        if isinstance(operand, p.Register):
+            return self.registers[operand.number]
+        if isinstance(operand, p.View):
+            shape = _numbers(operand.shape, sizes)
+            address = self.slots[operand.slot] + operand.offset
+            owner = self.arena  # also kept by the frame; a view outlives neither
+            return NDArray.at(address, shape, DataType(operand.dtype).to_numpy(), owner)
+        if isinstance(operand, p.Pack):
+            return tuple(self.evaluate(part, sizes) for part in operand.elements)
+        if isinstance(operand, p.Literal):
+            return operand.value
+        if isinstance(operand, p.Shape):
+            return _numbers(operand.extents, sizes)
+        if isinstance(operand, p.Size):
+            return _numbers((operand.value,), sizes)[0]
+        return copied(self.registers[operand.number])
+
+
+def copied(value: Any) -> Any:
+    """Return a value whose arrays have memory of their own."""
+    if isinstance(value, tuple):
+        return tuple(copied(part) for part in value)
+    if isinstance(value, np.ndarray):
+        made = aligned_array(value.shape, value.dtype)
+        made[...] = value
+        return made
+    return value
+
+
+def _numbers(dims: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
+    # A program defines sizes before it uses them.
+    return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]

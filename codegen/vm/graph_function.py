@@ -1,0 +1,297 @@
+"""A graph function that can be called: arguments into a frame, steps, the result out of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, Protocol
+
+import numpy as np
+
+from codegen.errors import ExecutionError
+from codegen.runtime.ndarray import ALIGNMENT, NDArray
+from codegen.runtime.timed_loop import Batch
+from codegen.vm import program as p
+from codegen.vm.frame import Allocator, Frame, aligned_array, copied, guarded_array
+from codegen.vm.matching import Matcher, address_of, as_array
+from codegen.vm.timing import flush_arguments, time_runs
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError
+
+MAX_DEPTH: Final = 150
+"""Calls of graph functions from graph functions by way of Python, one inside the other."""
+
+
+class Link(Protocol):
+    """Turns a step into what runs it; `codegen.vm.steps` has the one of every machine."""
+
+    def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
+        """Return the function that runs a step of `owner`."""
+        ...
+
+
+class GraphFunction:
+    """A graph function of a virtual machine: `vm["main"](x)`.
+
+    Arguments are arrays (NumPy's, or anything with `__dlpack__` or `__array_interface__`), tuples
+    of them, shapes and numbers, as the parameters say. The result is fresh memory: an `NDArray`, or
+    nested tuples of them. Any number of threads may call it, and library functions that it calls
+    may call it again: each call has a frame of its own, which later calls use again.
+    """
+
+    def __init__(
+        self, program: p.Program, constants: NDArray, link: Link, guard_pages: bool = False
+    ) -> None:
+        self.program = program
+        self._constants = constants
+        self._guard_pages = guard_pages
+        self.allocate: Allocator = guarded_array if guard_pages else aligned_array
+        self._free: list[Frame] = []
+        self._has_sizes = bool(program.sizes)
+        is_quick = not guard_pages and not self._has_sizes
+        used = _registers_read(program)
+        self._quick = _quick_checks(program, used) if is_quick else None
+        self._fresh = [_fresh_array(array) for array in program.results] if is_quick else None
+        prepared = {register for register, _ in program.prepared}
+        prepared |= {array.register for array in program.temporaries}
+        self._transient = [k for k in range(program.registers) if k not in prepared]
+        arguments = {
+            x.register for x in p.leaves(program.parameters) if x.register not in used
+        }  # entered only where an argument has to be converted
+        self._often_transient = [k for k in self._transient if k not in arguments]
+        self.steps = [link(step, self) for step in program.steps]
+
+    @property
+    def name(self) -> str:
+        """The name in the module."""
+        return self.program.name
+
+    def __call__(self, *args: Any) -> Any:
+        """Check the arguments, run, return the result.
+
+        Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
+        LibraryFunctionError for what a library function raises; ExecutionError where memory runs
+        out or calls are nested too deeply; AssertionFailedError for an assertion of a kernel.
+        """
+        return self._finished(self.run(self._entered(args, None)))
+
+    def called_from(self, caller: Frame, args: Sequence[Any]) -> Any:
+        """Call the function for a step of another one."""
+        if caller.depth >= MAX_DEPTH:
+            _too_deep(caller, self.name)
+        return self._finished(self.run(self._entered(args, caller)))
+
+    def prepare(self, *args: Any) -> PreparedRun:
+        """Check the arguments once, for many runs on the same frame."""
+        return PreparedRun(self, self._entered(args, None), args)
+
+    def run(self, frame: Frame) -> Frame:
+        """Run the steps on a frame that holds arguments; return it."""
+        for step in self.steps:
+            step(frame)
+        return frame
+
+    def _entered(self, args: Sequence[Any], caller: Frame | None) -> Frame:
+        """Return a frame with the arguments and with memory for the results."""
+        try:
+            frame = self._free.pop()
+        except IndexError:
+            frame = Frame(self.program, self._constants, self.allocate)
+            if not self._has_sizes:
+                frame.prepare(self.program, {}, self.allocate)
+        if caller is None:
+            frame.depth = 0
+        else:
+            frame.depth, frame.caller = caller.depth + 1, caller
+        frame.is_quick = self._enter_quickly(frame, args)
+        if not frame.is_quick:
+            self._enter(frame, args)
+        if self._fresh is None:
+            for array in self.program.results:
+                frame.place(array, frame.sizes, self.allocate)
+            return frame
+        slots, registers = frame.slots, frame.registers
+        for slot, register, nbytes, shape, dtype in self._fresh:
+            raw = _empty(nbytes, _BYTE)
+            address = address_of(raw)
+            start = -address & _ALIGN_MASK
+            slots[slot] = address + start
+            registers[register] = _new(NDArray, shape, dtype, raw, start)
+        return frame
+
+    def _enter_quickly(self, frame: Frame, args: Sequence[Any]) -> bool:
+        """Enter NumPy arrays of just the shape, dtype and layout expected; say whether all are."""
+        quick = self._quick
+        if quick is None or len(args) != len(quick):
+            return False
+        slots, registers = frame.slots, frame.registers
+        for (shape, dtype, slot, register), arg in zip(quick, args, strict=True):
+            kind = type(arg)
+            if (
+                (kind is _ARRAY or kind is NDArray)
+                and arg.dtype is dtype
+                and arg.shape == shape
+                and arg.flags.carray
+            ):
+                slots[slot] = address_of(arg)
+                if register >= 0:
+                    registers[register] = arg if kind is NDArray else arg.view(NDArray)
+            else:
+                return False
+        return True
+
+    def _enter(self, frame: Frame, args: Sequence[Any]) -> None:
+        program = self.program
+        if len(args) != len(program.parameters):
+            names = ", ".join(x.name for x in program.parameters)
+            raise IRTypeError(
+                f"{self.name} takes {len(program.parameters)} argument(s) ({names}), "
+                f"got {len(args)}"
+            )
+        sizes: dict[str, int] = {}
+        matcher = Matcher("", frame.slots, frame.registers, sizes)
+        for k, (pattern, arg) in enumerate(zip(program.parameters, args, strict=True)):
+            matcher.place = f"{self.name}: argument {k + 1} "
+            matcher.match(pattern, self._guarded(arg) if self._guard_pages else arg)
+        matcher.finish()
+        if not self._has_sizes:
+            return
+        for name, slot in program.sizes:
+            if name in sizes:
+                frame.slots[slot] = sizes[name]
+        frame.sizes = sizes
+        if frame.prepared_for != sizes:
+            frame.prepare(program, sizes, self.allocate)
+
+    def _guarded(self, arg: Any) -> Any:
+        if isinstance(arg, (tuple, list)):
+            return tuple(self._guarded(part) for part in arg)
+        if isinstance(arg, (np.generic, int, float)):
+            return arg
+        array = as_array(arg)
+        if array is None or not array.flags.carray:
+            return arg
+        made = guarded_array(array.shape, array.dtype)
+        made[...] = array
+        return made
+
+    def _finished(self, frame: Frame) -> Any:
+        program, registers = self.program, frame.registers
+        result = program.result
+        if type(result) is p.Register:
+            value = registers[result.number]
+        else:
+            value = frame.evaluate(result, frame.sizes)
+        for register in self._often_transient if frame.is_quick else self._transient:
+            registers[register] = None
+        frame.caller = None
+        self._free.append(frame)
+        return value
+
+    def result_of(self, frame: Frame) -> Any:
+        """Return a copy of the result that a frame holds."""
+        return copied(frame.evaluate(self.program.result, frame.sizes))
+
+    def native_entry(self) -> int | None:
+        """Return the address of the machine code if the function is one run of it."""
+        return getattr(self.steps[0], "entry", None) if len(self.steps) == 1 else None
+
+    def __repr__(self) -> str:
+        names = ", ".join(x.name for x in self.program.parameters)
+        return f"<graph function {self.name}({names})>"
+
+
+class PreparedRun:
+    """A graph function with checked arguments, to run and time; results go to the same memory."""
+
+    def __init__(self, function: GraphFunction, frame: Frame, args: Sequence[Any]) -> None:
+        self._function = function
+        self._frame = frame
+        self._args = args  # their addresses are in the slots
+
+    def __call__(self) -> Any:
+        """Run the function; return a copy of the result."""
+        self._function.run(self._frame)
+        return self._function.result_of(self._frame)
+
+    def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:
+        """Run up to `number` times and time all runs together.
+
+        One run of machine code is timed in a compiled loop; other functions in a loop in Python,
+        whose own time counts.
+        """
+        return time_runs(self._function, self._frame, number, limit_seconds)
+
+    def flush_from_caches(self, skip_first: bool = False) -> None:
+        """Drop the argument arrays from all caches (x86 only)."""
+        flush_arguments(self._args[1 if skip_first else 0 :])
+
+
+_ARRAY: Final = np.ndarray
+_BYTE: Final = np.dtype(np.uint8)
+_ALIGN_MASK: Final = ALIGNMENT - 1
+_empty: Final = np.empty
+_new: Final[Callable[..., NDArray]] = np.ndarray.__new__
+_Quick = tuple[tuple[int, ...], "np.dtype[Any]", int, int]
+_Fresh = tuple[int, int, int, tuple[int, ...], "np.dtype[Any]"]
+
+
+def _fresh_array(array: p.Fresh) -> _Fresh:
+    """Return slot, register, bytes with room to align, shape and dtype of a result."""
+    dtype = DataType(array.dtype).to_numpy()
+    shape: Any = array.shape
+    return array.slot, array.register, math.prod(shape) * dtype.itemsize + ALIGNMENT, shape, dtype
+
+
+def _quick_checks(program: p.Program, used: set[int]) -> list[_Quick] | None:
+    """Return shape, dtype, slot and register of each parameter, if all are static tensors.
+
+    The register is -1 where nothing reads it.
+    """
+    checks: list[_Quick] = []
+    for pattern in program.parameters:
+        if (
+            not isinstance(pattern, p.TensorPattern)
+            or pattern.shape is None
+            or pattern.dtype is None
+            or not all(isinstance(n, int) for n in pattern.shape)
+        ):
+            return None
+        register = pattern.register if pattern.register in used else p.NONE
+        dtype = DataType(pattern.dtype).to_numpy()
+        checks.append((pattern.shape, dtype, pattern.slot, register))  # type: ignore[arg-type]
+    return checks
+
+
+def _registers_read(program: p.Program) -> set[int]:
+    found = set(_in_operand(program.result))
+    for _, operand in program.prepared:
+        found.update(_in_operand(operand))
+    for step in program.all_steps():
+        if isinstance(step, (p.CallLibrary, p.CallGraph)):
+            found.update(step.arguments)
+        elif isinstance(step, p.Branch):
+            found.add(step.condition)
+        elif isinstance(step, p.Match):
+            found.add(step.value)
+        elif isinstance(step, p.Assemble):
+            found.update(_in_operand(step.value))
+    return found
+
+
+def _in_operand(operand: p.Operand) -> list[int]:
+    parts = p.parts_of(operand)
+    return [x.number for x in parts if isinstance(x, (p.Register, p.CopyOf))]
+
+
+def _too_deep(caller: Frame, name: str) -> NoReturn:
+    chain = [name]
+    frame: Frame | None = caller
+    while frame is not None:
+        chain.append(frame.name)
+        frame = frame.caller
+    shown = " <- ".join([*chain[:4], "...", chain[-1]])
+    raise ExecutionError(
+        f"{name} was called at depth {MAX_DEPTH}: {shown}; a graph function that calls itself has "
+        f"to end by an if, and sooner"
+    )

@@ -1,0 +1,138 @@
+"""The frame of a graph function while it is translated: slots, registers, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from codegen.errors import CodegenError
+from codegen.signature import Dim, dim_of
+from codegen.vm import program as p
+from codegen.vm.destinations import Path, fields_of
+from codegen.vm.segments import Address, Root
+from codegen.vm.values import Held, Known, Place, Value
+from tensorir.expr import PrimExpr, Var
+from tensorir.relax import struct_info as si
+from tensorir.visit import collect_vars
+
+
+class FrameLayout:
+    """What a frame of the function `name` holds, and where."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.slots: list[Root | Var] = []
+        self.registers = 0
+        """How many there are."""
+        self.sizes: dict[Var, str] = {}
+        """The sizes that are defined by now, with their names."""
+        self.entry_sizes: frozenset[Var] = frozenset()
+        """Those that the parameters define."""
+        self._is_entered = False
+
+    def enter(self) -> None:
+        """Say that the parameters are dealt with; sizes found from now on belong to the body."""
+        self.slots += self.sizes
+        self.entry_sizes = frozenset(self.sizes)
+        self._is_entered = True
+
+    def register(self) -> int:
+        """Return a new register."""
+        self.registers += 1
+        return self.registers - 1
+
+    def root(self, name: str, info: si.TensorStructInfo | None) -> Root:
+        """Return a new root, which has a slot, and a register if it holds one tensor."""
+        root = Root(name, len(self.slots), info, self.register() if info is not None else p.NONE)
+        self.slots.append(root)
+        return root
+
+    def define(self, extents: Sequence[PrimExpr]) -> tuple[Dim, ...]:
+        """Return extents as data; variables among them that have no name yet get one."""
+        for extent in extents:
+            if isinstance(extent, Var) and extent not in self.sizes:
+                self._name_size(extent)
+        return tuple(self.dim(extent) for extent in extents)
+
+    def _name_size(self, var: Var) -> None:
+        names = set(self.sizes.values())
+        name, k = var.name, 0
+        while name in names:
+            k += 1
+            name = f"{var.name}_{k}"
+        self.sizes[var] = name
+        if self._is_entered:
+            self.slots.append(var)
+
+    def dim(self, extent: PrimExpr) -> Dim:
+        """Return an extent as data; CodegenError for a size that nothing defines."""
+        for var in collect_vars(extent):
+            if var not in self.sizes:
+                raise CodegenError(
+                    f"cannot compile graph function {self._name}: the size {var.name} is not the "
+                    f"extent of a parameter or match_cast"
+                )
+        return dim_of(extent, self.sizes, self._name)
+
+    def dims(self, info: si.TensorStructInfo) -> tuple[Dim, ...]:
+        """Return the extents of a tensor as data."""
+        assert info.shape is not None
+        return tuple(self.dim(n) for n in info.shape)
+
+    def is_known(self, info: si.TensorStructInfo, sizes: Iterable[Var]) -> bool:
+        """Say whether dtype and extents follow from these sizes."""
+        if info.shape is None or info.dtype is None:
+            return False
+        given = set(sizes)
+        return all(var in given for extent in info.shape for var in collect_vars(extent))
+
+    def expect(
+        self, name: str, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
+    ) -> tuple[p.Pattern, Value]:
+        """Return the pattern for a value of which `info` is known, and the value.
+
+        Sizes that `info` mentions for the first time are defined by it.
+        """
+        if isinstance(info, si.TensorStructInfo):
+            return self._expect_tensor(name, info, roots.get(path))
+        if isinstance(info, si.TupleStructInfo):
+            parts = [
+                self.expect(f"{name}[{k}]", part, roots, (*path, k))
+                for k, part in enumerate(info.elements)
+            ]
+            return p.TuplePattern(name, tuple(x for x, _ in parts)), tuple(v for _, v in parts)
+        register = self.register()
+        held = Held(register, info)
+        if isinstance(info, si.ShapeStructInfo):
+            extents = None if info.values is None else self.define(info.values)
+            pattern = p.ShapePattern(name, extents, info.ndim, register)
+            if info.values is None:
+                return pattern, held
+            assert extents is not None
+            return pattern, Known(p.Register(register), None, info.values)
+        if isinstance(info, si.PrimStructInfo):
+            value = None if info.value is None else self.define([info.value])[0]
+            known = Known(p.Register(register), info.value)
+            return p.ScalarPattern(name, str(info.dtype), value, register), known
+        return p.AnyPattern(name, register), held
+
+    def _expect_tensor(
+        self, name: str, info: si.TensorStructInfo, root: Root | None
+    ) -> tuple[p.Pattern, Value]:
+        shape = None if info.shape is None else self.define(info.shape)
+        dtype = None if info.dtype is None else str(info.dtype)
+        if shape is None or dtype is None:
+            register = self.register()
+            return p.TensorPattern(name, shape, info.ndim, dtype, register), Held(register, info)
+        root = self.root(name, info) if root is None else root
+        pattern = p.TensorPattern(name, shape, info.ndim, dtype, root.register, root.slot)
+        return pattern, Place(Address(root), info)
+
+    def result_roots(self, info: si.StructInfo) -> dict[Path, Root]:
+        """Return memory for those tensors of the result whose extents the parameters give."""
+        roots: dict[Path, Root] = {}
+        for path, part in fields_of(info):
+            known = isinstance(part, si.TensorStructInfo) and self.is_known(part, self.sizes)
+            if known and isinstance(part, si.TensorStructInfo):
+                name = "result" + "".join(f"_{k}" for k in path)
+                roots[path] = self.root(name, part)
+        return roots

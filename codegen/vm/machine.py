@@ -1,0 +1,154 @@
+"""The virtual machine: executables that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from codegen.errors import CodegenError, LinkError
+from codegen.library_functions import get_global_func, missing_text
+from codegen.runtime.device import Device
+from codegen.runtime.module import Module
+from codegen.runtime.timing import TimeEvaluator
+from codegen.vm.executable import Executable, executable_of
+from codegen.vm.graph_function import GraphFunction, Link
+from codegen.vm.profile import Report, profile
+from codegen.vm.stateful import StatefulCalls
+from codegen.vm.steps import Linker
+from tensorir.errors import IRValueError
+
+
+class GraphModule:
+    """The graph functions of a virtual machine by name, with their timing."""
+
+    def __init__(self, functions: dict[str, GraphFunction]) -> None:
+        self._functions = functions
+
+    def __getitem__(self, name: str) -> GraphFunction:
+        found = self._functions.get(name)
+        if found is None:
+            raise IRValueError(
+                f"there is no graph function {name!r}; there are {sorted(self._functions)}"
+            )
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: Any = "",
+    ) -> TimeEvaluator:
+        """Return an evaluator: called with arguments, it gives a BenchmarkResult in seconds.
+
+        The parameters are those of `codegen.Module.time_evaluator`. A function that is one run of
+        machine code is timed in a compiled loop, without Python.
+        """
+        if dev is not None and not dev.exist:
+            raise CodegenError(f"there is no device {dev}")
+        return TimeEvaluator(
+            self[func_name],
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+            cache_flush_bytes,
+            f_preproc,
+        )
+
+
+class VirtualMachine(StatefulCalls):
+    """Runs an executable: `VirtualMachine(codegen.vm_build(mod), codegen.cpu())["main"](x)`.
+
+    Library functions are looked up once, here: LinkError names all that are not registered and
+    the bindings that call them; a function registered later under the same name is not seen.
+    """
+
+    def __init__(
+        self,
+        executable: Executable | Module,
+        device: Device | None = None,
+        memory_cfg: object = None,
+        profile: bool = False,
+    ) -> None:
+        """Load what `vm_build` or `load_module` returned.
+
+        `memory_cfg` and `profile` are for programs written for TVM: memory is kept for later calls
+        in any case, and profiling needs no preparation.
+        """
+        super().__init__()
+        del memory_cfg, profile
+        if device is not None and not device.exist:
+            raise CodegenError(f"there is no device {device}")
+        self.executable = executable_of(executable)
+        self.module = GraphModule(functions_of(self.executable))
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """Return a graph function, or what `save_function` saved; IRValueError if there is none."""
+        saved = self.saved.get(name)
+        return self.module[name] if saved is None else saved
+
+    def function(self, name: str) -> GraphFunction:
+        """Return a graph function."""
+        return self.module[name]
+
+    def time_evaluator(
+        self, func_name: str, dev: Device | None = None, number: int = 10, **options: Any
+    ) -> TimeEvaluator:
+        """Return what `module.time_evaluator` returns."""
+        return self.module.time_evaluator(func_name, dev, number, **options)
+
+    def profile(self, func_name: str, *args: Any) -> Report:
+        """Run a function once unmeasured and once measured, call by call; return the times.
+
+        Machine code that runs several kernels is compiled again with a run for each. Raises
+        CodegenError for a machine that was loaded from a library: it has no program left.
+        """
+        self.module[func_name]  # raises for an unknown name
+        return profile(self.executable, func_name, args)
+
+    def __repr__(self) -> str:
+        return f"<virtual machine of {self.executable}>"
+
+
+def functions_of(
+    executable: Executable, watch: Callable[[Link], Link] | None = None
+) -> dict[str, GraphFunction]:
+    """Return the functions of an executable; `watch` may change how steps are run."""
+    library = {}
+    missing: dict[str, list[str]] = {}
+    for name, bindings in executable.library_calls().items():
+        found = get_global_func(name, allow_missing=True)
+        if found is None:
+            missing[name] = bindings
+        else:
+            library[name] = found
+    if missing:
+        calls = "; ".join(f"{name} by {', '.join(where)}" for name, where in missing.items())
+        raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
+    functions: dict[str, GraphFunction] = {}
+    link: Link = Linker(executable.module, library, functions)
+    if watch is not None:
+        link = watch(link)
+    for program in executable.description.programs:
+        functions[program.name] = GraphFunction(
+            program, executable.constants, link, executable.guard_pages
+        )
+    return functions

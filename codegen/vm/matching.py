@@ -1,0 +1,215 @@
+"""Checking values against what a program expects, before or between its steps.
+
+Raises IRTypeError for a wrong kind or dtype, IRValueError for a wrong shape or layout; both name
+the value, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from codegen.runtime.array_view import view_of
+from codegen.runtime.ndarray import NDArray
+from codegen.signature import Dim, dim_text, evaluate_dim
+from codegen.vm import program as p
+from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import integer_limits
+
+_DATA: Final = object.__basicsize__
+_pointer_at: Final = ctypes.c_void_p.from_address
+
+
+def _holds_address_first() -> bool:
+    probe = np.zeros(3)
+    return bool(_pointer_at(id(probe) + _DATA).value == probe.__array_interface__["data"][0])
+
+
+def _interface_address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _field_address(array: np.ndarray[Any, Any]) -> int:
+    return _pointer_at(id(array) + _DATA).value or 0
+
+
+address_of: Final = _field_address if _holds_address_first() else _interface_address
+"""Where the elements of a NumPy array begin.
+
+NumPy's C interface fixes that the address is the first field of an array object; reading it takes a
+tenth of the time that `__array_interface__` takes. Where objects lie otherwise, that is used.
+"""
+
+
+class Matcher:
+    """Values on their way into slots and registers; `sizes` gains those that shapes define."""
+
+    __slots__ = ("_waiting", "place", "registers", "sizes", "slots")
+
+    def __init__(self, place: str, slots: Any, registers: list[Any], sizes: dict[str, int]) -> None:
+        self.place = place
+        self.slots = slots
+        self.registers = registers
+        self.sizes = sizes
+        self._waiting: list[tuple[str, str, Dim, int, str]] = []
+
+    def match(self, pattern: p.Pattern, value: Any) -> None:
+        """Check a value and put it where the pattern says."""
+        if isinstance(pattern, p.TensorPattern):
+            self._tensor(pattern, value)
+        elif isinstance(pattern, p.TuplePattern):
+            if not isinstance(value, (tuple, list)) or len(value) != len(pattern.elements):
+                self._wrong_kind(pattern.name, f"a tuple of {len(pattern.elements)}", value)
+            for part, element in zip(pattern.elements, value, strict=True):
+                self.match(part, element)
+        elif isinstance(pattern, p.ShapePattern):
+            self._shape(pattern, value)
+        elif isinstance(pattern, p.ScalarPattern):
+            self._scalar(pattern, value)
+        else:
+            self._keep(pattern.register, as_value(value))
+
+    def finish(self) -> None:
+        """Check the extents that had to wait for sizes."""
+        for name, place, dim, actual, whole in self._waiting:
+            expected = evaluate_dim(dim, self.sizes)
+            if expected is None:
+                self._fail(name, f"nothing determines its extent {dim_text(dim)}")
+            if expected != actual:
+                self._fail(
+                    name, f"{place} is {actual}, expected {expected} ({dim_text(dim)}){whole}"
+                )
+
+    def _keep(self, register: int, value: Any) -> None:
+        if register != p.NONE:
+            self.registers[register] = value
+
+    def _tensor(self, pattern: p.TensorPattern, value: Any) -> None:
+        array = as_array(value)
+        if array is None:
+            self._wrong_kind(pattern.name, f"an array of {pattern.dtype or 'numbers'}", value)
+        if pattern.dtype is not None:
+            expected = DataType(pattern.dtype).to_numpy()
+            if array.dtype != expected:
+                raise IRTypeError(
+                    f"{self._where(pattern.name)}: expected an array of {pattern.dtype}, got "
+                    f"{array.dtype}; convert it with .astype({str(expected)!r})"
+                )
+        if pattern.shape is not None:
+            self._extents(pattern.name, pattern.shape, array.shape, "dimension")
+        elif pattern.ndim not in (-1, array.ndim):
+            self._fail(
+                pattern.name,
+                f"expected {pattern.ndim} dimension(s), got {array.ndim}: {array.shape}",
+            )
+        if pattern.slot != p.NONE:
+            if not array.flags.c_contiguous:
+                self._fail(
+                    pattern.name,
+                    f"the array of shape {array.shape} has byte strides {array.strides}; it has to "
+                    f"be contiguous in row-major order: use numpy.ascontiguousarray",
+                )
+            if not array.flags.aligned:
+                self._fail(
+                    pattern.name,
+                    f"the data are not aligned to their {array.itemsize}-byte elements; copy them",
+                )
+            self.slots[pattern.slot] = address_of(array)
+        self._keep(pattern.register, array)
+
+    def _extents(
+        self, name: str, dims: tuple[Dim, ...], actual: tuple[int, ...], what: str
+    ) -> None:
+        if len(dims) != len(actual):
+            wanted = ", ".join(dim_text(d) for d in dims)
+            self._fail(
+                name, f"expected {len(dims)} {what}(s) ({wanted}), got {len(actual)}: {actual}"
+            )
+        for axis, (dim, extent) in enumerate(zip(dims, actual, strict=True)):
+            if isinstance(dim, str) and dim not in self.sizes:
+                self.sizes[dim] = extent
+                continue
+            expected = evaluate_dim(dim, self.sizes)
+            shown = ", ".join(dim_text(d) for d in dims)
+            whole = f": got shape {actual}, expected ({shown})"
+            if expected is None:
+                self._waiting.append((name, f"{what} {axis}", dim, extent, whole))
+            elif expected != extent:
+                named = "" if isinstance(dim, int) else f" ({dim_text(dim)})"
+                self._fail(name, f"{what} {axis} is {extent}, expected {expected}{named}{whole}")
+
+    def _shape(self, pattern: p.ShapePattern, value: Any) -> None:
+        try:
+            extents = tuple(operator.index(n) for n in value)
+        except TypeError:
+            self._wrong_kind(pattern.name, "a tuple of integers", value)
+        if pattern.extents is not None:
+            self._extents(pattern.name, pattern.extents, extents, "extent")
+        elif pattern.ndim not in (-1, len(extents)):
+            self._fail(pattern.name, f"expected {pattern.ndim} integer(s), got {len(extents)}")
+        self._keep(pattern.register, extents)
+
+    def _scalar(self, pattern: p.ScalarPattern, value: Any) -> None:
+        dtype = DataType(pattern.dtype)
+        if not dtype.is_integral:
+            if not isinstance(value, (int, float, np.integer, np.floating)):
+                self._wrong_kind(pattern.name, "a number", value)
+            self._keep(pattern.register, float(value))
+            return
+        if isinstance(value, (bool, np.bool_)):
+            number = int(value)
+        else:
+            try:
+                number = operator.index(value)
+            except TypeError:
+                self._wrong_kind(pattern.name, f"an integer for {dtype}", value)
+        low, high = integer_limits(dtype)
+        if not low <= number <= high:
+            self._fail(pattern.name, f"{number} does not fit {dtype}")
+        if pattern.value is not None:
+            self._extents(pattern.name, (pattern.value,), (number,), "value")
+        self._keep(pattern.register, bool(number) if dtype.is_bool else number)
+
+    def _where(self, name: str) -> str:
+        return f"{self.place}{name!r}"
+
+    def _wrong_kind(self, name: str, expected: str, value: Any) -> NoReturn:
+        raise IRTypeError(
+            f"{self._where(name)}: expected {expected}, got {type(value).__name__}"
+            + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")
+        )
+
+    def _fail(self, name: str, reason: str) -> NoReturn:
+        raise IRValueError(f"{self._where(name)}: {reason}")
+
+
+def as_array(value: Any) -> NDArray | None:
+    """Return an array-like as an NDArray over the same memory; None for what is no array."""
+    kind = type(value)
+    if kind is NDArray:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, np.ndarray):
+        if value.dtype.isnative:
+            return value.view(NDArray)
+        raise IRTypeError(f"an array of {value.dtype} has a foreign byte order; convert it")
+    view = view_of(value)
+    if view is None:
+        return None
+    found = NDArray.at(view.address, view.shape, view.dtype.to_numpy(), view.owner, view.strides)
+    if view.read_only:
+        found.flags.writeable = False
+    return found
+
+
+def as_value(value: Any) -> Any:
+    """Return an array as an NDArray, tuples and lists with their arrays so, the rest as it is."""
+    if isinstance(value, (tuple, list)):
+        return tuple(as_value(part) for part in value)
+    if isinstance(value, np.generic):
+        return value
+    array = as_array(value)
+    return value if array is None else array

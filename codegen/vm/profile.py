@@ -1,0 +1,181 @@
+"""Where the time of a graph function goes: one row a call."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from codegen.vm import program as p
+from codegen.vm.build import compile_lowered
+from codegen.vm.executable import Executable
+from codegen.vm.frame import Frame
+from codegen.vm.graph_function import GraphFunction, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One call of the program: what, from where, on what, how long."""
+
+    name: str
+    kind: str
+    """`kernel`, `library` or `graph function`; of the latter, without what it calls itself."""
+    binding: str
+    arguments: str
+    count: int
+    us: float
+    percent: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """The calls of one run in order of their first start; times are in microseconds."""
+
+    function: str
+    rows: tuple[Row, ...]
+    total_us: float
+    """From the first call to the end of the last; what is not in a row is overhead of Python."""
+
+    def table(self, *, sort: bool = False) -> str:
+        """Return the rows as text, the slowest first if `sort`."""
+        rows = sorted(self.rows, key=lambda r: -r.us) if sort else self.rows
+        cells = [("name", "kind", "binding", "arguments", "count", "us", "percent")]
+        cells += [
+            (
+                r.name,
+                r.kind,
+                r.binding,
+                r.arguments,
+                str(r.count),
+                f"{r.us:.2f}",
+                f"{r.percent:.1f}",
+            )
+            for r in rows
+        ]
+        widths = [max(len(c[k]) for c in cells) for k in range(len(cells[0]))]
+        right = (4, 5, 6)
+        lines = [
+            "  ".join(
+                text.rjust(w) if k in right else text.ljust(w)
+                for k, (text, w) in enumerate(zip(c, widths, strict=True))
+            ).rstrip()
+            for c in cells
+        ]
+        return "\n".join([*lines, f"{self.function}: {self.total_us:.2f} us in all"])
+
+    def csv(self) -> str:
+        """Return the rows as comma-separated values with a header."""
+        out = io.StringIO()
+        names = list(Row.__slots__)
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in self.rows)
+        return out.getvalue()
+
+    def json(self) -> str:
+        """Return the report as JSON."""
+        content = {
+            "function": self.function,
+            "total_us": self.total_us,
+            "calls": [asdict(row) for row in self.rows],
+        }
+        return json.dumps(content, indent=1)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table())}</pre>"
+
+
+class _Recorder:
+    """Wraps steps so that they record how long they take."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.times: dict[tuple[str, str, str, str], list[float]] = {}
+        self._inner = 0.0
+
+    def watch(self, link: Link) -> Link:
+        """Return a link whose steps are recorded."""
+
+        def watched(step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
+            run = link(step, owner)
+            described = _described(step)
+            if described is None:
+                return run
+            binding, describe = described
+
+            def recorded(frame: Frame) -> None:
+                if not self.active:
+                    run(frame)
+                    return
+                name, kind, arguments = describe(frame)
+                outer, self._inner = self._inner, 0.0
+                start = time.perf_counter()
+                run(frame)
+                passed = time.perf_counter() - start
+                own = passed - self._inner
+                self._inner = outer + passed
+                key = (name, kind, f"{owner.name}: {binding}", arguments)
+                self.times.setdefault(key, []).append(own)
+
+            return recorded
+
+        return watched
+
+
+_Describe = Callable[[Frame], tuple[str, str, str]]
+
+
+def _described(step: p.Step) -> tuple[str, _Describe] | None:
+    if isinstance(step, p.Run):
+        run = step
+        return step.symbol.rpartition(".")[2], lambda _: (run.binding, "kernel", run.operands)
+    if isinstance(step, (p.CallLibrary, p.CallGraph)):
+        call = step
+        kind = "library" if isinstance(step, p.CallLibrary) else "graph function"
+        binding = step.binding.partition(": ")[2]
+        return binding, lambda frame: (
+            call.function,
+            kind,
+            ", ".join(_value_text(frame.registers[k]) for k in call.arguments),
+        )
+    return None
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    return type(value).__name__
+
+
+def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
+    """Run a function of an executable twice and report the second run, call by call."""
+    from codegen.vm.machine import functions_of  # noqa: PLC0415 - the machine profiles itself
+
+    parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
+    recorder = _Recorder()
+    function = functions_of(parts, recorder.watch)[name]
+    prepared = function.prepare(*args)
+    prepared()
+    recorder.active = True
+    start = time.perf_counter()
+    prepared()
+    total = time.perf_counter() - start
+    return _report(name, recorder, total)
+
+
+def _report(name: str, recorder: _Recorder, total: float) -> Report:
+    rows = tuple(
+        Row(*key, len(times), sum(times) * 1e6, 100 * sum(times) / total if total else 0.0)
+        for key, times in recorder.times.items()
+    )
+    return Report(name, rows, total * 1e6)

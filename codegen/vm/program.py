@@ -1,0 +1,325 @@
+"""What a compiled graph function does at a call, as data that travels with the machine code.
+
+A call works on a *frame*: slots (64-bit integers that machine code reads: addresses of arrays, then
+sizes) and registers (Python values: arrays that library functions are given, tuples, shapes). Steps
+are runs of machine code and, between them, what Python has to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final, TypeAlias
+
+from codegen.errors import LinkError
+from codegen.signature import Dim
+
+FORMAT_VERSION: Final = 1
+NONE: Final = -1
+"""In place of a register or slot: there is none."""
+
+
+# ---------------------------------------------------------------------------------------- operands
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The value of a register."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOf:
+    """The value of a register, its arrays copied to memory of their own."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The array of this shape at `offset` bytes behind the address in a slot."""
+
+    slot: int
+    offset: int
+    shape: tuple[Dim, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, a string or None."""
+
+    value: int | float | bool | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A tuple of integers."""
+
+    extents: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An integer that depends on sizes."""
+
+    value: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A tuple of values."""
+
+    elements: tuple[Operand, ...]
+
+
+Operand: TypeAlias = Register | CopyOf | View | Literal | Shape | Size | Pack
+
+
+# ---------------------------------------------------------------------------------------- patterns
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPattern:
+    """An array; `shape` and `dtype` are None where any will do, `ndim` then is -1 for any.
+
+    Its address goes to `slot`, the array itself to `register`. A size that has no value yet gets
+    it from the shape.
+    """
+
+    name: str
+    shape: tuple[Dim, ...] | None
+    ndim: int
+    dtype: str | None
+    register: int = NONE
+    slot: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TuplePattern:
+    """A tuple or list of values."""
+
+    name: str
+    elements: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapePattern:
+    """A tuple of integers, -1 dimensions meaning any number."""
+
+    name: str
+    extents: tuple[Dim, ...] | None
+    ndim: int
+    register: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarPattern:
+    """A Python number; `value` is the size that it gives or has to equal."""
+
+    name: str
+    dtype: str
+    value: Dim | None
+    register: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AnyPattern:
+    """Any value."""
+
+    name: str
+    register: int = NONE
+
+
+Leaf: TypeAlias = TensorPattern | ShapePattern | ScalarPattern | AnyPattern
+"""Tuples are taken apart: no register holds one."""
+Pattern: TypeAlias = Leaf | TuplePattern
+
+
+# ------------------------------------------------------------------------------------------- steps
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """An array in memory of its own, made for each call: its slot, its register, what it holds."""
+
+    slot: int
+    register: int
+    shape: tuple[Dim, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Machine code: calls `symbol` on the slots."""
+
+    symbol: str
+    binding: str = ""
+    operands: str = ""
+    """Shapes of the arguments, for profiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLibrary:
+    """A library function on the values of registers; what it returns has to match `result`."""
+
+    function: str
+    arguments: tuple[int, ...]
+    result: Pattern | None
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """A graph function that has a frame of its own."""
+
+    function: str
+    arguments: tuple[int, ...]
+    result: Pattern
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of two lists of steps, by a register that holds a scalar."""
+
+    condition: int
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A check of a value against what is known of it, which may give sizes their values."""
+
+    value: int
+    pattern: Pattern
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Memory whose size becomes known in the middle of a call."""
+
+    array: Fresh
+
+
+@dataclass(frozen=True, slots=True)
+class Assemble:
+    """A value made of others."""
+
+    register: int
+    value: Operand
+
+
+Step: TypeAlias = Run | CallLibrary | CallGraph | Branch | Match | Allocate | Assemble
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A graph function, ready to run.
+
+    `is_native` says that it is one run of machine code over tensors of fixed shapes. `prepared`
+    are registers that depend on the frame and the sizes of the parameters only, `temporaries`
+    arrays of the frame whose extents are known once the parameters are.
+    """
+
+    name: str
+    parameters: tuple[Pattern, ...]
+    results: tuple[Fresh, ...]
+    temporaries: tuple[Fresh, ...]
+    prepared: tuple[tuple[int, Operand], ...]
+    steps: tuple[Step, ...]
+    result: Operand
+    sizes: tuple[tuple[str, int], ...]
+    """The slot of each size, by its name."""
+    slots: int
+    registers: int
+    arena_slot: int
+    arena_bytes: int
+    constants_slot: int
+    is_native: bool
+
+    def all_steps(self) -> Iterator[Step]:
+        """Yield the steps, also those of branches."""
+        return _nested(self.steps)
+
+
+def leaves(patterns: Iterable[Pattern]) -> list[Leaf]:
+    """Return patterns with those inside tuples in their place."""
+    found: list[Leaf] = []
+    for pattern in patterns:
+        found += leaves(pattern.elements) if isinstance(pattern, TuplePattern) else [pattern]
+    return found
+
+
+def parts_of(operand: Operand) -> list[Operand]:
+    """Return an operand, or those that a tuple packs."""
+    if isinstance(operand, Pack):
+        return [leaf for part in operand.elements for leaf in parts_of(part)]
+    return [operand]
+
+
+def _nested(steps: tuple[Step, ...]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        if isinstance(step, Branch):
+            yield from _nested(step.then)
+            yield from _nested(step.otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """All graph functions of an executable."""
+
+    programs: tuple[Program, ...]
+    constant_bytes: int
+
+    def to_json(self) -> str:
+        """Return the description as JSON."""
+        data = {"version": FORMAT_VERSION, "content": _to_data(self)}
+        return json.dumps(data, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Description:
+        """Read a description; LinkError if it is of another version."""
+        data = json.loads(text)
+        if data.get("version") != FORMAT_VERSION:
+            raise LinkError(
+                f"the executable has format {data.get('version')} of graph functions, this release "
+                f"reads {FORMAT_VERSION}; build it again"
+            )
+        found = _from_data(data["content"])
+        assert isinstance(found, Description)
+        return found
+
+
+_CLASSES: Final[dict[str, Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Register, CopyOf, View, Literal, Shape, Size, Pack,
+        TensorPattern, TuplePattern, ShapePattern, ScalarPattern, AnyPattern,
+        Fresh, Run, CallLibrary, CallGraph, Branch, Match, Allocate, Assemble,
+        Program, Description,
+    )
+}  # fmt: skip
+
+
+def _to_data(value: Any) -> Any:
+    if is_dataclass(value):
+        return {"is": type(value).__name__} | {
+            f.name: _to_data(getattr(value, f.name)) for f in fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_to_data(part) for part in value]
+    return value
+
+
+def _from_data(data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(_from_data(part) for part in data)
+    if isinstance(data, dict):
+        return _CLASSES[data["is"]](**{k: _from_data(v) for k, v in data.items() if k != "is"})
+    return data

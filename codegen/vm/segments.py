@@ -1,0 +1,239 @@
+"""Runs of kernels as tensor functions, which are lowered and compiled like any other.
+
+A graph function keeps its arrays behind *roots*: pointers that its machine code is given. A tensor
+is at a number of bytes behind one. A graph function without Python in it is one tensor function
+
+    main(x, ..., result, ..., arena, constants)
+
+whose body calls the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from codegen.errors import CodegenError
+from codegen.runtime.ndarray import ALIGNMENT
+from codegen.signature import symbolic_vars
+from tensorir import expr as e
+from tensorir import ops
+from tensorir.buffer import Buffer, decl_buffer
+from tensorir.dtype import HANDLE, INT64
+from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
+from tensorir.function import PrimFunc
+from tensorir.intrin import Op
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.stmt import Evaluate, IfThenElse, SeqStmt, Stmt
+
+_ADDRESS_OF: Final = Op.get("address_of")
+_CALL_EXTERN: Final = Op.get("call_extern")
+CALLS_STAY: Final = "tir.calls_stay_calls"
+"""Attribute of a function whose callees are not inlined into it."""
+
+
+@dataclass(eq=False, slots=True)
+class Root:
+    """A pointer; `info` says what is there, None for memory that tensors share."""
+
+    name: str
+    slot: int
+    info: TensorStructInfo | None
+    register: int
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A number of bytes behind a root."""
+
+    root: Root
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CalleeArena:
+    """The part of the arena that graph functions called from here work in."""
+
+
+Argument: TypeAlias = Address | CalleeArena | PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class CallKernel:
+    """A call of a tensor function, or of the machine code of a graph function."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of bytes."""
+
+    source: Address
+    destination: Address
+    nbytes: PrimExpr
+
+
+@dataclass(frozen=True, slots=True)
+class NativeIf:
+    """One of two lists of operations, by a scalar tensor in memory."""
+
+    condition: Address
+    condition_bytes: int
+    then: tuple[Operation, ...]
+    otherwise: tuple[Operation, ...]
+
+
+Operation: TypeAlias = CallKernel | Copy | NativeIf
+
+
+def extents_of(
+    callee: PrimFunc, name: str, shapes: Sequence[Sequence[PrimExpr] | None], binding: str
+) -> list[PrimExpr]:
+    """Return the sizes that a kernel takes behind its parameters, from the shapes of its arguments.
+
+    `shapes` has None for scalars. Raises CodegenError where the arguments do not determine a size.
+    """
+    wanted = symbolic_vars(callee)
+    if not wanted:
+        return []
+    values: dict[Var, PrimExpr] = {}
+    for param, shape in zip(callee.params, shapes, strict=True):
+        buffer = callee.buffer_map.get(param)
+        if buffer is None or shape is None:
+            continue
+        for dim, extent in zip(buffer.shape, shape, strict=True):
+            if isinstance(dim, Var):
+                values.setdefault(dim, extent)
+        stride: PrimExpr = ops.const(1, INT64)
+        for dim, extent in zip(reversed(buffer.strides), reversed(shape), strict=False):
+            if isinstance(dim, Var):
+                values.setdefault(dim, stride)
+            stride = ops.mul(stride, extent)
+        if isinstance(buffer.elem_offset, Var):
+            values.setdefault(buffer.elem_offset, ops.const(0, INT64))
+    missing = [var.name for var in wanted if var not in values]
+    if missing:
+        raise CodegenError(
+            f"{binding}: the arguments of {name} do not determine its extents {missing}; declare "
+            f"each of them as a dimension of its own"
+        )
+    return [ops.cast(var.dtype, values[var]) for var in wanted]
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Writes the segments of a graph function; all take the same slots."""
+
+    slots: Sequence[Root | Var]
+    arena: Root
+    arena_bytes: int
+    """Of the function itself; what it calls works behind them."""
+    total_bytes: int
+    constants: Root
+    constant_bytes: int
+    _buffers: dict[Root, Buffer] = field(default_factory=dict)
+    _pointers: dict[Root, Var] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for slot in self.slots:
+            if isinstance(slot, Root):
+                self._declare(slot)
+
+    def _declare(self, root: Root) -> None:
+        if root is self.arena or root is self.constants:
+            nbytes = self.total_bytes if root is self.arena else self.constant_bytes
+            self._buffers[root] = decl_buffer(
+                [ops.const(max(nbytes, ALIGNMENT), INT64)], "uint8", root.name
+            )
+        elif root.info is not None and root.info.static_shape is not None:
+            assert root.info.dtype is not None
+            self._buffers[root] = decl_buffer(
+                [ops.const(n, INT64) for n in root.info.static_shape], root.info.dtype, root.name
+            )
+        else:
+            self._pointers[root] = Var(root.name, HANDLE)
+
+    def function(self, symbol: str, operations: Sequence[Operation]) -> PrimFunc:
+        """Return the segment `symbol`."""
+        params = [s if isinstance(s, Var) else self._buffers.get(s) or self._pointers[s]
+                  for s in self.slots]  # fmt: skip
+        attrs = {"global_symbol": symbol, "tir.is_scheduled": True, CALLS_STAY: True}
+        return PrimFunc(params, self._suite(operations), attrs=attrs)
+
+    def _suite(self, operations: Sequence[Operation]) -> Stmt:
+        parts = [self._statement(part) for part in operations]
+        if not parts:
+            return Evaluate(ops.const(0))
+        return parts[0] if len(parts) == 1 else SeqStmt(parts)
+
+    def _statement(self, operation: Operation) -> Stmt:
+        if isinstance(operation, CallKernel):
+            arguments = [self._argument(a) for a in operation.arguments]
+            return Evaluate(Call("int32", GlobalVar(operation.name), arguments))
+        if isinstance(operation, Copy):
+            arguments = [
+                StringImm("memcpy"),
+                self._argument(operation.destination),
+                self._argument(operation.source),
+                operation.nbytes,
+            ]
+            return Evaluate(Call("handle", _CALL_EXTERN, arguments))
+        otherwise = self._suite(operation.otherwise) if operation.otherwise else None
+        return IfThenElse(self._truth(operation), self._suite(operation.then), otherwise)
+
+    def _argument(self, argument: Argument) -> PrimExpr:
+        if isinstance(argument, PrimExpr):
+            return argument
+        if isinstance(argument, CalleeArena):
+            return self._argument(Address(self.arena, self.arena_bytes))
+        pointer = self._pointers.get(argument.root)
+        if pointer is not None:
+            return pointer
+        buffer = self._buffers[argument.root]
+        if argument.offset == 0:
+            return buffer.data
+        return Call(
+            "handle", _ADDRESS_OF, [BufferLoad(buffer, [ops.const(argument.offset, INT64)])]
+        )
+
+    def _truth(self, operation: NativeIf) -> PrimExpr:
+        """Return whether a scalar differs from 0: in shared memory, whether any byte does."""
+        root, offset = operation.condition.root, operation.condition.offset
+        buffer = self._buffers[root]
+        if root.info is not None:
+            zeros = [ops.const(0, INT64)] * len(buffer.shape)
+            value = BufferLoad(buffer, zeros)
+            return value if value.dtype.is_bool else e.NE(value, ops.const(0, value.dtype))
+        found: PrimExpr | None = None
+        for k in range(operation.condition_bytes):
+            byte = BufferLoad(buffer, [ops.const(offset + k, INT64)])
+            differs = e.NE(byte, ops.const(0, byte.dtype))
+            found = differs if found is None else e.Or(found, differs)
+        assert found is not None
+        return found
+
+
+def tensor_bytes(info: TensorStructInfo) -> PrimExpr:
+    """Return the bytes of a tensor of known shape and dtype."""
+    assert info.shape is not None
+    assert info.dtype is not None
+    total: PrimExpr = ops.const(info.dtype.nbytes, INT64)
+    for extent in info.shape:
+        total = ops.mul(total, extent)
+    return total
+
+
+def static_bytes(info: TensorStructInfo) -> int | None:
+    """Return the bytes of a tensor of static shape, None for others."""
+    if info.shape is None or info.dtype is None:
+        return None
+    total = tensor_bytes(info)
+    return total.value if isinstance(total, IntImm) else None
+
+
+def rounded(nbytes: int) -> int:
+    """Return the bytes that a tensor takes up in an arena."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,152 @@
+"""Steps as functions of a frame, made once when a machine is made."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from codegen.library_functions import LibraryFunction, library_error
+from codegen.runtime.module import Module
+from codegen.vm import program as p
+from codegen.vm.frame import Frame, copied
+from codegen.vm.graph_function import GraphFunction
+from codegen.vm.matching import Matcher, as_value
+
+Runner: TypeAlias = Callable[[Frame], object]
+_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+class MachineCode:
+    """A run of machine code on the slots of a frame."""
+
+    __slots__ = ("_call", "_fail", "entry")
+
+    def __init__(self, module: Module, symbol: str) -> None:
+        function = module[symbol]
+        self.entry = function.entry
+        """Address of what takes the slots."""
+        self._call = _ENTRY(function.entry)
+        self._fail = function.fail
+
+    def __call__(self, frame: Frame) -> None:
+        """Run; raise what a status other than 0 stands for."""
+        status = self._call(frame.address)
+        if status:
+            self._fail(status)
+
+
+class Linker:
+    """Makes steps of one machine runnable."""
+
+    def __init__(
+        self,
+        module: Module,
+        library: Mapping[str, LibraryFunction],
+        functions: Mapping[str, GraphFunction],
+    ) -> None:
+        self._module = module
+        self._library = library
+        self._functions = functions
+
+    def __call__(self, step: p.Step, owner: GraphFunction) -> Runner:
+        """Return the function that runs a step of `owner`."""
+        if isinstance(step, p.Run):
+            return MachineCode(self._module, step.symbol)
+        if isinstance(step, p.CallLibrary):
+            return self._call_library(step, owner)
+        if isinstance(step, p.CallGraph):
+            return self._call_graph(step, owner)
+        if isinstance(step, p.Branch):
+            return self._branch(step, owner)
+        if isinstance(step, p.Match):
+            return _match(step, owner)
+        if isinstance(step, p.Allocate):
+            return _allocate(step, owner)
+        return _assemble(step)
+
+    def _call_library(self, step: p.CallLibrary, owner: GraphFunction) -> Runner:
+        function, arguments = self._library[step.function], step.arguments
+        name, binding = step.function, step.binding
+        enter = None if step.result is None else _entering(step.result, binding, owner)
+
+        def run(frame: Frame) -> None:
+            registers = frame.registers
+            args = [registers[k] for k in arguments]
+            try:
+                result = function(*args)
+            except Exception as problem:
+                raise library_error(name, args, problem, binding) from problem
+            if enter is not None:
+                enter(frame, _independent(result, args))
+
+        return run
+
+    def _call_graph(self, step: p.CallGraph, owner: GraphFunction) -> Runner:
+        functions, name, arguments = self._functions, step.function, step.arguments
+        enter = _entering(step.result, step.binding, owner)
+
+        def run(frame: Frame) -> None:
+            registers = frame.registers
+            enter(frame, functions[name].called_from(frame, [registers[k] for k in arguments]))
+
+        return run
+
+    def _branch(self, step: p.Branch, owner: GraphFunction) -> Runner:
+        condition = step.condition
+        then = [self(part, owner) for part in step.then]
+        otherwise = [self(part, owner) for part in step.otherwise]
+
+        def run(frame: Frame) -> None:
+            for part in then if frame.registers[condition] else otherwise:
+                part(frame)
+
+        return run
+
+
+def _match(step: p.Match, owner: GraphFunction) -> Runner:
+    enter, value = _entering(step.pattern, step.binding, owner), step.value
+    return lambda frame: enter(frame, frame.registers[value])
+
+
+def _allocate(step: p.Allocate, owner: GraphFunction) -> Runner:
+    return lambda frame: frame.place(step.array, frame.sizes, owner.allocate)
+
+
+def _assemble(step: p.Assemble) -> Runner:
+    def run(frame: Frame) -> None:
+        frame.registers[step.register] = frame.evaluate(step.value, frame.sizes)
+
+    return run
+
+
+def _entering(
+    pattern: p.Pattern, binding: str, owner: GraphFunction
+) -> Callable[[Frame, Any], None]:
+    """Return what checks a value that comes up in a call and puts it into the frame."""
+    slots = owner.program.sizes
+
+    def enter(frame: Frame, value: Any) -> None:
+        sizes = frame.sizes
+        matcher = Matcher(f"{binding}: value of ", frame.slots, frame.registers, sizes)
+        matcher.match(pattern, value)
+        matcher.finish()
+        for name, slot in slots:
+            if name in sizes:
+                frame.slots[slot] = sizes[name]
+
+    return enter
+
+
+def _independent(value: Any, args: Sequence[Any]) -> Any:
+    """Return what a library function returned, arrays in the memory of an argument copied."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_independent(part, args) for part in value)
+    value = as_value(value)
+    if isinstance(value, np.ndarray) and any(
+        isinstance(arg, np.ndarray) and np.may_share_memory(value, arg) for arg in args
+    ):
+        return copied(value)
+    return value

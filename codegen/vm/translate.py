@@ -1,0 +1,554 @@
+"""From a graph function with explicit memory to its program.
+
+Bindings are taken in order. What needs no Python goes to the run of machine code that is open;
+anything else closes the run and becomes a step. A function of which nothing else is left is one run
+of machine code, which other functions call without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from codegen.errors import CodegenError
+from codegen.vm import program as p
+from codegen.vm import segments as seg
+from codegen.vm.constants import ConstantPool
+from codegen.vm.destinations import Destinations, Path, fields_of
+from codegen.vm.layout import FrameLayout
+from codegen.vm.segments import Address, Root, rounded
+from codegen.vm.values import (
+    Held,
+    Known,
+    Place,
+    Storage,
+    Value,
+    places_of,
+    rebuilt,
+    tensor_text,
+)
+from tensorir import ops
+from tensorir.expr import FloatImm, GlobalVar, IntImm, PrimExpr, StringImm
+from tensorir.function import IRModule, PrimFunc
+from tensorir.relax import calls
+from tensorir.relax import expr as g
+from tensorir.relax import struct_info as si
+from tensorir.relax.function import Function
+from tensorir.relax.relations import Fits, fits
+from tensorir.visit import collect_vars
+
+
+@dataclass(slots=True)
+class Suite:
+    """What was translated of a function or branch: steps, and the run that is open."""
+
+    steps: list[p.Step] = field(default_factory=list)
+    operations: list[seg.Operation] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of machine code, before it is written as a tensor function."""
+
+    symbol: str
+    operations: tuple[seg.Operation, ...]
+
+
+class Translation:
+    """The translation of one graph function.
+
+    `programs` are those of the graph functions that were translated already; a function that is
+    not among them is called by way of Python. With `one_by_one` every call is a run of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        func: Function,
+        mod: IRModule,
+        programs: Mapping[str, p.Program],
+        constants: ConstantPool,
+        one_by_one: bool = False,
+    ) -> None:
+        self._name = name
+        self._func = func
+        self._mod = mod
+        self._programs = programs
+        self._constants = constants
+        self._one_by_one = one_by_one
+        self._layout = FrameLayout(name)
+        self._values: dict[g.GraphVar, Value] = {}
+        self._prepared: list[tuple[int, p.Operand]] = []
+        self._views: dict[tuple[Root, int, str], int] = {}
+        self._temporaries: list[p.Fresh] = []
+        self._segments: list[Segment] = []
+        self._arena_bytes = 0
+        self._callee_bytes = 0
+        self._suite = Suite()
+        self._binding = ""
+        self._destinations = Destinations()
+        self._own: set[Root] = set()
+        """Roots of arrays that belong to one call and are not a part of its result yet."""
+
+    # ------------------------------------------------------------------------------------ function
+
+    def translate(self) -> p.Program:
+        """Return the program; `functions` then gives its segments."""
+        func = self._func
+        parameters = tuple(self._parameter(param) for param in func.params)
+        results = self._layout.result_roots(func.ret_struct_info)
+        self._arena = self._layout.root("arena", None)
+        self._constant_root = self._layout.root("constants", None)
+        self._layout.enter()
+        for path, root in results.items():
+            self._destinations.ask(func.body, path, root)
+        self._bindings(func.body)
+        self._binding = "the result"
+        result = self._returned(self._value(func.body.body), (), results)
+        self._close()
+        parts = p.parts_of(result)
+        given = [x.number for x in parts if isinstance(x, p.Register)]
+        fresh = tuple(
+            p.Fresh(root.slot, root.register, self._layout.dims(root.info), str(root.info.dtype))
+            for root in results.values()
+            if root.info is not None and root.register in given
+        )
+        single = len(self._suite.steps) <= 1 and all(
+            isinstance(s, p.Run) for s in self._suite.steps
+        )
+        tensors = all(
+            isinstance(x, p.TensorPattern) and x.slot != p.NONE for x in p.leaves(parameters)
+        )
+        is_native = (
+            single
+            and tensors
+            and not self._layout.sizes
+            and len(fresh) == len(results) == len(given) == len(parts)
+            and not self._temporaries
+        )
+        if single and not self._suite.steps:
+            self._segments.append(Segment(self._name, ()))
+            self._suite.steps.append(p.Run(self._name))
+        elif single:
+            self._rename_only_segment()
+        return p.Program(
+            self._name,
+            parameters,
+            fresh,
+            tuple(self._temporaries),
+            tuple(self._prepared),
+            tuple(self._suite.steps),
+            result,
+            tuple(
+                (text, self._layout.slots.index(var)) for var, text in self._layout.sizes.items()
+            ),
+            len(self._layout.slots),
+            self._layout.registers,
+            self._arena.slot,
+            self._arena_bytes + self._callee_bytes,
+            self._constant_root.slot,
+            is_native,
+        )
+
+    def functions(self, constant_bytes: int) -> dict[str, PrimFunc]:
+        """Return the segments as tensor functions, by symbol."""
+        writer = seg.SegmentWriter(
+            self._layout.slots,
+            self._arena,
+            self._arena_bytes,
+            self._arena_bytes + self._callee_bytes,
+            self._constant_root,
+            constant_bytes,
+        )
+        return {s.symbol: writer.function(s.symbol, s.operations) for s in self._segments}
+
+    def _rename_only_segment(self) -> None:
+        (segment,) = self._segments
+        (step,) = self._suite.steps
+        assert isinstance(step, p.Run)
+        self._segments = [Segment(self._name, segment.operations)]
+        self._suite.steps = [p.Run(self._name, step.binding, step.operands)]
+
+    # ------------------------------------------------------------------------- parameters, results
+
+    def _parameter(self, param: g.GraphVar) -> p.Pattern:
+        pattern, value = self._layout.expect(param.name, param.struct_info, {})
+        self._values[param] = value
+        return pattern
+
+    def _returned(self, value: Value, path: Path, roots: Mapping[Path, Root]) -> p.Operand:
+        if isinstance(value, tuple):
+            return p.Pack(tuple(self._returned(v, (*path, k), roots) for k, v in enumerate(value)))
+        if isinstance(value, Place):
+            source, root = value.address.root, roots.get(path)
+            if source in self._own:
+                self._own.discard(source)
+                return p.Register(source.register)
+            if root is not None:
+                self._copy(value, Place(Address(root), value.info))
+                return p.Register(root.register)
+            return p.CopyOf(self._hold(value))
+        if isinstance(value, Held):
+            return p.CopyOf(value.register)
+        return self._operand(value)
+
+    # ---------------------------------------------------------------------------------- resources
+
+    def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
+        """Return memory for a tensor that is no part of the arena's plan."""
+        nbytes = seg.static_bytes(info)
+        if nbytes is not None:
+            offset = self._arena_bytes
+            self._arena_bytes += rounded(nbytes)
+            return Place(Address(self._arena, offset), info)
+        root = self._layout.root(name, info)
+        array = p.Fresh(root.slot, root.register, self._layout.dims(info), str(info.dtype))
+        if self._layout.is_known(info, self._layout.entry_sizes):
+            self._temporaries.append(array)
+        else:
+            self._own.add(root)
+            self._step(p.Allocate(array))
+        return Place(Address(root), info)
+
+    # -------------------------------------------------------------------------------------- suites
+
+    def _step(self, step: p.Step) -> None:
+        self._close()
+        self._suite.steps.append(step)
+
+    def _operation(self, operation: seg.Operation, operands: str = "") -> None:
+        self._suite.operations.append(operation)
+        if self._one_by_one:
+            self._close(operands)
+
+    def _close(self, operands: str = "") -> None:
+        """End the run of machine code that is open."""
+        if not self._suite.operations:
+            return
+        symbol = f"{self._name}.part{len(self._segments)}"
+        self._segments.append(Segment(symbol, tuple(self._suite.operations)))
+        self._suite.operations.clear()
+        self._suite.steps.append(p.Run(symbol, self._binding, operands))
+
+    # ------------------------------------------------------------------------------------ bindings
+
+    def _bindings(self, body: g.SeqExpr) -> None:
+        for binding in body.bindings:
+            self._binding = binding.var.name
+            if isinstance(binding, g.MatchCast):
+                self._values[binding.var] = self._match(binding)
+                continue
+            self._values[binding.var] = self._bound(binding.var, binding.value)
+
+    def _bound(self, var: g.GraphVar, value: g.GraphExpr) -> Value:
+        if isinstance(value, g.If):
+            return self._if(var, value)
+        if isinstance(value, g.GraphCall):
+            return self._call(var, value)
+        return self._value(value)
+
+    def _value(self, expr: g.GraphExpr) -> Value:
+        if isinstance(expr, g.GraphVar):
+            found = self._values.get(expr)
+            if found is None:
+                self._fail(f"variable {expr.name} has no value here")
+            return found
+        if isinstance(expr, g.Constant):
+            info = expr.struct_info
+            assert isinstance(info, si.TensorStructInfo)
+            return Place(Address(self._constant_root, self._constants.offset(expr)), info)
+        if isinstance(expr, g.Tuple):
+            return tuple(self._value(part) for part in expr.elements)
+        if isinstance(expr, g.TupleGetItem):
+            whole = self._value(expr.tuple_value)
+            assert isinstance(whole, tuple)
+            return whole[expr.index]
+        if isinstance(expr, g.ShapeExpr):
+            return Known(
+                p.Shape(tuple(self._layout.dim(n) for n in expr.values)), None, expr.values
+            )
+        if isinstance(expr, g.PrimValue):
+            return Known(self._scalar_operand(expr.value), expr.value)
+        if isinstance(expr, (g.StringValue, g.DataTypeValue)):
+            return Known(p.Literal(str(expr.value)))
+        self._fail(f"a {type(expr).__name__} has no compiled form")
+
+    def _scalar_operand(self, value: PrimExpr) -> p.Operand:
+        if isinstance(value, IntImm):
+            return p.Literal(bool(value.value) if value.dtype.is_bool else value.value)
+        if isinstance(value, (FloatImm, StringImm)):
+            return p.Literal(value.value)
+        return p.Size(self._layout.dim(value))
+
+    def _match(self, binding: g.MatchCast) -> Value:
+        value = self._value(binding.value)
+        known = binding.value.struct_info
+        if fits(binding.struct_info, known) is Fits.YES and self._defines_nothing(
+            binding.struct_info
+        ):
+            return value
+        register = self._hold(value)
+        pattern, result = self._layout.expect(binding.var.name, binding.struct_info, {})
+        self._step(p.Match(register, pattern, f"{self._name}: {self._binding}"))
+        return result
+
+    def _defines_nothing(self, info: si.StructInfo) -> bool:
+        return all(var in self._layout.sizes for var in collect_vars(info))
+
+    # --------------------------------------------------------------------------------------- calls
+
+    def _call(self, var: g.GraphVar, call: g.GraphCall) -> Value:
+        if call.op is calls.ALLOC_STORAGE:
+            return self._storage(call)
+        if call.op is calls.PLACE_TENSOR:
+            return self._placed(call)
+        if call.op is calls.ALLOC_TENSOR:
+            info = call.struct_info
+            assert isinstance(info, si.TensorStructInfo)
+            root = self._destinations.root(var)
+            return self._memory(var.name, info) if root is None else Place(Address(root), info)
+        if call.op is calls.COPY_INTO:
+            source, destination = (self._place(a) for a in call.args)
+            self._copy(source, destination)
+            return ()
+        if call.op is calls.CALL_PURE_PACKED:
+            return self._library(call.args[0], call.args[1:], call)  # type: ignore[arg-type]
+        if isinstance(call.op, g.ExternFunc):
+            return self._library(call.op, call.args, call)  # type: ignore[arg-type]
+        if isinstance(call.op, GlobalVar):
+            callee = self._mod.functions.get(call.op.name)
+            if isinstance(callee, PrimFunc):
+                return self._kernel(call.op.name, callee, call)
+            if isinstance(callee, Function):
+                return self._graph_call(var, call.op.name, callee, call)
+            self._fail(f"it calls {call.op.name}, which is no function of the module")
+        self._fail(
+            f"a call of {call.op.name if hasattr(call.op, 'name') else call.op} has no compiled "
+            f"form; it is left over by lowering"
+        )
+
+    def _storage(self, call: g.GraphCall) -> Value:
+        shape = call.args[0]
+        if not isinstance(shape, g.ShapeExpr) or not isinstance(shape.values[0], IntImm):
+            self._fail("memory that tensors share has a number of bytes that is known")
+        offset = self._arena_bytes
+        self._arena_bytes += rounded(shape.values[0].value)
+        return Storage(offset)
+
+    def _placed(self, call: g.GraphCall) -> Value:
+        storage, offset = self._value(call.args[0]), call.args[1]  # type: ignore[arg-type]
+        info = call.struct_info
+        assert isinstance(info, si.TensorStructInfo)
+        if not isinstance(storage, Storage) or not calls.is_static_int(offset):  # type: ignore[arg-type]
+            self._fail("a tensor is placed in storage at an offset that is known")
+        assert isinstance(offset, g.PrimValue)
+        assert isinstance(offset.value, IntImm)
+        return Place(Address(self._arena, storage.offset + offset.value.value), info)
+
+    def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
+        assert not isinstance(expr, GlobalVar)
+        value = self._value(expr)
+        if not isinstance(value, Place):
+            self._fail(
+                f"{expr} is given to machine code, which needs its shape and dtype; state them "
+                f"with R.match_cast"
+            )
+        return value
+
+    def _copy(self, source: Place, destination: Place) -> None:
+        if source.address != destination.address:
+            nbytes = seg.tensor_bytes(destination.info)
+            self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
+
+    def _kernel(self, name: str, callee: PrimFunc, call: g.GraphCall) -> Value:
+        arguments: list[seg.Argument] = []
+        shapes: list[Sequence[PrimExpr] | None] = []
+        described: list[str] = []
+        for arg in call.args:
+            value = self._value(arg)  # type: ignore[arg-type]
+            if isinstance(value, Place):
+                arguments.append(value.address)
+                shapes.append(value.info.shape)
+                described.append(tensor_text(value.info))
+                continue
+            scalars = value.extents if isinstance(value, Known) and value.extents else None
+            if scalars is None and isinstance(value, Known) and value.scalar is not None:
+                scalars = (value.scalar,)
+            if scalars is None:
+                self._place(arg)
+            for scalar in scalars or ():
+                position = len(arguments)
+                if position < len(callee.params):
+                    scalar = ops.cast(callee.params[position].dtype, scalar)
+                arguments.append(scalar)
+                shapes.append(None)
+        if len(arguments) != len(callee.params):
+            self._fail(
+                f"it calls {name} with {len(arguments)} arguments, which takes {len(callee.params)}"
+            )
+        arguments += seg.extents_of(callee, name, shapes, f"{self._name}: {self._binding}")
+        self._binding = name
+        self._operation(seg.CallKernel(name, tuple(arguments)), ", ".join(described))
+        return ()
+
+    def _library(
+        self, function: g.ExternFunc, args: Sequence[g.GraphExpr], call: g.GraphCall
+    ) -> Value:
+        registers = tuple(self._hold(self._value(arg)) for arg in args)
+        pattern: p.Pattern | None = None
+        value: Value = ()
+        place = f"{self._name}: {self._binding} = {function.symbol}"
+        self._close()
+        if not isinstance(call.struct_info, si.TupleStructInfo) or len(call.struct_info):
+            pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+            self._own.update(v.address.root for v in places_of(value))
+        self._step(p.CallLibrary(function.symbol, registers, pattern, place))
+        return value
+
+    def _graph_call(self, var: g.GraphVar, name: str, callee: Function, call: g.GraphCall) -> Value:
+        program = self._programs.get(name)
+        roots = {
+            path: root
+            for path, _ in fields_of(callee.ret_struct_info)
+            if (root := self._destinations.root(var, path)) is not None
+        }
+        arguments = [self._value(arg) for arg in call.args]  # type: ignore[arg-type]
+        places = [v for arg in arguments for v in places_of(arg)]
+        if program is not None and program.is_native and len(places) == len(p.leaves(
+            program.parameters
+        )):  # fmt: skip
+            value = self._result_memory(var, callee.ret_struct_info, roots)
+            self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
+            inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
+            inner += [seg.CalleeArena(), Address(self._constant_root)]
+            self._binding = name
+            self._operation(
+                seg.CallKernel(name, tuple(inner)), ", ".join(tensor_text(v.info) for v in places)
+            )
+            return value
+        registers = tuple(self._hold(value) for value in arguments)
+        self._close()
+        pattern, value = self._layout.expect(self._binding, call.struct_info, {})
+        self._own.update(v.address.root for v in places_of(value))
+        self._step(p.CallGraph(name, registers, pattern, f"{self._name}: {self._binding}"))
+        return value
+
+    def _result_memory(
+        self, var: g.GraphVar, info: si.StructInfo, roots: Mapping[Path, Root], path: Path = ()
+    ) -> Value:
+        if isinstance(info, si.TupleStructInfo):
+            return tuple(
+                self._result_memory(var, part, roots, (*path, k))
+                for k, part in enumerate(info.elements)
+            )
+        assert isinstance(info, si.TensorStructInfo)
+        root = roots.get(path)
+        return self._memory(var.name, info) if root is None else Place(Address(root), info)
+
+    # ------------------------------------------------------------------------------------ branches
+
+    def _if(self, var: g.GraphVar, node: g.If) -> Value:
+        condition = self._value(node.cond)
+        targets: dict[Path, Value] = {}
+        for path, info in fields_of(node.struct_info):
+            root = self._destinations.root(var, path)
+            if root is not None:
+                assert root.info is not None
+                targets[path] = Place(Address(root), root.info)
+            elif isinstance(info, si.TensorStructInfo) and self._layout.is_known(
+                info, self._layout.sizes
+            ):
+                targets[path] = self._memory(var.name, info)
+            else:
+                targets[path] = Held(self._layout.register(), info)
+        outer, name = self._suite, self._binding
+        then = self._branch(node.true_branch, targets)
+        otherwise = self._branch(node.false_branch, targets)
+        self._suite, self._binding = outer, name
+        native = not then.steps and not otherwise.steps
+        if native and isinstance(condition, Place):
+            assert condition.info.dtype is not None
+            self._operation(
+                seg.NativeIf(
+                    condition.address,
+                    condition.info.dtype.nbytes,
+                    tuple(then.operations),
+                    tuple(otherwise.operations),
+                )
+            )
+        else:
+            register = self._hold(condition)
+            self._close()
+            for branch in (then, otherwise):
+                self._suite = branch
+                self._close()
+            self._suite = outer
+            self._step(p.Branch(register, tuple(then.steps), tuple(otherwise.steps)))
+        return rebuilt(node.struct_info, targets)
+
+    def _branch(self, body: g.SeqExpr, targets: Mapping[Path, Value]) -> Suite:
+        self._suite = Suite()
+        for path, target in targets.items():
+            if isinstance(target, Place) and target.address.root.info is not None:
+                self._destinations.ask(body, path, target.address.root)
+        self._bindings(body)
+        value = self._value(body.body)
+        for path, target in targets.items():
+            found = value
+            for k in path:
+                assert isinstance(found, tuple)
+                found = found[k]
+            if isinstance(target, Place) and isinstance(found, Place):
+                self._copy(found, target)
+            elif isinstance(target, Held):
+                source = self._hold(found)
+                self._step(p.Assemble(target.register, p.CopyOf(source)))
+            else:
+                self._fail("a branch gives a value whose shape and dtype are not known")
+        return self._suite
+
+    # ------------------------------------------------------------------------- values for Python
+
+    def _hold(self, value: Value) -> int:
+        """Return the register that holds a value as Python sees it."""
+        if isinstance(value, Held):
+            return value.register
+        if isinstance(value, Place):
+            root, offset = value.address.root, value.address.offset
+            if root.info is not None:
+                return root.register
+            dims = self._layout.dims(value.info)
+            key = (root, offset, repr((dims, value.info.dtype)))
+            register = self._views.get(key)
+            if register is None:
+                register = self._views[key] = self._layout.register()
+                view = p.View(root.slot, offset, dims, str(value.info.dtype))
+                self._prepared.append((register, view))
+            return register
+        if isinstance(value, Known) and isinstance(value.operand, p.Register):
+            return value.operand.number
+        register = self._layout.register()
+        operand = self._operand(value)
+        if isinstance(value, Known) and self._is_prepared(value):
+            self._prepared.append((register, operand))
+        else:
+            self._step(p.Assemble(register, operand))
+        return register
+
+    def _is_prepared(self, value: Known) -> bool:
+        exprs = [*(value.extents or ()), *([value.scalar] if value.scalar is not None else [])]
+        return all(var in self._layout.entry_sizes for expr in exprs for var in collect_vars(expr))
+
+    def _operand(self, value: Value) -> p.Operand:
+        if isinstance(value, tuple):
+            return p.Pack(tuple(p.Register(self._hold(part)) for part in value))
+        if isinstance(value, Known):
+            return value.operand
+        if isinstance(value, Storage):
+            self._fail("memory that tensors share is no value")
+        return p.Register(self._hold(value))
+
+    def _fail(self, reason: str) -> NoReturn:
+        where = f" at {self._binding}" if self._binding else ""
+        raise CodegenError(f"cannot compile graph function {self._name}{where}: {reason}")

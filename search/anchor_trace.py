@@ -1,0 +1,242 @@
+"""Schedules of one program made of what was done to another one around the same anchor block.
+
+A schedule that was found for a product of matrices is a good one for that product with another
+tail (a bias, an activation): the anchor block does nearly all of the work. What the trace did to
+the anchor is done again; what it did to blocks that are not here is left out; the blocks that it
+did not know are inlined, or computed where the anchor's tiles are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from schedule import BlockRV, ExpiredHandleError, LoopRV, Schedule, ScheduleError
+from schedule.analysis.bindings import loop_iter_types
+from schedule.analysis.block_kind import is_spatial
+from schedule.trace import translate
+from search.context import TuneContext
+from search.database.module_equality import anchor_block
+from search.errors import TuningError
+from search.schedule_rule.auto_inline import AutoInline
+from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
+from search.space_generator.space_generator import SpaceGenerator
+from tensorir.errors import TensorIRError
+from tensorir.expr import IterVar, PrimExpr
+from tensorir.ops import is_const_int
+from tensorir.stmt import Block
+from tensorir.visit import collect_vars, walk
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from schedule import Trace
+    from schedule.instruction import Instruction
+    from search.schedule_rule.schedule_rule import ScheduleRule
+    from tensorir.expr import Var
+    from tensorir.function import IRModule
+
+_SEED: Final = 1
+"""Decisions that fit the recorded program and not this one are drawn anew, always the same way."""
+
+
+class AnchorTraceError(TuningError):
+    """What was recorded of one program cannot be done to another one."""
+
+
+def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:
+    """Return a schedule of `mod` after a trace that was recorded on another program.
+
+    Both are modules of one function. The instructions that concern the anchor block are applied to
+    the anchor block of `mod`, whatever it is called, and those that concern another block to the
+    one of that name, where there is one and they apply. Blocks that the trace leaves as they were
+    are inlined where the rules for `target` do that; else a block that follows is inlined into the
+    copy that the trace has made of the anchor's result, or computed at its tiles. If the trace was
+    postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises AnchorTraceError where the trace does not fit the anchor block, or a postprocessor
+    rejects the result.
+    """
+    (name,) = mod.functions
+    context = TuneContext(mod, target=target, space_generator="post-order-apply", rand_state=_SEED)
+    space = context.space_generator
+    assert space is not None
+    sch = Schedule(mod, seed=_SEED, error_render_level="fast")
+    anchor = _anchor_name(mod)
+    others = _OtherBlocks(sch, name, anchor, space)
+    replay = _Replay(sch, name, anchor, recorded)
+    others.inline(but=replay.names_of(trace))
+    replay.apply(trace)
+    others.inline()
+    others.join_tiles()
+    if any(inst.kind.name == "EnterPostproc" for inst in trace.insts):
+        _postprocess(sch, space)
+    return sch
+
+
+def _anchor_name(mod: IRModule) -> str | None:
+    block = anchor_block(mod)
+    return None if block is None else block.name_hint
+
+
+def _block_names(mod: IRModule) -> set[str | None]:
+    funcs = mod.prim_funcs().values()
+    return {node.name_hint for func in funcs for node in walk(func.body) if isinstance(node, Block)}
+
+
+def _postprocess(sch: Schedule, space: SpaceGenerator) -> None:
+    sch.enter_postproc()
+    for postproc in space.postprocs:
+        if not postproc.apply(sch):
+            raise AnchorTraceError(f"{postproc} rejects the schedule: {postproc.reason(sch)}")
+
+
+class _Replay:
+    """Applies what fits of a trace, and insists on what concerns the anchor block.
+
+    That includes blocks that the trace has made and asks for by name. Without an anchor block it
+    insists on everything.
+    """
+
+    def __init__(self, sch: Schedule, func: str, anchor: str | None, recorded: IRModule) -> None:
+        self._sch = sch
+        self._func = func
+        self._anchor = anchor
+        self._recorded = _anchor_name(recorded)
+        self._optional = _block_names(recorded) - {self._recorded}
+        self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
+        self._of_anchor: set[Any] = set()
+        """The handles of the trace that came from the anchor block."""
+
+    def names_of(self, trace: Trace) -> set[str | None]:
+        """Return the names that the blocks known to a trace have here."""
+        insts = trace.instructions(remove_postproc=True)
+        return {self._name_here(i.values[0]) for i in insts if i.kind.name == "GetBlock"}
+
+    def apply(self, trace: Trace) -> None:
+        """Apply a trace but for its postprocessing; AnchorTraceError if it does not fit."""
+        for inst in trace.instructions(remove_postproc=True):
+            needed = self._anchor_is_subject(inst)
+            try:
+                outputs = self._applied(inst, trace.decisions.get(inst))
+            except TensorIRError as error:
+                if needed:
+                    text = str(error).partition("\n")[0]
+                    raise AnchorTraceError(f"{inst.kind.name} does not apply: {text}") from error
+                continue
+            if needed and inst.kind.result != "blocks" and len(outputs) != len(inst.outputs):
+                raise AnchorTraceError(
+                    f"{inst.kind.name} gives {len(outputs)} outputs, not {len(inst.outputs)}"
+                )
+            # Which neighbours a block has depends on the program: the first ones correspond.
+            self._made.update(zip(inst.outputs, outputs, strict=False))
+            finds_neighbours = inst.kind.is_pure and inst.kind.result == "blocks"
+            if needed and not finds_neighbours:
+                self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
+
+    def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
+        values = [translate(value, self._made) for value in inst.values]
+        if inst.kind.name == "GetBlock":
+            values = [self._name_here(values[0]), self._func]
+        return self._sch.invoke(inst.kind, values, decision)
+
+    def _name_here(self, name: str) -> str | None:
+        """Return what the block that a trace calls `name` is called here, None if it is not."""
+        if name == self._recorded:
+            return self._anchor
+        return None if name == self._anchor else name
+
+    def _anchor_is_subject(self, inst: Instruction) -> bool:
+        if self._recorded is None:
+            return True
+        if inst.kind.name == "GetBlock":
+            return inst.values[0] not in self._optional
+        return next(_handles_in(inst.values), None) in self._of_anchor
+
+
+class _OtherBlocks:
+    """The blocks beside the anchor block, in program order."""
+
+    def __init__(self, sch: Schedule, func: str, anchor: str | None, space: SpaceGenerator) -> None:
+        kinds = (AutoInline, InlineConstantScalars)
+        self._rules: list[ScheduleRule] = [r for r in space.sch_rules if isinstance(r, kinds)]
+        self._sch = sch
+        self._func = func
+        self._anchor = anchor
+        names = [sref.block.name_hint for sref in sch.state.blocks(func) if sref.parent is not None]
+        self._handles = {
+            name: sch.get_block(name, func)
+            for name in names
+            if name != anchor and names.count(name) == 1
+        }
+        self._loops = {block: self._loop_vars(block) for block in self._handles.values()}
+
+    def inline(self, but: Container[str | None] = ()) -> None:
+        """Inline what the rules inline, last those blocks whose results nothing here reads."""
+        blocks = [block for name, block in self._handles.items() if name not in but]
+        blocks = [block for block in blocks if self._is_untouched(block)]
+        for block in sorted(blocks, key=lambda block: not self._sch.get_consumers(block)):
+            for rule in self._rules:
+                if self._exists(block):
+                    rule.apply(self._sch, block)
+
+    def join_tiles(self) -> None:
+        """Compute the blocks that follow the anchor where its results, or copies of them, are."""
+        for block in self._handles.values():
+            if self._is_untouched(block) and is_spatial(self._sch.get_sref(block)):
+                self._reverse_inline(block) or self._compute_at_tile(block)
+
+    def _reverse_inline(self, block: BlockRV) -> bool:
+        try:
+            self._sch.reverse_compute_inline(block)
+        except ScheduleError:
+            return False
+        return True
+
+    def _compute_at_tile(self, block: BlockRV) -> bool:
+        if not self._sch.get_producers(block):
+            return False
+        for loop in reversed(self._tile_loops()):
+            try:
+                self._sch.reverse_compute_at(block, loop, preserve_unit_loops=True)
+            except ScheduleError:
+                continue
+            return True
+        return False
+
+    def _tile_loops(self) -> list[LoopRV]:
+        """Return the loops in which the anchor finishes one tile of more than one element each."""
+        if self._anchor is None:
+            return []
+        loops = self._sch.get_loops(self._sch.get_block(self._anchor, self._func))
+        kinds = loop_iter_types(self._sch.state, [self._sch.get_sref(loop) for loop in loops])
+        outer = list(takewhile(lambda k: kinds[k] == IterVar.DATA_PAR, range(len(loops))))
+        extents = [self._sch.get(loop).extent for loop in loops]
+        wide = [k for k, kind in enumerate(kinds) if kind == IterVar.DATA_PAR]
+        wide = [k for k in wide if not is_const_int(extents[k], 1)]
+        return [loops[k] for k in outer if wide and k < wide[-1]]
+
+    def _is_untouched(self, block: BlockRV) -> bool:
+        """Say whether a block is there, in the loops that it had at first."""
+        return self._exists(block) and self._loop_vars(block) == self._loops[block]
+
+    def _exists(self, block: BlockRV) -> bool:
+        try:
+            self._sch.get_sref(block)
+        except ExpiredHandleError:
+            return False
+        return True
+
+    def _loop_vars(self, block: BlockRV) -> list[Var]:
+        return [self._sch.get(loop).loop_var for loop in self._sch.get_loops(block)]
+
+
+def _handles_in(values: Sequence[Any]) -> Iterator[Any]:
+    """Yield the blocks, loops and numbers among the arguments of an instruction, in order."""
+    for value in values:
+        if isinstance(value, (BlockRV, LoopRV)):
+            yield value
+        elif isinstance(value, PrimExpr):
+            yield from collect_vars(value)
+        elif isinstance(value, tuple):
+            yield from _handles_in(value)

@@ -1,0 +1,43 @@
+"""What the search does to a module, as passes: functions from module to module with a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search.apply_database import apply_database
+from search.database import Database
+from search.errors import TuningError
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from tensorir.function import IRModule
+
+
+class ApplyDatabase:
+    """Puts the best schedules of a database in the place of functions; see `apply_database`.
+
+    Without `database` or `target` the current ones are taken when the pass is called; TuningError
+    if there is no current database.
+    """
+
+    name = "ApplyDatabase"
+
+    def __init__(
+        self,
+        database: Database | None = None,
+        target: str | Target | None = None,
+        *,
+        module_equality: str | None = None,
+    ) -> None:
+        self.database = database
+        self.target = target
+        self.module_equality = module_equality
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Return the module with scheduled functions."""
+        database = Database.current() if self.database is None else self.database
+        if database is None:
+            raise TuningError(
+                "ApplyDatabase has no database: pass one, or call it inside of `with database:`"
+            )
+        return apply_database(mod, database, self.target, module_equality=self.module_equality)

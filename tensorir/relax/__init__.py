@@ -1,0 +1,110 @@
+"""Graph functions: what calls tensor functions and library functions, and passes arrays on.
+
+    x = relax.Var("x", relax.TensorStructInfo((1, 784), "float32"))
+
+Names are TVM's: `Var`, `Call` and `StringImm` here are those of graph functions.
+"""
+
+from tensorir.relax import (
+    comparison,  # noqa: F401 - enters its rows in tables
+    op,
+)
+from tensorir.relax.block_builder import BlockBuilder
+from tensorir.relax.calls import (
+    call_dps_packed,
+    call_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+)
+from tensorir.relax.expr import (
+    Binding,
+    BindingBlock,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeValue,
+    ExternFunc,
+    GraphCall,
+    GraphExpr,
+    GraphVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringValue,
+    Tuple,
+    TupleGetItem,
+    VarBinding,
+    const_of,
+)
+from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
+from tensorir.relax.relations import common_base, fits, is_base_of
+from tensorir.relax.struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from tensorir.relax.visit import GraphRewriter
+
+Var, Call, StringImm, DataTypeImm, const = (
+    GraphVar,
+    GraphCall,
+    StringValue,
+    DataTypeValue,
+    const_of,
+)
+
+__all__ = [
+    "Binding",
+    "BindingBlock",
+    "BlockBuilder",
+    "Call",
+    "Constant",
+    "DataTypeImm",
+    "DataTypeValue",
+    "DataflowBlock",
+    "DataflowVar",
+    "ExternFunc",
+    "FuncStructInfo",
+    "Function",
+    "GraphCall",
+    "GraphExpr",
+    "GraphRewriter",
+    "GraphVar",
+    "If",
+    "MatchCast",
+    "ObjectStructInfo",
+    "Operator",
+    "PrimStructInfo",
+    "PrimValue",
+    "SeqExpr",
+    "ShapeExpr",
+    "ShapeStructInfo",
+    "StringImm",
+    "StringValue",
+    "StructInfo",
+    "TensorStructInfo",
+    "Tuple",
+    "TupleGetItem",
+    "TupleStructInfo",
+    "Var",
+    "VarBinding",
+    "call_dps_packed",
+    "call_packed",
+    "call_pure_packed",
+    "call_tir",
+    "call_tir_inplace",
+    "common_base",
+    "const",
+    "const_of",
+    "fits",
+    "is_base_of",
+    "op",
+]

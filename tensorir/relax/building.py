@@ -1,0 +1,123 @@
+"""What `BlockBuilder` knows of the function that it is building: suites, names, what is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tensorir.errors import IRValueError
+from tensorir.relax.expr import (
+    Binding,
+    BindingBlock,
+    DataflowBlock,
+    DataflowVar,
+    GraphExpr,
+    GraphVar,
+    SeqExpr,
+    Tuple,
+)
+from tensorir.relax.function import Function
+from tensorir.relax.visit import merged_blocks
+
+
+class UniqueNames:
+    """Gives names that were not given before: `lv`, `lv1`, `lv2`; a dot becomes an underscore."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def unique(self, prefix: str) -> str:
+        """Return a name that starts with `prefix`."""
+        base = name = prefix.replace(".", "_")
+        while name in self._taken:
+            number = self._next[base] = self._next.get(base, 0) + 1
+            name = f"{base}{number}"
+        self._taken.add(name)
+        return name
+
+
+class Scope:
+    """A suite that is being built: the blocks that are complete, and the bindings since."""
+
+    def __init__(self) -> None:
+        self.blocks: list[BindingBlock] = []
+        self.bindings: list[Binding] = []
+        self.in_dataflow = False
+        self.visible: set[GraphVar] = set()
+        """The variables that the suite has bound so far and that can be used now."""
+        self.emitted: dict[GraphExpr, GraphVar] = {}
+        """The variables of expressions that were parts of others; by identity."""
+
+    def close_block(self) -> None:
+        """Make a block of the bindings since the last one."""
+        kind = DataflowBlock if self.in_dataflow else BindingBlock
+        self.blocks.append(kind(self.bindings))
+        self.bindings = []
+
+    def sequence(self, body: GraphExpr) -> SeqExpr:
+        """Return the suite, which leads to `body`."""
+        self.close_block()
+        return SeqExpr(merged_blocks(self.blocks), body)
+
+
+class Frame:
+    """The function that is being built."""
+
+    def __init__(
+        self, name: str, params: Sequence[GraphVar] | None, attrs: Mapping[str, Any], pure: bool
+    ) -> None:
+        self.name = name
+        self.attrs = attrs
+        self.pure = pure
+        self.params: tuple[GraphVar, ...] | None = None
+        self.names = UniqueNames()
+        self.scopes = [Scope()]
+        self.values: dict[GraphVar, GraphExpr] = {}
+        self.free: dict[GraphVar, None] = {}
+        """Variables that nothing has defined where they were used, if the parameters come last."""
+        self.result: Function | None = None
+        if params is not None:
+            self.take(params)
+
+    def take(self, params: Sequence[GraphVar]) -> None:
+        """Set the parameters."""
+        checked = Function(params, SeqExpr([], Tuple([]))).params
+        if len(set(checked)) != len(checked):
+            raise IRValueError(f'function "{self.name}" has one variable as parameter twice')
+        self.params = checked
+        for param in checked:
+            self.names.unique(param.name)
+
+    def is_visible(self, value: GraphExpr) -> bool:
+        """Say whether a leaf can be used now."""
+        if not isinstance(value, GraphVar) or value in (self.params or ()):
+            return True
+        return any(value in scope.visible for scope in self.scopes)
+
+    def use(self, value: GraphExpr) -> None:
+        """Check that a leaf can be used now; IRValueError for a variable that cannot."""
+        if self.is_visible(value):
+            return
+        assert isinstance(value, GraphVar)
+        if self.params is None and value not in self.values:
+            self.free[value] = None
+        else:
+            raise self._undefined(value)
+
+    def check_free(self) -> None:
+        """Check the variables that were used before there were parameters."""
+        for var in self.free:
+            if var not in (self.params or ()):
+                raise self._undefined(var)
+
+    def _undefined(self, var: GraphVar) -> IRValueError:
+        if isinstance(var, DataflowVar):
+            return IRValueError(
+                f'function "{self.name}" uses {var.name}, which only its dataflow block sees; make '
+                "it an output of the block with emit_output"
+            )
+        return IRValueError(
+            f'function "{self.name}" uses {var.name}, which is no parameter of it and has not been '
+            "emitted in it, or only in a branch; emit it before it is used"
+        )

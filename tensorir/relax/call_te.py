@@ -1,0 +1,155 @@
+"""Tensor functions made of formulas over the arguments of a call.
+
+    def kernel(A, axis):                      # A is a te tensor here
+        return te.compute(A.shape, lambda i, j: te.exp(A[i, j]), name="exp")
+
+A value of a graph function stands for a placeholder of its shape and dtype while the formula is
+written; the tensor function that is made takes those values, in the order in which they were met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tensorir import te
+from tensorir.dtype import INT64
+from tensorir.errors import IRTypeError
+from tensorir.expr import PrimExpr, Var
+from tensorir.function import PrimFunc
+from tensorir.ops import cast
+from tensorir.relax.expr import (
+    DataTypeValue,
+    GraphExpr,
+    GraphVar,
+    PrimValue,
+    ShapeExpr,
+    StringValue,
+    Tuple,
+)
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.te.tensor import Tensor
+from tensorir.visit import collect_vars
+
+_PLAIN: Final = (int, float, str, bool, type(None), PrimExpr)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tensor function, and how it is called.
+
+    `args` are the values that it takes, `outputs` what it gives, `sizes` the integers behind them
+    that the shapes of the arguments do not say.
+    """
+
+    func: PrimFunc
+    args: tuple[GraphExpr, ...]
+    outputs: tuple[TensorStructInfo, ...]
+    sizes: tuple[Var, ...]
+
+
+def kernel_of(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> Kernel:
+    """Return the tensor function that computes `fn(*args, **kwargs)`.
+
+    Tensors become placeholders, shapes lists of integers, scalar values expressions; lists, tuples
+    and dicts of them are converted item by item, everything plain stays. `fn` returns a tensor or
+    several. Extents, loops and indices of the function are int64. It has no `global_symbol`;
+    `attrs` are added to its attributes. Raises IRTypeError for an argument or a result of another
+    kind.
+    """
+    inputs = _Inputs()
+    positional = [inputs.converted(arg, f"argument {k}") for k, arg in enumerate(args)]
+    named = {key: inputs.converted(arg, f"argument {key}") for key, arg in kwargs.items()}
+    outputs = _tensors(fn(*positional, **named))
+    sizes = tuple(inputs.undefined())
+    func = te.create_prim_func([*inputs.tensors, *outputs, *sizes], index_dtype_override="int64")
+    func = func.without_attr("global_symbol").with_attrs(attrs or {})
+    infos = tuple(
+        TensorStructInfo([cast(INT64, n) for n in tensor.shape], tensor.dtype) for tensor in outputs
+    )
+    return Kernel(func, tuple(inputs.values), infos, sizes)
+
+
+@dataclass
+class _Inputs:
+    """What the formula reads."""
+
+    values: list[GraphExpr] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    variables: dict[Var, None] = field(default_factory=dict)
+    """The integers that shapes and scalar arguments consist of, in the order met."""
+
+    def converted(self, value: Any, name: str) -> Any:
+        """Return what the formula gets for an argument; `name` is for messages."""
+        if isinstance(value, GraphExpr):
+            return self._value(value, name)
+        if isinstance(value, Mapping):
+            if not all(isinstance(key, str) for key in value):
+                raise IRTypeError(f"{name} of call_te is a dict whose keys are no strings")
+            return {key: self.converted(v, f"{name}[{key!r}]") for key, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            items = [self.converted(v, f"{name}[{k}]") for k, v in enumerate(value)]
+            return tuple(items) if isinstance(value, tuple) else items
+        if isinstance(value, PrimExpr):
+            self._needs(value)
+        if isinstance(value, _PLAIN):
+            return value
+        raise IRTypeError(
+            f"{name} of call_te is a {type(value).__name__}; a formula takes values of the graph "
+            "function, numbers, strings, None, and lists, tuples and dicts of them"
+        )
+
+    def _value(self, value: GraphExpr, name: str) -> Any:
+        if isinstance(value, PrimValue):
+            self._needs(value.value)
+            return value.value
+        if isinstance(value, ShapeExpr):
+            for extent in value.values:
+                self._needs(extent)
+            return list(value.values)
+        if isinstance(value, (StringValue, DataTypeValue)):
+            return value.value
+        if isinstance(value, Tuple):
+            return [self._value(v, f"{name}[{k}]") for k, v in enumerate(value.elements)]
+        info = value.struct_info
+        if not isinstance(info, TensorStructInfo) or info.shape is None or info.dtype is None:
+            shown = f"{name}, {value.name}," if isinstance(value, GraphVar) else name
+            raise IRTypeError(
+                f"{shown} of call_te is {info}; a formula is written over a tensor whose shape and "
+                "dtype are known: match_cast states them"
+            )
+        for extent in info.shape:
+            self._needs(extent)
+        position = len(self.tensors)
+        letter = chr(ord("A") + position) if position < 26 else f"A{position}"
+        tensor = te.placeholder(
+            info.shape, info.dtype, value.name if isinstance(value, GraphVar) else letter
+        )
+        self.values.append(value)
+        self.tensors.append(tensor)
+        return tensor
+
+    def _needs(self, expr: PrimExpr) -> None:
+        self.variables.update(dict.fromkeys(collect_vars(expr)))
+
+    def undefined(self) -> list[Var]:
+        """Return the variables that the shapes of the tensors do not define."""
+        defined = {n for tensor in self.tensors for n in tensor.shape if isinstance(n, Var)}
+        return [var for var in self.variables if var not in defined]
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    tensors = list(result) if isinstance(result, (list, tuple)) else [result]
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise IRTypeError(
+                f"the function of call_te gives a te tensor or a list of them, got "
+                f"{type(tensor).__name__}"
+            )
+    return tensors

@@ -1,0 +1,357 @@
+"""What a call means for the function that it names: whether it fits, what it gives, if it is pure.
+
+A name does not know its function, so whoever makes or reads calls (the builder, the parser, the
+verifier) asks here. Symbolic sizes of the called function are what the call makes of them: a
+parameter of shape `(n, 4)` that gets an array of shape `(m + 1, 4)` says that `n` is `m + 1`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tensorir.arith import Analyzer
+from tensorir.dtype import INT64
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import Cast, GlobalVar, PrimExpr, Var
+from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.ops import cast
+from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
+from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
+from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
+from tensorir.relax.relations import Fits, fits
+from tensorir.relax.struct_info import (
+    VOID,
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    defining_extents,
+)
+from tensorir.relax.visit import GraphRewriter
+from tensorir.visit import collect_vars, substitute
+
+Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
+"""Functions by name; what is known of one suffices where it is not there yet."""
+
+
+def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructInfo:
+    """Return what a call gives, having checked that it fits the function that it names.
+
+    `place` says in errors where the call is: `'binding "lv" of function "main"'`. Raises
+    IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a function of
+    the wrong kind and arguments that do not fit. What only a check at run time can tell is
+    accepted.
+    """
+    op = call.op
+    if isinstance(op, Operator):
+        if op is CALL_TIR or op is CALL_TIR_INPLACE:
+            check_call_tir(call, _tensor_function(call, functions, place), place)
+        return op.infer(call.args, call.attrs, call.sinfo_args)  # type: ignore[arg-type]
+    if isinstance(op, GlobalVar):
+        return _result_of_named(call, op.name, _named(op, functions, place), place)
+    if isinstance(op, GraphVar):
+        known = op.struct_info
+        if isinstance(known, FuncStructInfo):
+            result = _result_of_named(call, op.name, known, place)
+            return call.sinfo_args[0] if call.sinfo_args else result
+    return call.sinfo_args[0] if call.sinfo_args else call.struct_info
+
+
+def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
+    """Check that a `call_tir` or `call_tir_inplace` fits its tensor function.
+
+    The parameters of the function are, in order: the arguments, the outputs that have memory of
+    their own, the integers `tir_vars`. Raises IRValueError for a wrong number of them, IRTypeError
+    for ones that do not fit.
+    """
+    name, *rest = call.args
+    assert isinstance(name, GlobalVar)
+    if not rest or not isinstance(rest[0], Tuple):
+        raise IRTypeError(
+            _at(place)
+            + f'the arguments of "{name.name}" are one tuple, written out: R.call_tir({name.name}, '
+            "(x, y), out_sinfo=...)"
+        )
+    inputs = list(rest[0].elements)
+    outputs = list(output_infos(call))
+    extra = _integers(rest[1:], name.name, place)
+    given = [
+        _Given(_what(value, f"argument {k}"), value.struct_info) for k, value in enumerate(inputs)
+    ]
+    for k, info in enumerate(outputs):
+        if _inplace(call)[k] == FRESH:
+            given.append(_Given(f"output {k}" if len(outputs) > 1 else "the output", info))
+    passed_outputs = len(given) - len(inputs)
+    given += [_Given(f"tir_vars[{k}]", PrimStructInfo(value)) for k, value in enumerate(extra)]
+    expected = signature(callee)
+    if len(expected) != len(given):
+        names = ", ".join(p.name for p in expected)
+        raise IRValueError(
+            _at(place)
+            + f'"{name.name}" takes {len(expected)} parameter(s) ({names}), the call passes '
+            f"{len(given)}: {len(inputs)} argument(s), {passed_outputs} output(s) and {len(extra)} "
+            "of tir_vars; parameters are matched in this order"
+        )
+    _fit(name.name, expected, given, place)
+    for k, j in enumerate(_inplace(call)):
+        if j == FRESH:
+            continue
+        if fits(inputs[j].struct_info, outputs[k]) is Fits.NO:
+            raise IRTypeError(
+                _at(place)
+                + f'output {k} of "{name.name}" overwrites argument {j}, but is {outputs[k]} and '
+                f"not {inputs[j].struct_info}; state the struct info of the argument in out_sinfo, "
+                "or -1 in inplace_indices for memory of its own"
+            )
+
+
+def output_infos(call: GraphCall) -> tuple[StructInfo, ...]:
+    """Return what the outputs of a call in destination passing style are, one by one."""
+    (stated,) = call.sinfo_args
+    return stated.elements if isinstance(stated, TupleStructInfo) else (stated,)
+
+
+def is_pure_call(call: GraphCall, functions: Functions) -> bool:
+    """Say whether a call only gives a value, so that it may be dropped, repeated or moved."""
+    op = call.op
+    if isinstance(op, Operator):
+        return op.pure
+    if isinstance(op, GlobalVar):
+        if op.name not in functions:
+            return False
+        called = functions[op.name]
+        return called.is_pure if isinstance(called, Function) else _is_pure(called)
+    return _is_pure(op.struct_info)
+
+
+def _is_pure(known: BaseFunc | StructInfo) -> bool:
+    return isinstance(known, FuncStructInfo) and known.purity
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its name and what it takes."""
+
+    name: str
+    info: StructInfo
+
+
+def signature(func: BaseFunc) -> list[Parameter]:
+    """Return the parameters of a function; extents of tensor functions as int64 expressions."""
+    if isinstance(func, Function):
+        return [Parameter(param.name, param.struct_info) for param in func.params]
+    assert isinstance(func, PrimFunc)
+    result = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            result.append(Parameter(param.name, PrimStructInfo(param)))
+        else:
+            shape = [cast(INT64, extent) for extent in buffer.shape]
+            result.append(Parameter(buffer.name, TensorStructInfo(shape, buffer.dtype)))
+    return result
+
+
+# ------------------------------------------------------------------------------------- the callee
+
+
+def _named(gvar: GlobalVar, functions: Functions, place: str) -> BaseFunc | FuncStructInfo:
+    if gvar.name not in functions:
+        close = difflib.get_close_matches(gvar.name, list(functions), 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise IRValueError(
+            _at(place)
+            + f'there is no function "{gvar.name}" in the module, which has {sorted(functions)}'
+            + hint
+        )
+    return functions[gvar.name]
+
+
+def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimFunc:
+    assert isinstance(call.op, Operator)
+    gvar = call.args[0]
+    if not isinstance(gvar, GlobalVar):
+        raise IRTypeError(
+            _at(place) + f"{call.op.short_name} calls a tensor function of the module by its name; "
+            "a library function is called by call_dps_packed"
+        )
+    func = _named(gvar, functions, place)
+    if not isinstance(func, PrimFunc):
+        raise IRTypeError(
+            _at(place)
+            + f'{call.op.short_name} calls a tensor function, "{gvar.name}" is a graph function; '
+            f"call it as it is: {gvar.name}(...)"
+        )
+    return func
+
+
+def _result_of_named(
+    call: GraphCall, name: str, callee: BaseFunc | FuncStructInfo, place: str
+) -> StructInfo:
+    """Return what the direct call of a function gives."""
+    if isinstance(callee, FuncStructInfo):
+        if callee.params is None:
+            return callee.ret
+        expected = [Parameter(str(k), info) for k, info in enumerate(callee.params)]
+        ret = callee.ret
+    else:
+        expected = signature(callee)
+        ret = callee.ret_struct_info if isinstance(callee, Function) else VOID
+    values = [value for value in call.args if isinstance(value, GraphExpr)]
+    if len(values) != len(expected):
+        names = ", ".join(p.name for p in expected)
+        raise IRValueError(
+            _at(place)
+            + f'"{name}" takes {len(expected)} argument(s) ({names}), the call passes {len(values)}'
+            + _wants_call_tir(callee, name)
+        )
+    given = [
+        _Given(_what(value, f"argument {k}"), value.struct_info) for k, value in enumerate(values)
+    ]
+    return _fit(name, expected, given, place).known(ret)
+
+
+def _wants_call_tir(callee: BaseFunc | FuncStructInfo, name: str) -> str:
+    if not isinstance(callee, PrimFunc):
+        return ""
+    return f"; R.call_tir({name}, (...), out_sinfo=...) allocates the outputs of a tensor function"
+
+
+# --------------------------------------------------------------------------------- what it is given
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What stands for a parameter; `name` is for messages."""
+
+    name: str
+    info: StructInfo
+
+
+def _what(value: GraphExpr, otherwise: str) -> str:
+    return f"{otherwise}, {value.name}," if isinstance(value, GraphVar) else otherwise
+
+
+def _integers(rest: Sequence[GraphExpr | GlobalVar], name: str, place: str) -> tuple[PrimExpr, ...]:
+    if not rest:
+        return ()
+    if len(rest) == 1 and isinstance(rest[0], ShapeExpr):
+        return rest[0].values
+    raise IRTypeError(_at(place) + f'tir_vars of "{name}" are integers: tir_vars=R.shape([n, m])')
+
+
+def _inplace(call: GraphCall) -> Sequence[int]:
+    """Return for each output which argument it overwrites, -1 for memory of its own."""
+    count = len(output_infos(call))
+    return call.attrs["inplace_indices"] if call.op is CALL_TIR_INPLACE else [FRESH] * count
+
+
+# ----------------------------------------------------------------------------------- symbolic sizes
+
+
+def _fit(name: str, expected: list[Parameter], given: list[_Given], place: str) -> _Sizes:
+    """Return what the sizes of a function are; IRTypeError for what does not fit a parameter."""
+    sizes = _Sizes()
+    values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
+    for parameter, value in zip(expected, values, strict=True):
+        sizes.define(parameter.info, value, parameter.name)
+    for parameter, value, source in zip(expected, values, given, strict=True):
+        if fits(sizes.filled(parameter.info), value, sizes.analyzer) is Fits.NO:
+            raise IRTypeError(
+                _at(place)
+                + f'parameter {parameter.name} of "{name}" is {parameter.info}'
+                + sizes.told(parameter.info, parameter.name)
+                + f", but {source.name} is {value}; {_remedy(parameter.info, value)}"
+            )
+    return sizes
+
+
+def _converted(parameter: StructInfo, value: StructInfo) -> StructInfo:
+    """Return what a parameter gets: an integer is converted to the type of integer that it is."""
+    if not isinstance(parameter, PrimStructInfo) or not isinstance(value, PrimStructInfo):
+        return value
+    if not (parameter.dtype.is_int and value.dtype.is_int):
+        return value
+    return PrimStructInfo(
+        parameter.dtype, None if value.value is None else cast(parameter.dtype, value.value)
+    )
+
+
+def _remedy(parameter: StructInfo, value: StructInfo) -> str:
+    if isinstance(parameter, PrimStructInfo):
+        return "a scalar parameter is given by tir_vars"
+    if isinstance(value, TensorStructInfo) and isinstance(parameter, TensorStructInfo):
+        if None not in (value.dtype, parameter.dtype) and value.dtype != parameter.dtype:
+            return "convert the array, or declare the function for this dtype"
+        return "change the array, or declare the function for this shape"
+    return "pass what the function is declared for"
+
+
+class _Sizes:
+    """What the variables in the parameters of a function stand for in one call."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self._values: dict[Var, PrimExpr] = {}
+        self._source: dict[Var, str] = {}
+
+    def define(self, pattern: StructInfo, value: StructInfo, source: str) -> None:
+        """Take over the values of variables that are parts of a parameter as such."""
+        if isinstance(pattern, TupleStructInfo) and isinstance(value, TupleStructInfo):
+            for p, v in zip(pattern.elements, value.elements, strict=False):
+                self.define(p, v, source)
+            return
+        extents = zip(defining_extents(pattern), defining_extents(value), strict=False)
+        for extent, actual in extents:
+            var = extent.value if isinstance(extent, Cast) else extent
+            if isinstance(var, Var) and var not in self._values:
+                self._values[var] = cast(var.dtype, actual)
+                self._source[var] = source
+
+    def filled(self, info: StructInfo) -> StructInfo:
+        """Return a struct info of the function as this call sees it, with unknown variables."""
+        return _Filled(self._values, self.analyzer)(info)
+
+    def known(self, info: StructInfo) -> StructInfo:
+        """Return what the caller knows of a result: nothing of variables that it does not give."""
+        if isinstance(info, TupleStructInfo):
+            return TupleStructInfo(self.known(element) for element in info.elements)
+        if all(var in self._values for var in collect_vars(info)):
+            return self.filled(info)
+        if isinstance(info, TensorStructInfo):
+            return TensorStructInfo(None, info.dtype, info.ndim)
+        if isinstance(info, ShapeStructInfo):
+            return ShapeStructInfo(ndim=info.ndim)
+        if isinstance(info, PrimStructInfo):
+            return PrimStructInfo(info.dtype)
+        assert isinstance(info, FuncStructInfo)
+        return FuncStructInfo.opaque_func(ret=self.known(info.ret), purity=info.purity)
+
+    def told(self, info: StructInfo, parameter: str) -> str:
+        """Return where the values of variables come from that another parameter decided."""
+        notes = [
+            f"{var.name} = {self._values[var]} by {self._source[var]}"
+            for var in collect_vars(info)
+            if self._source.get(var, parameter) != parameter
+        ]
+        return f" (with {', '.join(notes)})" if notes else ""
+
+
+class _Filled(GraphRewriter):
+    def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
+        super().__init__()
+        self._values = values
+        self._analyzer = analyzer
+
+    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
+        return self._analyzer.simplify(substitute(node, self._values))
+
+
+def _at(place: str) -> str:
+    return f"{place}: " if place else ""

@@ -1,0 +1,237 @@
+"""The operators of this package, and the calls of tensor and library functions.
+
+`call_tir` calls a tensor function: what calls it allocates the outputs and passes them behind the
+arguments ("destination passing style"). `call_dps_packed` calls a library function the same way,
+`call_packed` one that allocates its result itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.relax.expr import (
+    DataTypeValue,
+    ExternFunc,
+    GraphCall,
+    GraphExpr,
+    PrimValue,
+    ShapeExpr,
+    StringValue,
+    Tuple,
+)
+from tensorir.relax.operator import Operator
+from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TensorStructInfo, TupleStructInfo
+
+_Args = Sequence[GraphExpr]
+_Attrs = Mapping[str, Any]
+_Infos = Sequence[StructInfo]
+
+FRESH: Final = -1
+"""In `inplace_indices`: the output has memory of its own."""
+
+
+def _stated(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+    return sinfo_args[0] if sinfo_args else OBJECT
+
+
+def _storage(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+    return OBJECT
+
+
+def _nothing(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+    return VOID
+
+
+def _tensor(args: _Args, attrs: _Attrs, sinfo_args: _Infos) -> StructInfo:
+    shapes = [a for a in args if isinstance(a, ShapeExpr)]
+    dtypes = [a for a in args if isinstance(a, DataTypeValue)]
+    if len(shapes) != 1 or len(dtypes) != 1:
+        raise IRTypeError("a tensor is allocated with one R.shape([...]) and one R.dtype(...)")
+    return TensorStructInfo(shapes[0].values, dtypes[0].value)
+
+
+CALL_TIR: Final = Operator.register("relax.call_tir", _stated)
+CALL_TIR_INPLACE: Final = Operator.register("relax.call_tir_inplace", _stated)
+CALL_DPS_PACKED: Final = Operator.register("relax.call_dps_packed", _stated)
+CALL_PURE_PACKED: Final = Operator.register("relax.call_pure_packed", _stated)
+ALLOC_TENSOR: Final = Operator.register("relax.builtin.alloc_tensor", _tensor, pure=False)
+"""Memory of its own for one tensor: `(shape, dtype, device index, scope)`."""
+ALLOC_STORAGE: Final = Operator.register("relax.memory.alloc_storage", _storage, pure=False)
+"""Memory that tensors share: `(shape of one extent: bytes, device index, scope, dtype)`."""
+PLACE_TENSOR: Final = Operator.register("relax.memory.alloc_tensor", _tensor, pure=False)
+"""A tensor in shared memory: `(storage, offset in bytes, shape, dtype)`."""
+COPY_INTO: Final = Operator.register("relax.memory.copy_into", _nothing, pure=False)
+"""Copy the elements of the first tensor to the second, which is of the same shape and dtype."""
+
+
+def call_tir(
+    gvar: GlobalVar,
+    args: GraphExpr | Iterable[GraphExpr],
+    out_sinfo: StructInfo | Sequence[StructInfo],
+    tir_vars: Iterable[PrimExpr | int] | ShapeExpr | None = None,
+) -> GraphCall:
+    """Return the call of a tensor function; it gives one tensor, or a tuple for a list.
+
+    `tir_vars` are integers that the function takes behind its buffers.
+    """
+    return GraphCall(
+        CALL_TIR, _operands(_tensor_function(gvar), args, tir_vars), None, [_output(out_sinfo)]
+    )
+
+
+def call_tir_inplace(
+    gvar: GlobalVar,
+    args: GraphExpr | Iterable[GraphExpr],
+    inplace_indices: int | Sequence[int],
+    out_sinfo: StructInfo | Sequence[StructInfo],
+    tir_vars: Iterable[PrimExpr | int] | ShapeExpr | None = None,
+) -> GraphCall:
+    """Return the call of a tensor function that overwrites arguments with outputs.
+
+    `inplace_indices` says for each output which argument it is, -1 for memory of its own. The
+    function takes only the outputs with memory of their own behind its arguments. As a value the
+    argument is not changed: where it is needed afterwards, the call works on a copy.
+    """
+    operands = _operands(_tensor_function(gvar), args, tir_vars)
+    indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
+    output = _output(out_sinfo)
+    count = len(output) if isinstance(output, TupleStructInfo) else 1
+    inputs = operands[1]
+    assert isinstance(inputs, Tuple)
+    if len(indices) != count:
+        raise IRValueError(f"{gvar.name} has {count} output(s), inplace_indices {len(indices)}")
+    if not all(FRESH <= k < len(inputs) for k in indices):
+        raise IRValueError(
+            f"inplace_indices are -1 or count arguments from 0 to {len(inputs) - 1}, got {indices}"
+        )
+    taken = [k for k in indices if k != FRESH]
+    if not taken or len(set(taken)) != len(taken):
+        raise IRValueError(
+            f"inplace_indices name at least one argument, and each once; got {indices}"
+        )
+    return GraphCall(CALL_TIR_INPLACE, operands, {"inplace_indices": tuple(indices)}, [output])
+
+
+def call_dps_packed(
+    func: str | ExternFunc,
+    args: GraphExpr | Iterable[GraphExpr],
+    out_sinfo: StructInfo | Sequence[StructInfo],
+) -> GraphCall:
+    """Return the call of a library function that writes to outputs behind its arguments.
+
+    It is assumed to be pure: the call may be dropped, repeated or moved.
+    """
+    return GraphCall(CALL_DPS_PACKED, [_extern(func), _tuple(args)], None, [_output(out_sinfo)])
+
+
+def call_packed(
+    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+) -> GraphCall:
+    """Return the call of a library function that returns its result; it may have effects."""
+    return GraphCall(_extern(func), args, None, _infos(sinfo_args))
+
+
+def call_pure_packed(
+    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+) -> GraphCall:
+    """Return the call of a library function that returns its result and has no effect."""
+    return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
+
+
+def alloc_tensor(shape: Iterable[PrimExpr | int], dtype: str) -> GraphCall:
+    """Return the allocation of a tensor that has memory of its own."""
+    return GraphCall(
+        ALLOC_TENSOR,
+        [ShapeExpr(shape), DataTypeValue(dtype), PrimValue(0), StringValue("global")],
+    )
+
+
+def alloc_storage(nbytes: PrimExpr | int) -> GraphCall:
+    """Return the allocation of memory for several tensors, aligned to 64 bytes."""
+    return GraphCall(
+        ALLOC_STORAGE,
+        [ShapeExpr([nbytes]), PrimValue(0), StringValue("global"), DataTypeValue("uint8")],
+    )
+
+
+def place_tensor(
+    storage: GraphExpr, offset: PrimExpr | int, shape: Iterable[PrimExpr | int], dtype: str
+) -> GraphCall:
+    """Return a tensor at `offset` bytes in shared memory."""
+    return GraphCall(
+        PLACE_TENSOR, [storage, PrimValue(offset), ShapeExpr(shape), DataTypeValue(dtype)]
+    )
+
+
+def copy_into(source: GraphExpr, destination: GraphExpr) -> GraphCall:
+    """Return the copy of the elements of a tensor into another one."""
+    return GraphCall(COPY_INTO, [source, destination])
+
+
+def is_static_int(value: GraphExpr) -> bool:
+    """Say whether a value is an integer that is known."""
+    return isinstance(value, PrimValue) and isinstance(value.value, IntImm)
+
+
+def _tensor_function(gvar: GlobalVar) -> GlobalVar:
+    if not isinstance(gvar, GlobalVar):
+        raise IRTypeError(
+            f"call_tir calls a tensor function of the module by its GlobalVar, got "
+            f"{type(gvar).__name__}; a library function is called by call_dps_packed"
+        )
+    return gvar
+
+
+def _operands(
+    callee: GlobalVar,
+    args: GraphExpr | Iterable[GraphExpr],
+    tir_vars: Iterable[PrimExpr | int] | ShapeExpr | None,
+) -> list[GraphExpr | GlobalVar]:
+    operands: list[GraphExpr | GlobalVar] = [callee, _tuple(args)]
+    if tir_vars is not None:
+        operands.append(tir_vars if isinstance(tir_vars, ShapeExpr) else ShapeExpr(tir_vars))
+    return operands
+
+
+def _tuple(args: GraphExpr | Iterable[GraphExpr]) -> Tuple:
+    if isinstance(args, Tuple):
+        return args
+    if not isinstance(args, GraphExpr):
+        return Tuple(args)
+    if isinstance(args.struct_info, TupleStructInfo):
+        return Tuple(args)  # its fields, one by one
+    return Tuple([args])
+
+
+def _output(out_sinfo: StructInfo | Sequence[StructInfo]) -> StructInfo:
+    infos = _infos(out_sinfo)
+    for info in infos:
+        parts = info.elements if isinstance(info, TupleStructInfo) else (info,)
+        for part in parts:
+            if not isinstance(part, TensorStructInfo) or part.shape is None or part.dtype is None:
+                raise IRTypeError(
+                    f"an output is a tensor whose shape and dtype are stated, got {part}"
+                )
+    if not infos:
+        raise IRValueError("a call in destination passing style has at least one output")
+    if isinstance(out_sinfo, StructInfo):
+        return out_sinfo
+    return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def _infos(infos: StructInfo | Sequence[StructInfo]) -> list[StructInfo]:
+    return [infos] if isinstance(infos, StructInfo) else list(infos)
+
+
+def _extern(func: str | ExternFunc) -> ExternFunc:
+    if isinstance(func, str):
+        return ExternFunc(func)
+    if not isinstance(func, ExternFunc):
+        raise IRTypeError(
+            f"a library function is called by its name, got {type(func).__name__}; a function of "
+            "the module is called by call_tir"
+        )
+    return func

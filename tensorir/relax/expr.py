@@ -1,0 +1,337 @@
+"""The nodes of graph functions: expressions, bindings, blocks of bindings.
+
+An expression knows its `struct_info` from the moment it is built. Where a name that TVM uses
+means something else in tensor functions, the class has a name of its own and `tensorir.relax`
+exports it under TVM's: `GraphVar` as `relax.Var`, `GraphCall` as `relax.Call`, `StringValue` as
+`relax.StringImm`.
+
+Functions are in A-normal form: the parts of an expression are *leaves*, and every other value has
+a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensorir.dtype import INT64, DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import GlobalVar, PrimExpr
+from tensorir.node import Node, as_attrs
+from tensorir.ops import as_expr, const
+from tensorir.relax.operator import Operator
+from tensorir.relax.relations import common_base
+from tensorir.relax.struct_info import (
+    OBJECT,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    as_shape,
+)
+
+
+class GraphExpr(Node):
+    """A value of a graph function; `struct_info` says what is known of it."""
+
+    __slots__ = ("struct_info",)
+    struct_info: StructInfo
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        return TupleGetItem(self, index)
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        if not isinstance(self.struct_info, TupleStructInfo):
+            raise IRTypeError(f"only a tuple can be unpacked, this is {self.struct_info}")
+        return iter([TupleGetItem(self, k) for k in range(len(self.struct_info))])
+
+
+class GraphVar(GraphExpr):
+    """A variable of a graph function; its identity, not its name, is what it is."""
+
+    __slots__ = ("name",)
+    fields = ("struct_info", "name")
+
+    def __init__(self, name: str, struct_info: StructInfo | None = None) -> None:
+        self.name = name
+        self.struct_info = OBJECT if struct_info is None else struct_info
+
+    @property
+    def name_hint(self) -> str:
+        """The name, under the field name that users of TVM know."""
+        return self.name
+
+    def __call__(self, *args: GraphExpr) -> GraphCall:
+        """Return the call of the function that the variable stands for.
+
+        Raises IRTypeError if it stands for none.
+        """
+        if not isinstance(self.struct_info, (FuncStructInfo, ObjectStructInfo)):
+            raise IRTypeError(f"{self.name} is {self.struct_info}, not a function")
+        return GraphCall(self, args)
+
+    def with_struct_info(self, struct_info: StructInfo) -> GraphVar:
+        """Return a fresh variable of the same kind and name."""
+        return type(self)(self.name, struct_info)
+
+
+class DataflowVar(GraphVar):
+    """A variable that only its dataflow block sees."""
+
+    __slots__ = ()
+
+
+class ExternFunc(GraphExpr):
+    """A library function, by the name it is registered under."""
+
+    __slots__ = ("symbol",)
+    fields = ("symbol",)
+
+    def __init__(self, symbol: str) -> None:
+        self.symbol = symbol
+        self.struct_info = FuncStructInfo.opaque_func()
+
+
+class Constant(GraphExpr):
+    """An array that is part of the program.
+
+    The array is kept without a copy, as a read-only view. `dtype` names types that NumPy lacks
+    (`bfloat16` is kept as `uint16`).
+    """
+
+    __slots__ = ("data",)
+    fields = ("struct_info", "data")
+
+    def __init__(self, data: ArrayLike, dtype: str | None = None) -> None:
+        array = np.ascontiguousarray(data).reshape(np.shape(data))
+        view: NDArray[Any] = array.view(np.ndarray)
+        view.flags.writeable = False
+        kind = DataType(str(array.dtype) if dtype is None else dtype)
+        if kind.to_numpy() != array.dtype:
+            raise IRTypeError(
+                f"a constant of {kind} is given as {kind.to_numpy()}, not {array.dtype}"
+            )
+        self.data = view
+        self.struct_info = TensorStructInfo(array.shape, kind)
+
+    def __reduce__(self) -> tuple[type[Constant], tuple[NDArray[Any], DataType]]:
+        """Pickle through the constructor, because unpickled arrays could be written to."""
+        assert isinstance(self.struct_info, TensorStructInfo)
+        assert self.struct_info.dtype is not None
+        return (Constant, (self.data, self.struct_info.dtype))
+
+
+class ShapeExpr(GraphExpr):
+    """A shape as a value; `values` are int64 expressions."""
+
+    __slots__ = ("values",)
+    fields = ("values",)
+
+    def __init__(self, values: Iterable[PrimExpr | int]) -> None:
+        self.values = as_shape(values)
+        self.struct_info = ShapeStructInfo(self.values)
+
+
+class PrimValue(GraphExpr):
+    """A scalar that tensor functions know as such; a Python int is an int64."""
+
+    __slots__ = ("value",)
+    fields = ("value",)
+
+    def __init__(self, value: PrimExpr | int | float | bool) -> None:
+        self.value = const(value, INT64) if type(value) is int else as_expr(value)
+        self.struct_info = PrimStructInfo(self.value)
+
+
+class StringValue(GraphExpr):
+    """A string."""
+
+    __slots__ = ("value",)
+    fields = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+        self.struct_info = OBJECT
+
+
+class DataTypeValue(GraphExpr):
+    """A dtype as a value."""
+
+    __slots__ = ("value",)
+    fields = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = DataType(value)
+        self.struct_info = OBJECT
+
+
+class Tuple(GraphExpr):
+    """Several values as one."""
+
+    __slots__ = ("elements",)
+    fields = ("elements",)
+
+    def __init__(self, elements: Iterable[GraphExpr]) -> None:
+        self.elements = tuple(elements)
+        self.struct_info = TupleStructInfo(f.struct_info for f in self.elements)
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+
+class TupleGetItem(GraphExpr):
+    """A field of a tuple, counted from 0; IndexError beyond the last."""
+
+    __slots__ = ("index", "tuple_value")
+    fields = ("tuple_value", "index")
+
+    def __init__(self, tuple_value: GraphExpr, index: int) -> None:
+        kind = tuple_value.struct_info
+        if not isinstance(kind, TupleStructInfo):
+            raise IRTypeError(f"only a tuple has fields, this is {kind}")
+        if not 0 <= index < len(kind):
+            raise IndexError(f"field {index} of a tuple of {len(kind)}")
+        self.tuple_value = tuple_value
+        self.index = index
+        self.struct_info = kind.elements[index]
+
+
+Callee: TypeAlias = "Operator | GlobalVar | ExternFunc | GraphVar"
+
+
+class GraphCall(GraphExpr):
+    """A call of an operator, of a function of the module, of a library function, or of a value.
+
+    `sinfo_args` are struct infos that the call states (the outputs of `call_tir`, for one).
+    Without `struct_info` it is inferred; a call of a function of the module has to be told, because
+    a name does not know its function (`BlockBuilder` and the parser do).
+    """
+
+    __slots__ = ("args", "attrs", "op", "sinfo_args")
+    fields = ("op", "args", "attrs", "sinfo_args", "struct_info")
+
+    def __init__(
+        self,
+        op: Callee,
+        args: Sequence[GraphExpr | GlobalVar],
+        attrs: Mapping[str, Any] | None = None,
+        sinfo_args: Sequence[StructInfo] = (),
+        struct_info: StructInfo | None = None,
+    ) -> None:
+        self.op = op
+        self.args = tuple(args)
+        self.attrs = as_attrs(attrs)
+        self.sinfo_args = tuple(sinfo_args)
+        self.struct_info = self._inferred() if struct_info is None else struct_info
+
+    def _inferred(self) -> StructInfo:
+        if isinstance(self.op, Operator):
+            return self.op.infer(self.args, self.attrs, self.sinfo_args)  # type: ignore[arg-type]
+        if self.sinfo_args:
+            return self.sinfo_args[0]
+        if isinstance(self.op, GraphVar) and isinstance(self.op.struct_info, FuncStructInfo):
+            return self.op.struct_info.ret
+        return OBJECT
+
+
+class If(GraphExpr):
+    """The value of one of two suites; `cond` is a bool or integer scalar tensor."""
+
+    __slots__ = ("cond", "false_branch", "true_branch")
+    fields = ("cond", "true_branch", "false_branch")
+
+    def __init__(self, cond: GraphExpr, true_branch: SeqExpr, false_branch: SeqExpr) -> None:
+        self.cond = cond
+        self.true_branch = true_branch
+        self.false_branch = false_branch
+        self.struct_info = common_base(true_branch.struct_info, false_branch.struct_info)
+
+
+class VarBinding(Node):
+    """`var = value`."""
+
+    __slots__ = ("value", "var")
+    fields = ("value", "var")
+
+    def __init__(self, var: GraphVar, value: GraphExpr) -> None:
+        self.var = var
+        self.value = value
+
+
+class MatchCast(Node):
+    """`var = R.match_cast(value, struct_info)`: checked when it runs.
+
+    Variables in the shape that are new are defined by it.
+    """
+
+    __slots__ = ("struct_info", "value", "var")
+    fields = ("value", "struct_info", "var")
+
+    def __init__(self, var: GraphVar, value: GraphExpr, struct_info: StructInfo) -> None:
+        self.var = var
+        self.value = value
+        self.struct_info = struct_info
+
+
+Binding: TypeAlias = VarBinding | MatchCast
+
+
+class BindingBlock(Node):
+    """Bindings in order."""
+
+    __slots__ = ("bindings",)
+    fields = ("bindings",)
+
+    def __init__(self, bindings: Iterable[Binding]) -> None:
+        self.bindings = tuple(bindings)
+
+
+class DataflowBlock(BindingBlock):
+    """Bindings without effects and without control flow; what is no DataflowVar is its output."""
+
+    __slots__ = ()
+
+
+class SeqExpr(GraphExpr):
+    """Blocks of bindings, and the value that they lead to: the body of a function or branch."""
+
+    __slots__ = ("blocks", "body")
+    fields = ("blocks", "body")
+
+    def __init__(self, blocks: Iterable[BindingBlock], body: GraphExpr) -> None:
+        self.blocks = tuple(blocks)
+        self.body = body
+        self.struct_info = body.struct_info
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """The bindings of all blocks, in order."""
+        return [binding for block in self.blocks for binding in block.bindings]
+
+
+def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
+    """Return a constant as `R.const` makes it.
+
+    Without a dtype, Python ints are int32, floats float32, bools bool, and NumPy's 64-bit defaults
+    are narrowed to 32 bits; other arrays keep their dtype.
+    """
+    array = np.asarray(value)
+    if dtype is not None:
+        kind = DataType(dtype)
+        if kind.to_numpy() != array.dtype and str(kind.to_numpy()) != str(kind):
+            raise IRValueError(
+                f"a constant of {kind} is made from its bits: Constant(bits, {kind!r})"
+            )
+        with np.errstate(invalid="ignore"):
+            converted = array.astype(kind.to_numpy())
+        if kind.is_integral and not np.array_equal(converted, array):
+            raise IRValueError(f"{kind} does not have every value of {array.tolist()}")
+        return Constant(converted, kind)
+    narrow = {"int64": "int32", "float64": "float32"}.get(str(array.dtype))
+    return Constant(array if narrow is None else array.astype(narrow))

@@ -1,0 +1,54 @@
+"""Graph functions: what calls tensor functions, library functions and one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensorir.errors import IRTypeError
+from tensorir.function import BaseFunc
+from tensorir.relax.expr import GraphVar, SeqExpr
+from tensorir.relax.struct_info import FuncStructInfo, StructInfo
+from tensorir.stmt import normalize_annotations
+
+
+class Function(BaseFunc):
+    """A function over tensors, shapes and tuples.
+
+    `params` are variables with struct info; `body` leads to the result. `is_pure` says that a call
+    only gives a value. Standard attributes: `global_symbol` (absent for a private function),
+    `num_input` (parameters from this index on are weights).
+    """
+
+    __slots__ = ("body", "is_pure", "params", "ret_struct_info")
+    fields = ("params", "body", "ret_struct_info", "is_pure", "attrs")
+
+    def __init__(
+        self,
+        params: Sequence[GraphVar],
+        body: SeqExpr,
+        ret_struct_info: StructInfo | None = None,
+        is_pure: bool = True,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        for param in params:
+            if not isinstance(param, GraphVar):
+                raise IRTypeError(
+                    f"a parameter of a graph function is a relax.Var, got {type(param).__name__}"
+                )
+        if not isinstance(body, SeqExpr):
+            raise IRTypeError(
+                f"the body of a graph function is a relax.SeqExpr, got {type(body).__name__}"
+            )
+        self.params = tuple(params)
+        self.body = body
+        self.ret_struct_info = body.struct_info if ret_struct_info is None else ret_struct_info
+        self.is_pure = is_pure
+        self.attrs = normalize_annotations(attrs)
+
+    @property
+    def struct_info(self) -> FuncStructInfo:
+        """What is known of the function as a value."""
+        return FuncStructInfo(
+            [p.struct_info for p in self.params], self.ret_struct_info, self.is_pure
+        )

@@ -1,0 +1,153 @@
+"""Which struct infos contain which, and the least that contains two.
+
+Extents are compared by what the integer analysis proves. "Unknown" is an answer: where it is given,
+a check when the program runs decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from tensorir.arith import Analyzer
+from tensorir.expr import PrimExpr
+from tensorir.relax.struct_info import (
+    OBJECT,
+    UNKNOWN_NDIM,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+
+class Fits(Enum):
+    """Whether every value of one struct info is one of another."""
+
+    NO = 0
+    """No value is both."""
+    UNKNOWN = 1
+    """It depends on what is known only when the program runs."""
+    YES = 2
+
+    def __and__(self, other: Fits) -> Fits:
+        return self if self.value <= other.value else other
+
+
+def fits(base: StructInfo, value: StructInfo, analyzer: Analyzer | None = None) -> Fits:
+    """Say whether what `value` describes is described by `base` as well."""
+    analyzer = Analyzer() if analyzer is None else analyzer
+    if isinstance(base, ObjectStructInfo):
+        return Fits.YES
+    if isinstance(value, ObjectStructInfo):
+        return Fits.UNKNOWN
+    if isinstance(base, TensorStructInfo) and isinstance(value, TensorStructInfo):
+        return _tensor_fits(base, value, analyzer)
+    if isinstance(base, TupleStructInfo) and isinstance(value, TupleStructInfo):
+        if len(base) != len(value):
+            return Fits.NO
+        return _all(
+            fits(b, v, analyzer) for b, v in zip(base.elements, value.elements, strict=True)
+        )
+    if isinstance(base, ShapeStructInfo) and isinstance(value, ShapeStructInfo):
+        return _ndim_fits(base.ndim, value.ndim) & _shape_fits(base.values, value.values, analyzer)
+    if isinstance(base, PrimStructInfo) and isinstance(value, PrimStructInfo):
+        if base.dtype != value.dtype:
+            return Fits.NO
+        if base.value is None:
+            return Fits.YES
+        return Fits.UNKNOWN if value.value is None else _same(base.value, value.value, analyzer)
+    if isinstance(base, FuncStructInfo) and isinstance(value, FuncStructInfo):
+        return _func_fits(base, value, analyzer)
+    return Fits.NO
+
+
+def is_base_of(base: StructInfo, value: StructInfo) -> bool:
+    """Say whether it is sure that `base` describes all that `value` does."""
+    return fits(base, value) is Fits.YES
+
+
+def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
+    """Return what both agree on: for tensors shape, else number of dimensions, and dtype."""
+    analyzer = Analyzer()
+    if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
+        dtype = a.dtype if a.dtype == b.dtype else None
+        if a.shape is not None and _shape_fits(a.shape, b.shape, analyzer) is Fits.YES:
+            return TensorStructInfo(a.shape, dtype)
+        return TensorStructInfo(None, dtype, a.ndim if a.ndim == b.ndim else UNKNOWN_NDIM)
+    if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo) and len(a) == len(b):
+        return TupleStructInfo(
+            common_base(x, y) for x, y in zip(a.elements, b.elements, strict=True)
+        )
+    if isinstance(a, ShapeStructInfo) and isinstance(b, ShapeStructInfo):
+        if a.values is not None and _shape_fits(a.values, b.values, analyzer) is Fits.YES:
+            return a
+        return ShapeStructInfo(ndim=a.ndim if a.ndim == b.ndim else UNKNOWN_NDIM)
+    if isinstance(a, PrimStructInfo) and isinstance(b, PrimStructInfo) and a.dtype == b.dtype:
+        return a if fits(a, b, analyzer) is Fits.YES else PrimStructInfo(a.dtype)
+    if isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo):
+        if fits(a, b, analyzer) is Fits.YES:
+            return a
+        return FuncStructInfo(None, common_base(a.ret, b.ret), a.purity and b.purity)
+    return OBJECT
+
+
+def _all(answers: Iterable[Fits]) -> Fits:
+    result = Fits.YES
+    for answer in answers:
+        result = result & answer
+    return result
+
+
+def _tensor_fits(base: TensorStructInfo, value: TensorStructInfo, analyzer: Analyzer) -> Fits:
+    kind = Fits.YES
+    if base.dtype is not None:
+        kind = (
+            Fits.UNKNOWN
+            if value.dtype is None
+            else Fits.YES
+            if base.dtype == value.dtype
+            else Fits.NO
+        )
+    return kind & _ndim_fits(base.ndim, value.ndim) & _shape_fits(base.shape, value.shape, analyzer)
+
+
+def _ndim_fits(base: int, value: int) -> Fits:
+    if base in (UNKNOWN_NDIM, value):
+        return Fits.YES
+    return Fits.UNKNOWN if value == UNKNOWN_NDIM else Fits.NO
+
+
+def _shape_fits(
+    base: tuple[PrimExpr, ...] | None, value: tuple[PrimExpr, ...] | None, analyzer: Analyzer
+) -> Fits:
+    if base is None:
+        return Fits.YES
+    if value is None:
+        return Fits.UNKNOWN
+    if len(base) != len(value):
+        return Fits.NO
+    return _all(_same(b, v, analyzer) for b, v in zip(base, value, strict=True))
+
+
+def _same(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> Fits:
+    if analyzer.can_prove_equal(a, b):
+        return Fits.YES
+    return Fits.NO if analyzer.can_prove(a != b) else Fits.UNKNOWN
+
+
+def _func_fits(base: FuncStructInfo, value: FuncStructInfo, analyzer: Analyzer) -> Fits:
+    if base.purity and not value.purity:
+        return Fits.NO
+    result = fits(base.ret, value.ret, analyzer)
+    if base.params is None:
+        return result
+    if value.params is None:
+        return result & Fits.UNKNOWN
+    if len(base.params) != len(value.params):
+        return Fits.NO
+    pairs = zip(base.params, value.params, strict=True)
+    return result & _all(fits(v, b, analyzer) for b, v in pairs)

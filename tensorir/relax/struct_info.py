@@ -1,0 +1,159 @@
+"""What is known of a value of a graph function before it runs: kind, shape, dtype.
+
+A `StructInfo` describes a set of values; `ObjectStructInfo` all of them. Which sets contain which
+is in `tensorir.relax.relations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tensorir.dtype import INT64, DataType
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import IntImm, PrimExpr
+from tensorir.node import Node
+from tensorir.ops import as_expr, const
+
+UNKNOWN_NDIM: Final = -1
+
+
+class StructInfo(Node):
+    """What is known of a value."""
+
+    __slots__ = ()
+
+
+class ObjectStructInfo(StructInfo):
+    """Nothing is known."""
+
+    __slots__ = ()
+
+
+class PrimStructInfo(StructInfo):
+    """A scalar that shapes may depend on; `value` where it is known."""
+
+    __slots__ = ("dtype", "value")
+    fields = ("dtype", "value")
+
+    def __init__(self, dtype: str | PrimExpr, value: PrimExpr | None = None) -> None:
+        """Build from a dtype, or from a value, which has one."""
+        given = dtype if isinstance(dtype, PrimExpr) else value
+        self.dtype = dtype.dtype if isinstance(dtype, PrimExpr) else DataType(dtype)
+        self.value = given
+
+
+class ShapeStructInfo(StructInfo):
+    """A shape as a value: a tuple of int64; `values` where they are known, else their number."""
+
+    __slots__ = ("ndim", "values")
+    fields = ("ndim", "values")
+
+    def __init__(
+        self, values: Iterable[PrimExpr | int] | None = None, ndim: int = UNKNOWN_NDIM
+    ) -> None:
+        self.values = None if values is None else as_shape(values)
+        self.ndim = ndim if self.values is None else _agreed_ndim(len(self.values), ndim)
+
+
+class TensorStructInfo(StructInfo):
+    """An array in memory.
+
+    `shape` is a tuple of int64 expressions, None where it is unknown; `ndim` is the number of
+    dimensions, -1 where that is unknown; `dtype` is None where it is unknown.
+    """
+
+    __slots__ = ("dtype", "ndim", "shape")
+    fields = ("shape", "ndim", "dtype")
+
+    def __init__(
+        self,
+        shape: Iterable[PrimExpr | int] | None = None,
+        dtype: str | None = "float32",
+        ndim: int = UNKNOWN_NDIM,
+    ) -> None:
+        self.shape = None if shape is None else as_shape(shape)
+        self.ndim = ndim if self.shape is None else _agreed_ndim(len(self.shape), ndim)
+        if self.ndim < UNKNOWN_NDIM:
+            raise IRValueError(f"a tensor has 0 dimensions or more (-1: unknown), got {ndim}")
+        known = None if dtype is None else DataType(dtype)
+        self.dtype = None if known is None or known.bits == 0 else known
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape as numbers; None if it is unknown or depends on variables."""
+        if self.shape is None:
+            return None
+        sizes = tuple(n.value for n in self.shape if isinstance(n, IntImm))
+        return sizes if len(sizes) == len(self.shape) else None
+
+
+class TupleStructInfo(StructInfo):
+    """Several values; without fields it describes a call that gives nothing."""
+
+    __slots__ = ("elements",)
+    fields = ("elements",)
+
+    def __init__(self, elements: Iterable[StructInfo] = ()) -> None:
+        self.elements = tuple(elements)
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+
+class FuncStructInfo(StructInfo):
+    """A function; `params` is None for one that takes anything."""
+
+    __slots__ = ("params", "purity", "ret")
+    fields = ("params", "ret", "purity")
+
+    def __init__(
+        self, params: Sequence[StructInfo] | None, ret: StructInfo, purity: bool = True
+    ) -> None:
+        self.params = None if params is None else tuple(params)
+        self.ret = ret
+        self.purity = purity
+
+    @staticmethod
+    def opaque_func(*, ret: StructInfo | None = None, purity: bool = False) -> FuncStructInfo:
+        """Return what is known of a function whose parameters are not."""
+        return FuncStructInfo(None, ObjectStructInfo() if ret is None else ret, purity)
+
+
+OBJECT: Final = ObjectStructInfo()
+VOID: Final = TupleStructInfo()
+
+
+def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
+    """Return the integers of a struct info: a variable among them is defined where it is stated."""
+    if isinstance(info, TensorStructInfo):
+        return info.shape or ()
+    if isinstance(info, ShapeStructInfo):
+        return info.values or ()
+    if isinstance(info, PrimStructInfo):
+        return () if info.value is None else (info.value,)
+    return ()
+
+
+def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
+    """Return extents as int64 expressions; IRTypeError for what is no integer."""
+    shape = []
+    for value in values:
+        extent = const(value, INT64) if type(value) is int else as_expr(value)
+        if isinstance(extent, IntImm) and extent.dtype is not INT64:
+            extent = const(extent.value, INT64)
+        if extent.dtype is not INT64:
+            raise IRTypeError(
+                f"an extent of a graph function is an int64, got {extent} of {extent.dtype}; "
+                "declare its variables by T.int64()"
+            )
+        if isinstance(extent, IntImm) and extent.value < 0:
+            raise IRValueError(f"an extent is at least 0, got {extent.value}")
+        shape.append(extent)
+    return tuple(shape)
+
+
+def _agreed_ndim(count: int, ndim: int) -> int:
+    if ndim not in (UNKNOWN_NDIM, count):
+        raise IRValueError(f"a shape of {count} dimension(s) was given with ndim={ndim}")
+    return count

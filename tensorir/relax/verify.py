@@ -1,0 +1,330 @@
+"""Checking that graph functions are well-formed.
+
+A-normal form: the parts of a value are leaves (variables, constants, shapes, numbers, names) or
+tuples of leaves. Every variable is bound once, before its use, and seen where it is in scope: what
+a branch binds inside of the branch, a `DataflowVar` inside of its dataflow block. Symbolic sizes
+are defined by parameters and `match_cast`, each in one function. A dataflow block has no branches
+and no effects, a pure function none that is seen outside. Calls fit the functions that they name,
+and struct infos that are stated follow from what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError, WellFormedError
+from tensorir.expr import GlobalVar, Var
+from tensorir.function import IRModule
+from tensorir.node import Node
+from tensorir.relax.callee import is_pure_call, result_of
+from tensorir.relax.expr import (
+    Binding,
+    BindingBlock,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeValue,
+    ExternFunc,
+    GraphCall,
+    GraphExpr,
+    GraphVar,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringValue,
+    Tuple,
+    TupleGetItem,
+)
+from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
+from tensorir.relax.relations import Fits, fits
+from tensorir.relax.struct_info import (
+    FuncStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    defining_extents,
+)
+from tensorir.visit import collect_vars
+
+_LEAVES = (GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc)
+
+
+def verify_graph_function(
+    func: Function,
+    mod: IRModule | None = None,
+    name: str = "",
+    defined: dict[Node, str] | None = None,
+) -> None:
+    """Check a graph function of a module; WellFormedError says what rule is broken, and where.
+
+    Without a module calls are not checked against their functions. `name` is for messages;
+    `defined` says for variables and sizes which function they belong to, and takes those of this
+    one.
+    """
+    _Verifier(mod, name, {} if defined is None else defined).function(func)
+
+
+class _Verifier:
+    def __init__(self, mod: IRModule | None, name: str, defined: dict[Node, str]) -> None:
+        self._mod = mod
+        self._name = name
+        self._function = f'function "{name}"' if name else "the function"
+        self._owner = defined
+        self._visible: set[Node] = set()
+        """Variables and symbolic sizes that can be used here."""
+        self._analyzer = Analyzer()
+        self._place = self._function
+        self._binding: Binding | None = None
+        self._in_dataflow = False
+        self._is_pure = True
+
+    # ----------------------------------------------------------------------------------- structure
+
+    def function(self, func: Function) -> None:
+        """Verify a function."""
+        self._is_pure = func.is_pure and not func.attrs.get("relax.force_pure")
+        for param in func.params:
+            self._place = f'parameter "{param.name}" of {self._function}'
+            if isinstance(param, DataflowVar):
+                self._fail("a parameter is a relax.Var; only dataflow blocks bind a DataflowVar")
+            self._define(param)
+            self._define_sizes(param.struct_info)
+        for param in func.params:
+            self._place = f'parameter "{param.name}" of {self._function}'
+            self._use_sizes(param.struct_info)
+        self._place = self._function
+        self._sequence(func.body)
+        self._place = f"the result of {self._function}"
+        self._use_sizes(func.ret_struct_info)
+        self._check_stated(func.ret_struct_info, func.body.struct_info, "the function returns")
+
+    def _sequence(self, node: SeqExpr) -> None:
+        """Verify the suite of a function or branch."""
+        for block in node.blocks:
+            self._block(block)
+        self._argument(node.body, "the value that the suite leads to")
+
+    def _block(self, block: BindingBlock) -> None:
+        self._in_dataflow = isinstance(block, DataflowBlock)
+        for binding in block.bindings:
+            outer = self._place, self._binding
+            self._place = f'binding "{binding.var.name}" of {self._function}'
+            self._binding = binding
+            self._bind(binding)
+            self._place, self._binding = outer
+        self._in_dataflow = False
+        for binding in block.bindings:
+            if isinstance(binding.var, DataflowVar):
+                self._visible.discard(binding.var)
+
+    def _bind(self, binding: Binding) -> None:
+        var = binding.var
+        if isinstance(var, DataflowVar) and not self._in_dataflow:
+            self._fail("a DataflowVar is bound outside of a dataflow block; bind a relax.Var")
+        self._value(binding.value)
+        if isinstance(binding, MatchCast):
+            if fits(binding.struct_info, binding.value.struct_info, self._analyzer) is Fits.NO:
+                self._fail(
+                    f"match_cast to {binding.struct_info} never succeeds, the value is "
+                    f"{binding.value.struct_info}"
+                )
+            self._define_sizes(binding.struct_info)
+            self._use_sizes(binding.struct_info)
+            known = binding.struct_info
+        else:
+            known = binding.value.struct_info
+        self._use_sizes(var.struct_info)
+        self._check_stated(var.struct_info, known, "the value is")
+        self._define(var)
+
+    # -------------------------------------------------------------------------------------- values
+
+    def _value(self, value: GraphExpr) -> None:
+        """Verify what is bound to a variable."""
+        if isinstance(value, GraphCall):
+            self._call(value)
+        elif isinstance(value, TupleGetItem):
+            self._leaf(value.tuple_value, "the tuple")
+        elif isinstance(value, If):
+            self._branches(value)
+        else:
+            self._argument(value, "the value")
+
+    def _argument(self, value: GraphExpr | GlobalVar, what: str) -> None:
+        """Verify a leaf or a tuple of leaves."""
+        if isinstance(value, Tuple):
+            for k, element in enumerate(value.elements):
+                self._argument(element, f"field {k} of {what}")
+        else:
+            self._leaf(value, what)
+
+    def _leaf(self, value: GraphExpr | GlobalVar, what: str) -> None:
+        if isinstance(value, GlobalVar):
+            if self._mod is not None and value.name not in self._mod:
+                self._fail(
+                    f'{what} is "{value.name}", but the module has no such function; it has '
+                    f"{sorted(self._mod)}"
+                )
+            return
+        if not isinstance(value, _LEAVES):
+            self._fail(
+                f"{what} is {_kind(value)}; functions are in A-normal form, so bind it to a "
+                "variable of its own first (relax.BlockBuilder does)"
+            )
+        if isinstance(value, GraphVar):
+            self._use(value)
+        elif isinstance(value, (ShapeExpr, PrimValue)):
+            self._use_sizes(value)
+
+    def _call(self, call: GraphCall) -> None:
+        if isinstance(call.op, GraphVar):
+            self._use(call.op)
+        for k, arg in enumerate(call.args):
+            self._argument(arg, f"argument {k}")
+        for info in call.sinfo_args:
+            self._use_sizes(info)
+        self._use_sizes(call.struct_info)
+        if self._mod is None:
+            return
+        try:
+            result = result_of(call, self._mod)
+        except (IRTypeError, IRValueError) as error:
+            self._fail(str(error))
+        self._check_stated(call.struct_info, result, "the call gives")
+        self._effects(call, self._mod)
+
+    def _effects(self, call: GraphCall, mod: IRModule) -> None:
+        if is_pure_call(call, mod):
+            return
+        if self._in_dataflow:
+            self._fail(
+                "the call may have effects, and a dataflow block has none; move it out of the "
+                "block, or declare what is called pure (R.call_pure_packed)"
+            )
+        if self._is_pure and not _is_lowered(call, mod):
+            self._fail(
+                "the call may have effects, but the function is declared pure; declare it with "
+                "@R.function(pure=False), or what is called as pure (R.call_pure_packed)"
+            )
+
+    def _branches(self, value: If) -> None:
+        if self._in_dataflow:
+            self._fail("a dataflow block has no branches; move the If out of the block")
+        self._leaf(value.cond, "the condition")
+        info = value.cond.struct_info
+        if isinstance(info, TensorStructInfo):
+            is_scalar = info.ndim <= 0 and (info.dtype is None or info.dtype.lanes == 1)
+            if not is_scalar or (info.dtype is not None and info.dtype.is_float):
+                self._fail(f"the condition is a bool or an integer of no dimensions, not {info}")
+        for branch in (value.true_branch, value.false_branch):
+            with self._scope():
+                self._sequence(branch)
+
+    # --------------------------------------------------------------------------------------- scopes
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        before = set(self._visible)
+        yield
+        self._visible = before
+
+    def _define(self, var: GraphVar) -> None:
+        owner = self._owner.get(var)
+        if owner is not None:
+            again = "bound again" if owner == self._function else f"a variable of {owner}, too"
+            self._fail(
+                f"{var.name} is {again}; every variable is bound once: make a new one, or copy the "
+                "function with renew_defs"
+            )
+        self._owner[var] = self._function
+        self._visible.add(var)
+
+    def _use(self, var: GraphVar) -> None:
+        if var in self._visible:
+            return
+        owner = self._owner.get(var)
+        if owner is None:
+            self._fail(f"{var.name} is used, but nothing has bound it before")
+        if owner != self._function:
+            self._fail(
+                f"{var.name} is used, which is a variable of {owner}; pass it as an argument"
+            )
+        if isinstance(var, DataflowVar):
+            self._fail(
+                f"{var.name} is used, which only its dataflow block sees; name it in R.output(...)"
+            )
+        self._fail(f"{var.name} is used, which only another branch binds; return it from the If")
+
+    def _define_sizes(self, info: StructInfo) -> None:
+        """Define the variables that are extents of a parameter or a checked value."""
+        if isinstance(info, TupleStructInfo):
+            for element in info.elements:
+                self._define_sizes(element)
+        for extent in defining_extents(info):
+            if not isinstance(extent, Var) or extent in self._visible:
+                continue
+            owner = self._owner.get(extent)
+            if owner not in (None, self._function):
+                self._fail(
+                    f"the size {extent.name} is one of {owner}, too; every function has sizes of "
+                    "its own: declare another variable, or copy the function with renew_defs"
+                )
+            self._owner[extent] = self._function
+            self._visible.add(extent)
+
+    def _use_sizes(self, node: StructInfo | GraphExpr) -> None:
+        if isinstance(node, FuncStructInfo):
+            return  # its sizes are those of another function
+        if isinstance(node, TupleStructInfo):
+            for element in node.elements:
+                self._use_sizes(element)
+            return
+        for var in collect_vars(node):
+            if var not in self._visible:
+                self._fail(
+                    f"the size {var.name} is used, but nothing has defined it before; a parameter "
+                    f"or R.match_cast whose shape has {var.name} by itself as a dimension does"
+                )
+
+    def _check_stated(self, stated: StructInfo, known: StructInfo, subject: str) -> None:
+        """Check that a struct info that is stated follows from what is known."""
+        answer = fits(stated, known, self._analyzer)
+        if answer is Fits.NO:
+            self._fail(f"{stated} is stated, but {subject} {known}")
+        if answer is Fits.UNKNOWN:
+            self._fail(
+                f"{stated} is stated, but of what {subject} only {known} is known; R.match_cast "
+                "checks it when the function runs"
+            )
+
+    def _fail(self, sentence: str) -> NoReturn:
+        shown = ""
+        if self._binding is not None:
+            first, *more = str(self._binding).splitlines()
+            shown = f"\n    {first}{' ...' if more else ''}"
+        raise WellFormedError(f"{self._place}: {sentence}{shown}")
+
+
+def _is_lowered(call: GraphCall, mod: IRModule) -> bool:
+    """Say whether a call is one that lowering to explicit memory made of a pure one.
+
+    These have effects on temporaries of the function only.
+    """
+    op = call.op
+    if isinstance(op, Operator):
+        return True
+    if isinstance(op, GlobalVar):
+        return not isinstance(mod[op.name], Function)
+    info = call.struct_info
+    return isinstance(info, TupleStructInfo) and not info.elements
+
+
+def _kind(value: Node) -> str:
+    names = {GraphCall: "a call", TupleGetItem: "a field of a tuple", If: "a choice"}
+    return names.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,424 @@
+"""From syntax trees to graph functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorir.dtype import INT64
+from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir.expr import GlobalVar, PrimExpr, Var
+from tensorir.ops import as_expr
+from tensorir.relax import expr as g
+from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
+from tensorir.relax.relations import Fits, fits
+from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TupleStructInfo
+from tensorir.script.declarations import declare_sizes
+from tensorir.script.evaluate import Evaluator
+from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
+from tensorir.script.graph_bindings import Suite
+from tensorir.script.graph_values import (
+    DataflowFrame,
+    MatchCastRecord,
+    OutputRecord,
+    as_value,
+)
+from tensorir.script.parts import FunctionParts
+from tensorir.script.records import Alias, FreshVar, FuncAttrRecord, MetaVar
+from tensorir.script.source import Place, Source
+from tensorir.script.syntax import Tree, names_in, parse_expression
+
+
+class GraphBuilder:
+    """Builds one graph function from its tree.
+
+    `siblings` are the names that it sees beside those of its scope: the functions of its module.
+    """
+
+    def __init__(
+        self,
+        evaluate: Evaluator,
+        siblings: Mapping[str, Any],
+        *,
+        private: bool = False,
+        pure: bool = True,
+    ) -> None:
+        self._evaluate = evaluate
+        self._scope = evaluate.scope
+        self._siblings = siblings
+        self._function = FunctionParts(private)
+        self._pure = pure
+        self._suite = Suite()
+
+    def build(self, tree: Tree) -> Function:
+        """Return the function whose `def` is `tree`."""
+        _, place, name, _, _, body, _ = tree
+        self._enter()
+        params, stated = self.signature(tree)
+        value = self._body(body, place)
+        self._leave()
+        result = value.struct_info if stated is None else stated
+        if fits(result, value.struct_info) is Fits.NO:
+            raise self._fail(
+                f"{name} returns {value.struct_info}, but its result is annotated {result}",
+                tree[4][1],
+            )
+        attrs = self._function.named_attrs(name)
+        return Function(params, self._suite.sequence(value), result, self._pure, attrs)
+
+    def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
+        """Return what the `def` says of parameters and result; None for an unknown result."""
+        self._enter()
+        known = self.signature(tree)
+        self._leave()
+        return known
+
+    def _enter(self) -> None:
+        self._scope.push()
+        for name, value in self._siblings.items():
+            self._scope.rebind(name, value)
+        self._scope.push()
+
+    def _leave(self) -> None:
+        self._scope.pop()
+        self._scope.pop()
+
+    def _fail(self, message: str, place: Place) -> DiagnosticError:
+        return self._evaluate.fail(message, place)
+
+    # ------------------------------------------------------------------------------------ signature
+
+    def signature(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
+        """Define the parameters; return them and what is stated of the result."""
+        _, _, _, parameters, result, _, type_vars = tree
+        declare_sizes(self._scope, [size for _, size in type_vars])
+        params = [self._parameter(parameter) for parameter in parameters]
+        return params, None if result is None else self._annotation(result, defines=True)
+
+    def _parameter(self, tree: Tree) -> g.GraphVar:
+        _, place, star, name, annotation, default = tree
+        if star or default is not None:
+            raise self._fail("only plain parameters without defaults are supported", place)
+        if annotation is None:
+            raise self._fail(
+                f'the parameter {name} needs an annotation: {name}: R.Tensor((1, "n"), "float32")',
+                place,
+            )
+        var = g.GraphVar(name, self._annotation(annotation, defines=True))
+        if name in self._scope.levels[-1]:
+            raise self._fail(f"there are two parameters called {name}", place)
+        self._scope.rebind(name, var)
+        return var
+
+    def _annotation(self, tree: Tree, *, defines: bool = False) -> StructInfo:
+        """Return what an annotation says; in a signature, sizes in quotes are defined by it."""
+        value = self._evaluate(tree)
+        return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
+
+    def _known(self, annotation: Any, defines: bool = False) -> StructInfo:
+        return unquoted(struct_info_of(annotation), lambda text: self._size(text, defines))
+
+    def _size(self, text: str, defines: bool) -> PrimExpr:
+        """Return the size that a text in quotes stands for."""
+        source = Source(text, "<a size in quotes>")
+        tree = parse_expression(source)
+        for name in names_in(tree):
+            try:
+                self._scope.lookup(name)
+            except KeyError:
+                if not defines:
+                    raise IRValueError(
+                        f'the size "{name}" is not defined; write {name} = T.int64() before'
+                    ) from None
+                self._scope.rebind(name, Var(name, INT64))
+        return as_expr(Evaluator(source, self._scope)(tree))
+
+    # --------------------------------------------------------------------------------------- suites
+
+    def _body(self, trees: list[Tree], place: Place) -> g.GraphExpr:
+        """Read the statements of a function; return what it returns."""
+        for k, tree in enumerate(trees):
+            if tree[0] != "return":
+                self._statement(tree)
+                continue
+            if k != len(trees) - 1:
+                raise self._fail("nothing follows the return of a graph function", trees[k + 1][1])
+            if tree[2] is None:
+                raise self._fail("a graph function returns a value; R.tuple() is none", tree[1])
+            return self._evaluate.guarded(tree[1], self._leaf, self._evaluate(tree[2]))  # type: ignore[no-any-return]
+        raise self._fail("a graph function ends in `return` with its value", place)
+
+    def _leaf(self, value: Any) -> g.GraphExpr:
+        known = as_value(value)
+        self._require_sizes(known)
+        return self._suite.leaf(known)
+
+    def _statement(self, tree: Tree) -> None:
+        try:
+            _STATEMENTS[tree[0]](self, tree)
+        except DiagnosticError:
+            raise
+        except Exception as error:
+            raise self._evaluate.explained(error, tree[1]) from error
+
+    def expression_statement(self, tree: Tree) -> None:
+        """Take attributes of the function, or emit a call for its effect."""
+        if tree[2][0] == "constant" and isinstance(tree[2][2], str):
+            return
+        value = self._evaluate(tree[2])
+        if isinstance(value, FuncAttrRecord):
+            self._function.add_attrs(value.attrs)
+        elif isinstance(value, OutputRecord):
+            raise IRValueError("R.output(...) is the last statement of `with R.dataflow():`")
+        elif isinstance(value, g.GraphCall) and _has_effect(value):
+            self._bind("_", _told(value, VOID))
+        elif value is not None:
+            raise IRValueError("this has no effect; give the value a name, or leave it out")
+
+    def assign(self, tree: Tree) -> None:
+        """Bind the value on the right to a name, or its fields to several."""
+        _, place, targets, value_tree = tree
+        if len(targets) > 1:
+            raise IRTypeError("a = b = c is not supported; write one to a line")
+        self._assign(targets[0], self._evaluate(value_tree), place)
+
+    def augmented(self, tree: Tree) -> None:
+        """`x += y` binds `x + y` to `x`."""
+        _, place, target, operator, value = tree
+        self._assign(target, self._evaluate(("binary", place, operator, target, value)), place)
+
+    def annotated(self, tree: Tree) -> None:
+        """`x: R.Tensor(...) = value`: a binding that states what is known."""
+        _, place, target, annotation, value_tree = tree
+        if target[0] != "name" or value_tree is None:
+            raise self._fail("an annotated binding is `name: R.Tensor(...) = value`", place)
+        stated = self._annotation(annotation)
+        self._bind(target[2], self._evaluate(value_tree), stated, annotation[1])
+
+    def _assign(self, target: Tree, value: Any, place: Place) -> None:
+        if target[0] == "parenthesized":
+            target = target[2]
+        if target[0] == "name":
+            self._name(target[2], value)
+            return
+        if target[0] not in ("tuple", "list") or any(t[0] != "name" for t in target[2]):
+            raise self._fail("values are bound to plain names", target[1])
+        names = [t[2] for t in target[2]]
+        if len(set(names)) != len(names):
+            raise self._fail("the same name stands twice on the left", target[1])
+        fields = self._fields(value)
+        if len(fields) != len(names):
+            raise self._fail(f"there are {len(fields)} value(s), but {len(names)} names", place)
+        for name, field in zip(names, fields, strict=True):
+            self._name(name, field)
+
+    def _fields(self, value: Any) -> list[Any]:
+        if isinstance(value, (tuple, list)):
+            return list(value)
+        return list(self._leaf(value))
+
+    def _name(self, name: str, value: Any) -> None:
+        """Give a name to a value, which is bound, or to what is known while reading."""
+        if isinstance(value, FreshVar):
+            if not any(isinstance(level.get(name), Var) for level in self._scope.levels):
+                self._scope.rebind(name, value.build(name))
+        elif isinstance(value, MetaVar):
+            self._scope.rebind(name, value)
+        elif isinstance(value, _VALUES):
+            self._bind(name, value)
+        elif isinstance(value, PrimExpr):
+            as_value(value)  # says what to write instead
+        else:
+            self._scope.rebind(name, value)
+
+    # ------------------------------------------------------------------------------------- bindings
+
+    def _bind(
+        self, name: str, value: Any, stated: StructInfo | None = None, place: Place | None = None
+    ) -> None:
+        if isinstance(value, MatchCastRecord):
+            source = self._leaf(value.value)
+            info = self._known(value.struct_info)
+            var = self._suite.variable(name, info if stated is None else stated)
+            self._suite.emit(g.MatchCast(var, source, info))
+        else:
+            normal = self._suite.normal(as_value(value))
+            self._require_sizes(normal)
+            if stated is not None:
+                normal = _told(normal, stated)
+            info = normal.struct_info
+            if stated is not None and fits(stated, info) is Fits.NO:
+                assert place is not None
+                raise self._fail(f"{name} is annotated {stated}, but the value is {info}", place)
+            var = self._suite.variable(name, info if stated is None else stated)
+            self._suite.emit(g.VarBinding(var, normal))
+        self._scope.rebind(name, var)
+
+    def _require_sizes(self, value: g.GraphExpr) -> None:
+        for text in quoted_sizes(value):
+            raise IRValueError(
+                f'sizes in quotes stand in annotations; write {text} instead of "{text}"'
+            )
+
+    # ------------------------------------------------------------------------------------ compounds
+
+    def with_block(self, tree: Tree) -> None:
+        """Read the bindings of `with R.dataflow():`, which end in `R.output(...)`."""
+        _, place, items, body = tree
+        if len(items) != 1 or items[0][3] is not None:
+            raise self._fail("a graph function has `with R.dataflow():` only", place)
+        frame = self._evaluate(items[0][2])
+        if not isinstance(frame, DataflowFrame):
+            raise self._fail("a graph function has `with R.dataflow():` only", items[0][2][1])
+        if self._suite.in_dataflow:
+            raise self._fail("a dataflow block stands in no other", place)
+        *statements, last = body
+        if not _is_output(last):
+            raise self._fail(
+                "a dataflow block ends in R.output(...) with the names that are used after it",
+                last[1],
+            )
+        self._scope.push()
+        self._suite.begin_dataflow()
+        for statement in statements:
+            self._statement(statement)
+        record = self._evaluate(last[2])
+        exported = self._outputs(last, record)
+        sizes = {n: v for n, v in self._scope.levels[-1].items() if isinstance(v, Var)}
+        self._close(
+            "{0} belongs to the dataflow block that binds it; R.output({0}) makes it known after it"
+        )
+        for name, value in {**sizes, **exported}.items():
+            self._scope.rebind(name, value)
+
+    def _close(self, hint: str) -> None:
+        """End the names of a suite; `hint` is said where one of them is used after it."""
+        level = self._scope.levels[-1]
+        self._scope.pop()
+        for name in level:
+            if not self._scope.knows(name):
+                self._scope.rebind(name, _Ended(hint.format(name)))
+
+    def _outputs(self, tree: Tree, record: OutputRecord) -> dict[str, g.GraphVar]:
+        """End a dataflow block; return its outputs by name."""
+        names = []
+        for argument, value in zip(tree[2][3], record.values, strict=True):
+            own = self._scope.levels[-1]
+            if argument[0] != "name" or own.get(argument[2]) is not value:
+                raise self._fail("R.output takes names that the block binds", argument[1])
+            names.append(argument[2])
+        made = self._suite.end_dataflow(record.values)
+        return dict(zip(names, made, strict=True))
+
+    def if_else(self, tree: Tree) -> None:
+        """Read an if, both suites of which end by binding the same name; it has the value."""
+        _, place, condition_tree, body, otherwise = tree
+        condition = self._evaluate(condition_tree)
+        if isinstance(condition, (bool, np.bool_)):
+            for statement in (body if condition else otherwise) or []:
+                self._statement(statement)
+            return
+        if self._suite.in_dataflow:
+            raise self._fail("an if stands outside of dataflow blocks", place)
+        if otherwise is None:
+            raise self._fail("an if of a graph function has an else as well", place)
+        choice = self._evaluate.guarded(condition_tree[1], self._leaf, condition)
+        name, yes = self._branch(body)
+        other, no = self._branch(otherwise)
+        if name != other:
+            raise self._fail(
+                "both suites of an if end by binding the same name, which has the value after it; "
+                f"these end in {name} and {other}",
+                place,
+            )
+        self._bind(name, g.If(choice, yes, no))
+
+    def _branch(self, trees: list[Tree]) -> tuple[str, g.SeqExpr]:
+        """Read a suite of an if; return the name that it binds last, and its value."""
+        outer, self._suite = self._suite, self._suite.inner()
+        self._scope.push()
+        for tree in trees:
+            if tree[0] == "return":
+                raise self._fail(
+                    "a graph function returns once, at its end; let both suites bind the same name",
+                    tree[1],
+                )
+            self._statement(tree)
+        self._close(
+            "{0} belongs to a suite of an if; the name that both suites bind last is known after it"
+        )
+        suite, self._suite = self._suite, outer
+        name, value = suite.last_value()
+        if value is None:
+            raise self._fail("each suite of an if ends by binding a name", trees[-1][1])
+        return name, suite.sequence(value)
+
+    def nothing(self, _: Tree) -> None:
+        """Read pass, or an import."""
+
+    def unsupported(self, tree: Tree) -> None:
+        """Refuse what has no meaning inside a graph function."""
+        raise self._fail(_REFUSED[tree[0]], tree[1])
+
+
+class _Ended(Alias):
+    """A name that is not known any more; reading it says why."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def read(self) -> Any:
+        """Raise IRValueError."""
+        raise IRValueError(self._why)
+
+
+def _has_effect(call: g.GraphCall) -> bool:
+    """Say whether a call may stand alone."""
+    if isinstance(call.op, Operator):
+        return not call.op.pure
+    return not isinstance(call.struct_info, TupleStructInfo) or not call.struct_info.elements
+
+
+def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:
+    """Return a value; what the call of a function outside the text gives is what is said of it."""
+    if not isinstance(value, g.GraphCall) or not isinstance(value.op, GlobalVar):
+        return value
+    if value.struct_info is not OBJECT:
+        return value
+    return g.GraphCall(value.op, value.args, value.attrs, value.sinfo_args, info)
+
+
+def _is_output(tree: Tree) -> bool:
+    """Say whether a statement is `R.output(...)`, whatever `R` is called."""
+    if tree[0] != "expression_statement" or tree[2][0] != "call":
+        return False
+    function = tree[2][2]
+    return bool(function[-1] == "output" and function[0] == "attribute")
+
+
+_VALUES: Final = (
+    g.GraphExpr, MatchCastRecord, int, float, tuple, list, np.ndarray, np.generic,
+)  # fmt: skip
+_REFUSED: Final = {
+    "for": "a graph function has no loops; write the bindings out, or build it by BlockBuilder",
+    "while": "a graph function has no loops; a function may call itself under an if",
+    "return": "a graph function returns once, at its end",
+    "assert": "a graph function has no asserts; R.match_cast checks shapes when it runs",
+    "decorated": "functions are defined beside one another in a class under @I.ir_module",
+}
+_STATEMENTS: Final[dict[str, Callable[[GraphBuilder, Tree], None]]] = {
+    "expression_statement": GraphBuilder.expression_statement,
+    "assign": GraphBuilder.assign,
+    "augmented": GraphBuilder.augmented,
+    "annotated": GraphBuilder.annotated,
+    "if": GraphBuilder.if_else,
+    "with": GraphBuilder.with_block,
+    "pass": GraphBuilder.nothing,
+    "import": GraphBuilder.nothing,
+    **dict.fromkeys(_REFUSED, GraphBuilder.unsupported),
+}

@@ -1,0 +1,48 @@
+"""Transforms of modules with graph functions, and what runs them."""
+
+from tensorir.transform.bind_params import BindParams, bind_params
+from tensorir.transform.call_tir_rewrite import CallTIRRewrite
+from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.define_pass import FunctionPass, ModulePass, function_pass, module_pass
+from tensorir.transform.fold_constant import FoldConstant
+from tensorir.transform.instruments import (
+    PassInstrument,
+    PassTimingInstrument,
+    PrintAfter,
+    PrintAfterAll,
+    PrintBefore,
+    PrintBeforeAll,
+    VerifyAfterEach,
+)
+from tensorir.transform.lower_graph import lower_graph
+from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
+from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
+
+__all__ = [
+    "BindParams",
+    "CallTIRRewrite",
+    "CanonicalizeBindings",
+    "DeadCodeElimination",
+    "FoldConstant",
+    "FunctionPass",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "PassTimingInstrument",
+    "PrintAfter",
+    "PrintAfterAll",
+    "PrintBefore",
+    "PrintBeforeAll",
+    "Sequential",
+    "StaticPlanBlockMemory",
+    "VerifyAfterEach",
+    "bind_params",
+    "check_memory_plan",
+    "function_pass",
+    "lower_graph",
+    "module_pass",
+]

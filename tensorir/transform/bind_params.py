@@ -1,0 +1,220 @@
+"""Arrays in the place of parameters: weights become a part of the program."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorir.arith import Analyzer
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.function import IRModule
+from tensorir.ops import const
+from tensorir.relax.expr import Constant, GraphVar
+from tensorir.relax.function import Function
+from tensorir.relax.struct_info import TensorStructInfo
+from tensorir.relax.visit import GraphRewriter, SizeSubstitution
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.graph_functions import graph_functions, naming_function
+from tensorir.transform.pass_context import PassContext
+from tensorir.visit import collect_vars, substitute
+
+
+class BindParams(ModulePass):
+    """Puts arrays in the place of parameters of one graph function.
+
+    Before: def main(x: R.Tensor((1, "n")), w: R.Tensor(("n", 4))):  lv = R.call_tir(f, (x, w), ...)
+    After {"w": zeros((8, 4))}:  def main(x: R.Tensor((1, 8))):  lv = R.call_tir(f, (x, C), ...)
+
+    `params` maps names or variables of parameters to arrays: NumPy's, or of anything that has
+    `__dlpack__` on the CPU or `__array__`. An array that is contiguous is not copied, so it must
+    not be changed as long as the module is used. Other parameters stay. The errors are those of
+    `bind_params`, and IRValueError if the module has no such graph function.
+    """
+
+    def __init__(self, func_name: str, params: Mapping[str | GraphVar, Any]) -> None:
+        self.func_name = func_name
+        self.params = dict(params)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with the parameters of the function bound."""
+        name = self._chosen(mod)
+        func = mod[name]
+        assert isinstance(func, Function)
+        result = mod.clone()
+        with naming_function(name):
+            result[name] = bind_params(func, self.params)
+        return result
+
+    def _chosen(self, mod: IRModule) -> str:
+        """Return the key of the function: what is public under its name, else what has it."""
+        functions = graph_functions(mod)
+        for name, func in functions.items():
+            if func.attrs.get("global_symbol") == self.func_name:
+                return name
+        if self.func_name in functions:
+            return self.func_name
+        if self.func_name in mod:
+            raise IRTypeError(f"{self.func_name} is a tensor function; graph functions are bound")
+        raise IRValueError(
+            f"there is no graph function {self.func_name}; the module has {sorted(functions)}"
+        )
+
+
+def bind_params(func: Function, params: Mapping[str | GraphVar, Any]) -> Function:
+    """Return a function with arrays in the place of parameters; itself if there are none.
+
+    Symbolic sizes that the arrays determine are replaced everywhere. Raises IRValueError for a name
+    that is no parameter or of several, a parameter that is named twice, and a shape that does not
+    fit; IRTypeError for a dtype that does not fit, a value that is no array, and a parameter that
+    is no tensor.
+    """
+    bound: dict[GraphVar, Constant] = {}
+    for key, value in params.items():
+        param = _parameter(func, key)
+        if param in bound:
+            raise IRValueError(f"the parameter {param.name} is given twice, by name and variable")
+        bound[param] = _constant(param, value)
+    if not bound:
+        return func
+    sizes = _solved(bound)
+    rewriter = GraphRewriter()
+    rewriter.replaced.update(bound)
+    rest = func.with_(
+        params=[param for param in func.params if param not in bound],
+        body=rewriter(func.body),
+        attrs=_counted(func, bound),
+    )
+    return SizeSubstitution(sizes)(rest) if sizes else rest
+
+
+def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
+    names = [param.name for param in func.params]
+    if isinstance(key, GraphVar):
+        if key in func.params:
+            return key
+        raise IRValueError(
+            f"the variable {key.name} is no parameter of this function; it has {names}"
+        )
+    found = [param for param in func.params if param.name == key]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise IRValueError(f"{len(found)} parameters are called {key}; give the variable")
+    close = difflib.get_close_matches(str(key), names, 1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise IRValueError(f"there is no parameter {key}; {hint}the function has {names}")
+
+
+def _constant(param: GraphVar, value: Any) -> Constant:
+    info = param.struct_info
+    if not isinstance(info, TensorStructInfo):
+        raise IRTypeError(f"the parameter {param.name} is {info}; only a tensor can be bound")
+    if isinstance(value, Constant):
+        result = value
+    else:
+        array = _array(param, value)
+        kind = array.dtype if info.dtype is None else info.dtype.to_numpy()
+        if array.dtype != kind and array.dtype.name == info.dtype:
+            array = array.view(kind)  # a dtype that NumPy knows from another package
+        if array.dtype != kind:
+            raise _wrong_dtype(param, info, str(array.dtype))
+        result = Constant(array, info.dtype)
+    given = result.struct_info
+    assert isinstance(given, TensorStructInfo)
+    if info.dtype is not None and given.dtype != info.dtype:
+        raise _wrong_dtype(param, info, str(given.dtype))
+    if info.ndim not in (-1, given.ndim):
+        raise IRValueError(
+            f"the parameter {param.name} has {info.ndim} dimension(s), the array {given.ndim}: "
+            f"expected {_shown(info)}, got {given.static_shape}"
+        )
+    return result
+
+
+def _wrong_dtype(param: GraphVar, info: TensorStructInfo, got: str) -> IRTypeError:
+    return IRTypeError(
+        f"the parameter {param.name} is of {info.dtype}, the array of {got}; "
+        f'convert it by .astype("{info.dtype}")'
+    )
+
+
+def _array(param: GraphVar, value: Any) -> NDArray[Any]:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            if not hasattr(value, "__array__"):
+                raise IRTypeError(
+                    f"the array for the parameter {param.name} cannot be read on the CPU: {error}"
+                ) from error
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise IRTypeError(
+        f"the parameter {param.name} is bound to an array, got {type(value).__name__}; "
+        "make one by numpy.array(value, dtype)"
+    )
+
+
+def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
+    """Return what the shapes of arrays say of symbolic sizes."""
+    sizes: dict[Var, PrimExpr] = {}
+    source: dict[Var, GraphVar] = {}
+    facts = [
+        (param, k, wanted, constant.data.shape[k])
+        for param, constant in bound.items()
+        if isinstance(param.struct_info, TensorStructInfo)
+        for k, wanted in enumerate(param.struct_info.shape or ())
+    ]
+    for param, _, wanted, actual in facts:
+        if isinstance(wanted, Var) and wanted not in sizes:
+            sizes[wanted] = const(actual, wanted.dtype)
+            source[wanted] = param
+    for param, k, wanted, actual in facts:
+        unknown = [var.name for var in collect_vars(wanted) if var not in sizes]
+        if unknown:
+            raise IRValueError(
+                f"dimension {k} of the parameter {param.name} is {wanted}, which does not say what "
+                f"{', '.join(unknown)} is; bind a parameter with {unknown[0]} as a dimension too"
+            )
+        expected = Analyzer().simplify(substitute(wanted, sizes))
+        if isinstance(expected, IntImm) and expected.value == actual:
+            continue
+        known = [
+            f"{var.name} is {_number(sizes[var])} by the parameter {source[var].name}"
+            for var in collect_vars(wanted)
+        ]
+        reason = f" ({'; '.join(known)})" if known else ""
+        info = param.struct_info
+        assert isinstance(info, TensorStructInfo)
+        raise IRValueError(
+            f"the parameter {param.name} has the shape {_shown(info)}{reason}, the array "
+            f"{bound[param].data.shape}: dimension {k} must be {_number(expected)}"
+        )
+    return sizes
+
+
+def _shown(info: TensorStructInfo) -> str:
+    if info.shape is None:
+        return f"{info.ndim} dimension(s)"
+    sizes = [_number(n) for n in info.shape]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _number(size: PrimExpr) -> str:
+    return str(size.value) if isinstance(size, IntImm) else str(size)
+
+
+def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:
+    """Return attributes in which `num_input` counts the inputs that are left."""
+    count = func.attrs.get("num_input")
+    if count is None:
+        return func.attrs
+    inputs = func.params[: int(count)]
+    return {**func.attrs, "num_input": sum(param not in bound for param in inputs)}

@@ -1,0 +1,131 @@
+"""Uses of one value by one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.function import IRModule
+from tensorir.relax import expr as g
+from tensorir.relax.function import Function
+from tensorir.relax.relations import is_base_of
+from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.define_pass import FunctionPass
+from tensorir.transform.liveness import used_vars
+from tensorir.transform.pass_context import PassContext
+
+
+class CanonicalizeBindings(FunctionPass):
+    """Lets uses name a value itself instead of what stands for it.
+
+    Before: t = (a, b); x = t[0]; y = x; z = R.match_cast(y, R.Tensor((4,), "float32")); g(z)
+    After:  t = (a, b); g(a)
+
+    Before: t = (a, b); return t
+    After:  t = (a, b); return (a, b)
+
+    An alias, a field of a tuple that is built in the function, and a `match_cast` that says nothing
+    new are bindings no more. A value that a dataflow block computes for itself and gives out under
+    another name gets that name at once.
+    """
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Return the function without other names for values."""
+        return _Canonical()(func)
+
+
+class _Canonical(GraphRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._fields: dict[g.GraphVar, g.Tuple] = {}
+        self._local: set[g.GraphVar] = set()
+        """Dataflow variables of the block at hand."""
+
+    def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
+        """Rebuild a function; a tuple that is returned is named by its fields."""
+        body = self(node.body)
+        built = self._built(body.body)
+        if built is not None and not any(isinstance(v, g.DataflowVar) for v in used_vars(built)):
+            body = g.SeqExpr(body.blocks, built)
+        return node if body is node.body else node.with_(body=body)
+
+    def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
+        """Rebuild a block whose outputs are computed under their own names."""
+        renamed = _outputs_first(node)
+        self._local = {b.var for b in renamed.bindings if isinstance(b.var, g.DataflowVar)}
+        result = super().rewrite_BindingBlock(renamed)
+        self._local = set()
+        return result
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return a binding, nothing for another name of a value."""
+        rebuilt = super().binding(node)
+        (new,) = rebuilt
+        same = self._same_value(new.value)
+        stated = new.struct_info if isinstance(new, g.MatchCast) else new.var.struct_info
+        if same is not None and is_base_of(stated, same.struct_info) and self._visible(same, node):
+            self.replaced[node.var] = same
+            return ()
+        if isinstance(new, g.VarBinding) and isinstance(new.value, g.Tuple):
+            self._fields[new.var] = new.value
+        return rebuilt
+
+    def _same_value(self, value: g.GraphExpr) -> g.GraphExpr | None:
+        """Return a leaf that is the value, None if there is none."""
+        if isinstance(value, g.TupleGetItem):
+            whole = value.tuple_value
+            built = whole if isinstance(whole, g.Tuple) else self._built(whole)
+            return None if built is None else built.elements[value.index]
+        return value if isinstance(value, (g.GraphVar, g.Constant)) else None
+
+    def _built(self, value: g.GraphExpr) -> g.Tuple | None:
+        """Return the tuple that a variable is bound to in the function, if it is."""
+        return self._fields.get(value) if isinstance(value, g.GraphVar) else None
+
+    def _visible(self, value: g.GraphExpr, node: g.Binding) -> bool:
+        """Say whether a value is visible wherever the variable of a binding is."""
+        if isinstance(value, g.Tuple):
+            return all(self._visible(part, node) for part in value.elements)
+        if not isinstance(value, g.DataflowVar):
+            return True
+        return value in self._local and isinstance(node.var, g.DataflowVar)
+
+
+def _outputs_first(block: g.DataflowBlock) -> g.DataflowBlock:
+    """Return a block in which no output is another name of a variable of the block.
+
+    Before: lv = f(x); gv = lv
+    After:  gv = f(x)
+    """
+    outputs: dict[g.GraphVar, g.GraphExpr] = {}
+    dropped: set[g.Binding] = set()
+    defined = {b.var: b for b in block.bindings}
+    for binding in block.bindings:
+        local = binding.value
+        if (
+            isinstance(binding, g.VarBinding)
+            and isinstance(local, g.DataflowVar)
+            and not isinstance(binding.var, g.DataflowVar)
+            and local in defined
+            and local not in outputs
+            and is_base_of(binding.var.struct_info, local.struct_info)
+            and is_base_of(local.struct_info, binding.var.struct_info)
+        ):
+            outputs[local] = binding.var
+            dropped.add(binding)
+    if not outputs:
+        return block
+    rename = GraphRewriter()
+    rename.replaced.update(outputs)
+    renamed: list[g.Binding] = []
+    for binding in block.bindings:
+        if binding in dropped:
+            continue
+        var = outputs.get(binding.var, binding.var)
+        assert isinstance(var, g.GraphVar)
+        value = rename(binding.value)
+        if isinstance(binding, g.MatchCast):
+            renamed.append(g.MatchCast(var, value, binding.struct_info))
+        else:
+            same = var is binding.var and value is binding.value
+            renamed.append(binding if same else g.VarBinding(var, value))
+    return g.DataflowBlock(renamed)

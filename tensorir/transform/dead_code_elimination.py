@@ -1,0 +1,139 @@
+"""Bindings whose values nobody needs, and functions that nobody calls, are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.errors import IRTypeError
+from tensorir.expr import Call, GlobalVar
+from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.node import Node
+from tensorir.relax import expr as g
+from tensorir.relax.callee import is_pure_call
+from tensorir.relax.function import Function
+from tensorir.relax.relations import is_base_of
+from tensorir.relax.visit import merged_blocks
+from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.liveness import used_vars
+from tensorir.transform.pass_context import PassContext
+from tensorir.visit import walk
+
+
+class DeadCodeElimination(ModulePass):
+    """Leaves out what does not lead to a result or an effect.
+
+    Before: lv = R.call_tir(f, (x,), ...); gv = R.call_tir(h, (x,), ...); return gv
+    After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private
+
+    Entries are the functions with a `global_symbol` and those named by `entry_functions`; where
+    there are none, or where a function is called that the module lacks, every function stays. A
+    `match_cast` stays unless it is known to hold: it is a check.
+    """
+
+    opt_level = 1
+
+    def __init__(self, entry_functions: Sequence[str] | None = None) -> None:
+        """Name entries besides the public functions; IRTypeError for a str in place of a list."""
+        if isinstance(entry_functions, str):
+            raise IRTypeError(f"entry functions are given as a list, got {entry_functions!r}")
+        self.entry_functions = tuple(entry_functions or ())
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with what is needed."""
+        for name in self.entry_functions:
+            mod.get_global_var(name)  # raises for an unknown name
+        mod = self._reachable(mod)
+        mod = map_graph_functions(mod, lambda func: without_dead_bindings(func, mod))
+        return self._reachable(mod)
+
+    def _reachable(self, mod: IRModule) -> IRModule:
+        todo = [n for n, f in mod.functions.items() if "global_symbol" in f.attrs]
+        todo += self.entry_functions
+        if not todo:
+            return mod
+        found: set[str] = set()
+        while todo:
+            name = todo.pop()
+            if name in found:
+                continue
+            if name not in mod:
+                return mod
+            found.add(name)
+            todo += called_functions(mod[name])
+        return IRModule({n: f for n, f in mod.functions.items() if n in found}, mod.attrs)
+
+
+def called_functions(func: BaseFunc) -> set[str]:
+    """Return the names of functions of the module that a function mentions."""
+    found: set[str] = set()
+    if not isinstance(func, (Function, PrimFunc)):
+        return found
+    for node in walk(func.body):
+        if isinstance(node, GlobalVar):
+            found.add(node.name)
+        elif isinstance(node, (Call, g.GraphCall)) and isinstance(node.op, GlobalVar):
+            found.add(node.op.name)
+    return found
+
+
+def without_dead_bindings(func: Function, mod: IRModule) -> Function:
+    """Return a function without bindings that lead to no result and have no effect."""
+    body = _Dead(mod).sequence(func.body)
+    return func if body is func.body else func.with_(body=body)
+
+
+class _Dead:
+    """Goes through sequences from their end; `used` are the variables needed behind."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self._mod = mod
+        self._used: set[g.GraphVar] = set()
+
+    def sequence(self, node: g.SeqExpr) -> g.SeqExpr:
+        """Return a sequence with the bindings that are needed."""
+        self._use(node.body)
+        blocks: list[g.BindingBlock] = []
+        for block in reversed(node.blocks):
+            kept: list[g.Binding] = []
+            for binding in reversed(block.bindings):
+                if self._needed(binding):
+                    kept.append(self._with_branches(binding))
+            kept.reverse()
+            same = len(kept) == len(block.bindings) and all(
+                a is b for a, b in zip(kept, block.bindings, strict=True)
+            )
+            blocks.append(block if same else type(block)(kept))
+        blocks.reverse()
+        if all(a is b for a, b in zip(blocks, node.blocks, strict=True)):
+            return node
+        return g.SeqExpr(merged_blocks(blocks), node.body)
+
+    def _needed(self, binding: g.Binding) -> bool:
+        if binding.var in self._used or self._has_effect(binding.value):
+            return True
+        if isinstance(binding, g.MatchCast):
+            return _may_fail(binding)
+        # A check in a branch.
+        return any(isinstance(n, g.MatchCast) and _may_fail(n) for n in walk(binding.value))
+
+    def _has_effect(self, value: g.GraphExpr) -> bool:
+        calls = (n for n in walk(value) if isinstance(n, g.GraphCall))
+        return any(not is_pure_call(call, self._mod) for call in calls)
+
+    def _with_branches(self, binding: g.Binding) -> g.Binding:
+        value = binding.value
+        if not isinstance(value, g.If) or not isinstance(binding, g.VarBinding):
+            self._use(value)
+            return binding
+        yes, no = self.sequence(value.true_branch), self.sequence(value.false_branch)
+        self._use(value.cond)
+        if yes is value.true_branch and no is value.false_branch:
+            return binding
+        return g.VarBinding(binding.var, g.If(value.cond, yes, no))
+
+    def _use(self, node: Node) -> None:
+        self._used.update(used_vars(node))
+
+
+def _may_fail(cast: g.MatchCast) -> bool:
+    return not is_base_of(cast.struct_info, cast.value.struct_info)

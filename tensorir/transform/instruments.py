@@ -1,0 +1,155 @@
+"""What looks on while passes run: printing, timing, checking."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final, TextIO
+
+from tensorir.errors import WellFormedError
+from tensorir.function import BaseFunc, IRModule
+from tensorir.transform.pass_context import PassInfo, verify_result
+
+
+class PassInstrument:
+    """Looks on while passes run; override what is of interest."""
+
+    def enter_pass_ctx(self) -> None:
+        """Do something when the context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """Do something when the context is left."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """Say whether the pass is to run; False of one instrument is enough to skip it."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Look at a module before a pass."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Look at a module after a pass."""
+
+
+class PrintBefore(PassInstrument):
+    """Prints modules before the passes of these names, before all without names."""
+
+    def __init__(self, *names: str, file: TextIO | None = None) -> None:
+        self._names: Final = frozenset(names)
+        self._file = file
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Print the module."""
+        if not self._names or info.name in self._names:
+            _show(f"# before {info.name}", mod.functions, self._file)
+
+
+class PrintAfter(PassInstrument):
+    """Prints the functions that passes of these names changed, those of all without names."""
+
+    def __init__(self, *names: str, file: TextIO | None = None) -> None:
+        self._names: Final = frozenset(names)
+        self._file = file
+        self._before: list[IRModule] = []
+
+    def enter_pass_ctx(self) -> None:
+        """Forget passes that were left by an error."""
+        self._before.clear()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Note what the functions are."""
+        self._before.append(mod.clone())
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Print what changed."""
+        before = self._before.pop()
+        if self._names and info.name not in self._names:
+            return
+        changed = {n: f for n, f in mod.functions.items() if before.functions.get(n) is not f}
+        gone = [name for name in before if name not in mod]
+        removed = f"; removed: {', '.join(gone)}" if gone else ""
+        same = "" if changed or gone else " changed nothing"
+        _show(f"# after {info.name}{same}{removed}", changed, self._file)
+
+
+class PrintBeforeAll(PrintBefore):
+    """Prints the module before every pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class PrintAfterAll(PrintAfter):
+    """Prints after every pass the functions that it changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class VerifyAfterEach(PassInstrument):
+    """Checks modules after every pass; WellFormedError naming the pass.
+
+    The environment variable `TENSORIR_VERIFY` set to 1 does the same everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[IRModule] = []
+
+    def enter_pass_ctx(self) -> None:
+        """Forget passes that were left by an error."""
+        self._before.clear()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Note what the functions are."""
+        self._before.append(mod.clone())
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Check what the pass made."""
+        try:
+            verify_result(self._before.pop(), mod)
+        except WellFormedError as error:
+            error.add_note(f"in the pass {info.name}")
+            raise
+
+
+class PassTimingInstrument(PassInstrument):
+    """Measures how long passes take; `render` is to be called inside of the context or after it."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, str, float]] = []
+        self._running: list[tuple[int, float]] = []
+
+    def enter_pass_ctx(self) -> None:
+        """Start anew."""
+        self._rows.clear()
+        self._running.clear()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Start the clock of a pass."""
+        self._rows.append((len(self._running), info.name, 0.0))
+        self._running.append((len(self._rows) - 1, time.perf_counter()))
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Stop the clock of a pass."""
+        row, start = self._running.pop()
+        depth, name, _ = self._rows[row]
+        self._rows[row] = (depth, name, time.perf_counter() - start)
+
+    def render(self) -> str:
+        """Return a table: passes in the order they ran, inner ones indented, milliseconds, share.
+
+        The share is that of all the time in passes.
+        """
+        total = sum(seconds for depth, _, seconds in self._rows if depth == 0)
+        width = max((2 * depth + len(name) for depth, name, _ in self._rows), default=0)
+        lines = [
+            f"{'  ' * depth + name:<{width}}  {seconds * 1e3:9.3f} ms"
+            f"  {100 * seconds / total if total else 0:5.1f} %"
+            for depth, name, seconds in self._rows
+        ]
+        return "\n".join([*lines, f"{'total':<{width}}  {total * 1e3:9.3f} ms"])
+
+
+def _show(title: str, functions: dict[str, BaseFunc], file: TextIO | None) -> None:
+    text = IRModule(functions).script() if functions else ""
+    (file or sys.stdout).write(f"{title}\n{text}\n" if text else f"{title}\n")

@@ -1,0 +1,94 @@
+"""How tensor functions are run while a module is transformed: by the interpreter, or compiled.
+
+`codegen` lets them be compiled when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from tensorir import stmt as s
+from tensorir.expr import Call, IntImm
+from tensorir.function import IRModule, PrimFunc
+from tensorir.interp import InterpreterError, interpret
+from tensorir.intrin import Op
+from tensorir.node import Node
+from tensorir.transform.dead_code_elimination import called_functions
+from tensorir.visit import children, walk
+
+KernelRunner: TypeAlias = Callable[[IRModule, str, Sequence[Any]], bool]
+"""Runs a tensor function on arrays and integers, which writes its outputs in place.
+
+The module holds tensor functions only: the one that is run, and those that it calls. False says
+that it cannot be run; arrays that it writes have any contents then.
+"""
+
+MOST_STEPS: Final = 1_000_000
+"""Statements that the interpreter is asked to run: about a second."""
+
+_OUTSIDE: Final = frozenset(
+    {"call_packed", "call_cpacked", "tvm_call_packed", "tvm_call_cpacked", "call_extern"}
+)
+"""Operations that call what is no tensor function and may have effects."""
+
+
+def run_kernel(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
+    """Run a tensor function of a module, say whether that was possible.
+
+    One that calls a library function is not run.
+    """
+    kernels = _with_callees(mod, name)
+    for func in kernels.prim_funcs().values():
+        for node in walk(func.body):
+            if isinstance(node, Call) and isinstance(node.op, Op) and _short(node.op) in _OUTSIDE:
+                return False
+    return _runner(kernels, name, args)
+
+
+def set_kernel_runner(runner: KernelRunner) -> KernelRunner:
+    """Let tensor functions be run by `runner`; return what ran them before."""
+    global _runner
+    previous, _runner = _runner, runner
+    return previous
+
+
+def interpreted(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
+    """Run a tensor function by the interpreter, if it takes about a second at most."""
+    func = mod.prim_funcs()[name]
+    longest = max((n for arg in args for n in getattr(arg, "shape", ())), default=1)
+    if _steps(func.body, max(1, longest)) > MOST_STEPS:
+        return False
+    try:
+        interpret(mod, *args, func_name=name)
+    except InterpreterError:
+        return False
+    return True
+
+
+_runner: KernelRunner = interpreted
+
+
+def _with_callees(mod: IRModule, name: str) -> IRModule:
+    functions = mod.prim_funcs()
+    chosen: dict[str, PrimFunc] = {}
+    todo = [name]
+    while todo:
+        callee = todo.pop()
+        if callee in functions and callee not in chosen:
+            chosen[callee] = functions[callee]
+            todo += called_functions(functions[callee])
+    return IRModule(chosen)
+
+
+def _short(op: Op) -> str:
+    return op.name.rsplit(".", 1)[-1]
+
+
+def _steps(node: Node, longest: int) -> int:
+    """Return how often statements run, an extent that is not known taken as `longest`."""
+    if isinstance(node, s.For):
+        count = node.extent.value if isinstance(node.extent, IntImm) else longest
+        return count * _steps(node.body, longest)
+    inner = [child for child in children(node) if isinstance(child, s.Stmt)]
+    return max(1, sum(_steps(child, longest) for child in inner))

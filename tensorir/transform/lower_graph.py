@@ -1,0 +1,32 @@
+"""The passes in front of the executor, in order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorir.function import IRModule
+from tensorir.transform.call_tir_rewrite import CallTIRRewrite
+from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
+from tensorir.transform.dead_code_elimination import DeadCodeElimination
+from tensorir.transform.fold_constant import FoldConstant
+from tensorir.transform.pass_context import Pass, Sequential
+from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
+
+LOWERING: Final[tuple[Pass, ...]] = (
+    CanonicalizeBindings(),
+    FoldConstant(),
+    DeadCodeElimination(),
+    CallTIRRewrite(),
+    StaticPlanBlockMemory(),
+)
+
+
+def lower_graph(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions have explicit memory and no needless bindings.
+
+    To look at what lies between:
+
+        with PassContext(instruments=[PrintAfterAll()]):
+            lower_graph(mod)
+    """
+    return Sequential(LOWERING, name="lower_graph")(mod)

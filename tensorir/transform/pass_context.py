@@ -1,0 +1,217 @@
+"""Passes, and the context that runs them.
+
+    with PassContext(instruments=[PrintAfter("FoldConstant")]):
+        mod = Sequential([BindParams("main", params), FoldConstant()])(mod)
+
+A pass takes a module and returns another one; it never changes the one it is given. Every pass is
+run by the context in force, which decides whether it runs and lets instruments look on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.function import IRModule
+from tensorir.transform.check_memory_plan import check_memory_plan
+from tensorir.verify import verify_well_formed
+
+if TYPE_CHECKING:
+    from tensorir.transform.instruments import PassInstrument
+
+VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
+"""Whether modules are verified after each pass, as they are in the tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What is known of a pass: its name, its level, the passes that must have run before it."""
+
+    name: str
+    opt_level: int
+    required: tuple[str, ...] = ()
+
+
+class Pass:
+    """A transform of modules; subclasses define `transform`.
+
+    A pass whose `opt_level` is above that of the context is skipped in a `Sequential`.
+    """
+
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name under which contexts and instruments know the pass."""
+        return type(self).__name__
+
+    @property
+    def info(self) -> PassInfo:
+        """What instruments are told."""
+        return PassInfo(self.name, self.opt_level, self.required)
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Return the transformed module."""
+        return PassContext.current().run(self, mod)
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the transformed module; `mod` may be returned where nothing changes."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{self.name}()"
+
+
+class PassContext:
+    """How passes run, for the `with` block it is used in.
+
+    `disabled_pass` names passes that are skipped, `required_pass` those that run whatever their
+    level; `config` holds options by name. IRTypeError for anything that is no instrument.
+    """
+
+    _current: ClassVar[ContextVar[PassContext | None]] = ContextVar("pass_context", default=None)
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        config: Mapping[str, Any] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        required_pass: Sequence[str] | None = None,
+        instruments: Sequence[PassInstrument] | None = None,
+    ) -> None:
+        for names in (disabled_pass, required_pass):
+            if isinstance(names, str):
+                raise IRTypeError(f"passes are given as a list of names, got {names!r}")
+        self.opt_level = opt_level
+        self.config: dict[str, Any] = dict(config or {})
+        self.disabled_pass = frozenset(disabled_pass or ())
+        self.required_pass = frozenset(required_pass or ())
+        self.instruments: tuple[PassInstrument, ...] = tuple(instruments or ())
+        self._outer: list[PassContext | None] = []
+
+    @staticmethod
+    def current() -> PassContext:
+        """Return the innermost context, one of the defaults outside of any."""
+        return PassContext._current.get() or PassContext()
+
+    def __enter__(self) -> PassContext:
+        entered: list[PassInstrument] = []
+        try:
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+                entered.append(instrument)
+        except BaseException:
+            for instrument in reversed(entered):
+                instrument.exit_pass_ctx()
+            raise
+        self._outer.append(PassContext._current.get())
+        PassContext._current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        PassContext._current.set(self._outer.pop())
+        for instrument in reversed(self.instruments):
+            instrument.exit_pass_ctx()
+
+    def pass_enabled(self, info: PassInfo) -> bool:
+        """Say whether a `Sequential` runs a pass in this context."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or info.opt_level <= self.opt_level
+
+    def run(self, step: Pass, mod: IRModule) -> IRModule:
+        """Return what a pass makes of a module, `mod` itself never.
+
+        Errors are those of the pass, with a note that names it.
+        """
+        if not isinstance(mod, IRModule):
+            raise IRTypeError(
+                f"{step.name} transforms modules, got {type(mod).__name__}; "
+                "IRModule.from_expr(func) is the module of one function"
+            )
+        info = step.info
+        if info.name in self.disabled_pass:
+            return mod.clone()
+        if not all(instrument.should_run(mod, info) for instrument in self.instruments):
+            return mod.clone()
+        for instrument in self.instruments:
+            instrument.run_before_pass(mod, info)
+        try:
+            made: object = step.transform(mod, self)
+            if not isinstance(made, IRModule):
+                raise IRTypeError(f"a pass must return a module, got {type(made).__name__}")
+            if VERIFY:
+                verify_result(mod, made)
+        except Exception as error:
+            error.add_note(f"in the pass {info.name}")
+            raise
+        result = mod.clone() if made is mod else made
+        for instrument in self.instruments:
+            instrument.run_after_pass(result, info)
+        return result
+
+
+def verify_result(before: IRModule, after: IRModule) -> None:
+    """Check what a pass made: scopes, names, and that tensors in an arena do not overlap.
+
+    Raises WellFormedError. A pass answers only for what it makes of a well-formed module.
+    """
+    changed = any(before.functions.get(name) is not func for name, func in after.functions.items())
+    if changed and verify_well_formed(before, assert_mode=False):
+        verify_well_formed(after)
+        check_memory_plan(after)
+
+
+class Sequential(Pass):
+    """Passes one after another, as one pass.
+
+    `required` names passes that must be among those before it in a `Sequential` that holds it;
+    IRValueError if one is not.
+    """
+
+    def __init__(
+        self,
+        passes: Sequence[Pass],
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] = (),
+        traceable: bool = False,
+    ) -> None:
+        for step in passes:
+            if not isinstance(step, Pass):
+                raise IRTypeError(
+                    f"a Sequential holds passes, got {step!r}; a class is called to make one"
+                )
+        self.passes = tuple(passes)
+        self.opt_level = opt_level
+        self.required = tuple(required)
+        self.traceable = traceable
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name it was given."""
+        return self._name
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Run the passes that the context enables, in order."""
+        done: set[str] = set()
+        for step in self.passes:
+            if not ctx.pass_enabled(step.info):
+                continue
+            missing = [name for name in step.required if name not in done]
+            if missing:
+                raise IRValueError(
+                    f"{step.name} needs {', '.join(missing)} before it in {self.name}"
+                )
+            mod = ctx.run(step, mod)
+            done.add(step.name)
+        return mod
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.passes))})"

@@ -1,0 +1,246 @@
+"""Arrays of the toolkit: aligned, NumPy's in every way, shared with others through DLPack."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import gc
+import pickle
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codegen
+import tensorir
+from codegen import NDArray
+from tensorir.errors import IRTypeError, IRValueError
+
+
+def is_aligned(array: np.ndarray) -> bool:  # type: ignore[type-arg]
+    return array.ctypes.data % 64 == 0
+
+
+# ------------------------------------------------------------------------------------------ made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16", "uint64"])
+@pytest.mark.parametrize("shape", [(), (3,), (4, 5), (2, 0, 3)])
+def test_arrays_are_aligned(shape: tuple[int, ...], dtype: str) -> None:
+    made = codegen.empty(shape, dtype)
+    assert type(made) is NDArray
+    assert (made.shape, made.dtype) == (shape, dtype)
+    assert is_aligned(made)
+    values = np.ones(shape, dtype)
+    copied = codegen.array(values)
+    assert type(copied) is NDArray
+    assert copied.dtype == dtype
+    assert is_aligned(copied)
+    assert np.array_equal(copied, values)
+    assert not np.shares_memory(copied, values)
+
+
+def test_bfloat16_is_held_as_bits() -> None:
+    assert codegen.empty((2,), "bfloat16").dtype == np.uint16
+
+
+def test_what_is_no_array_goes_through_numpy() -> None:
+    assert codegen.array([1.0, 2.0]).dtype == "float64"
+    assert codegen.array(3).shape == ()
+
+
+def test_devices() -> None:
+    assert codegen.array([1], codegen.cpu()).device == codegen.cpu(0)
+    assert codegen.empty((1,), "int8", codegen.cpu()).device == codegen.cpu(0)
+    with pytest.raises(IRValueError, match=r"no device gpu\(0\); arrays live on codegen.cpu"):
+        codegen.array([1], codegen.Device("gpu"))
+
+
+# --------------------------------------------------------------------------------------- methods
+
+
+def test_numpy_gives_a_copy_and_asarray_a_view() -> None:
+    x = codegen.array([1, 2, 3])
+    copied, shared = x.numpy(), np.asarray(x)
+    assert type(copied) is np.ndarray
+    assert type(shared) is np.ndarray
+    x[0] = 7
+    assert copied.tolist() == [1, 2, 3]
+    assert shared.tolist() == [7, 2, 3]
+    assert x.asnumpy().tolist() == [7, 2, 3]
+
+
+def test_copyfrom_converts_dtypes_but_not_shapes() -> None:
+    x = codegen.empty((2, 2), "float32")
+    assert x.copyfrom([[1, 2], [3, 4.5]]) is x
+    assert x.tolist() == [[1, 2], [3, 4.5]]
+    x.copyfrom(np.array([[1, 2], [3, 4]], np.int64).T)
+    assert x.tolist() == [[1, 3], [2, 4]]
+    for wrong in (np.ones(2), np.ones((1, 2, 2)), 1.0, np.ones((2, 1))):
+        with pytest.raises(IRValueError, match=r"copyfrom takes an array of shape \(2, 2\), got"):
+            x.copyfrom(wrong)
+
+
+def test_copyto_arrays_and_devices() -> None:
+    x = codegen.array([1.5, 2.5])
+    target = np.zeros(2, np.float32)
+    assert x.copyto(target) is target
+    assert target.tolist() == [1.5, 2.5]
+    other = x.copyto(codegen.cpu())
+    assert type(other) is NDArray
+    assert not np.shares_memory(other, x)
+    with pytest.raises(IRValueError, match=r"copyto takes an array of shape \(2,\), got .*\(3,\)"):
+        x.copyto(np.zeros(3))
+    with pytest.raises(IRTypeError, match="copyto takes an array or a device, got list"):
+        x.copyto([1, 2])  # type: ignore[arg-type]
+
+
+def test_views_are_ndarrays_and_results_of_arithmetic_are_plain() -> None:
+    x = codegen.array(np.arange(6.0).reshape(2, 3))
+    for view in (x[1:], x.T, x.reshape(-1), x[:, 0]):
+        assert type(view) is NDArray
+        assert np.shares_memory(view, x)
+    for result in (x + 1, 1 + x, np.sin(x), x @ x.T, x.sum(axis=0), x == x):
+        assert type(result) is np.ndarray
+    assert type(x.sum()) is np.float64
+    assert np.add(x, 1, out=x) is x
+    x *= 2
+    assert type(x) is NDArray
+    assert x.tolist() == [[2, 4, 6], [8, 10, 12]]
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_pickled_arrays_come_back_aligned(protocol: int) -> None:
+    x = codegen.array(np.arange(6, dtype=np.int16).reshape(2, 3))
+    for other in (pickle.loads(pickle.dumps(x, protocol)), copy.deepcopy(x), copy.copy(x)):
+        assert type(other) is NDArray
+        assert other.dtype == x.dtype
+        assert np.array_equal(other, x)
+        assert not np.shares_memory(other, x)
+    assert is_aligned(pickle.loads(pickle.dumps(x, protocol)))
+
+
+# ------------------------------------------------------------------------------- memory of others
+
+
+def test_memory_at_an_address_is_borrowed() -> None:
+    memory = (ctypes.c_int32 * 6)(*range(6))
+    address = ctypes.addressof(memory)
+    x = NDArray.at(address, (2, 3), "int32", memory)
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x.ctypes.data == address
+    x[1, 2] = 50
+    assert memory[5] == 50
+    columns = NDArray.at(address, (3, 2), np.dtype("int32"), memory, strides=(4, 12))
+    assert columns.tolist() == [[0, 3], [1, 4], [2, 50]]
+
+
+class Owner:
+    """Something to be kept alive."""
+
+
+def test_the_owner_lives_as_long_as_array_and_views() -> None:
+    memory, owner = np.arange(4.0), Owner()
+    alive = weakref.ref(owner)
+    view = NDArray.at(memory.ctypes.data, (4,), "float64", owner)[1:]
+    plain = np.asarray(view)
+    del owner, view
+    gc.collect()
+    assert alive() is not None
+    assert plain.tolist() == [1, 2, 3]
+    del plain
+    assert alive() is None
+
+
+def test_detached_arrays_have_their_own_memory() -> None:
+    memory, owner = np.arange(6.0).reshape(2, 3), Owner()
+    alive = weakref.ref(owner)
+    x = NDArray.at(memory.ctypes.data, (3, 2), "float64", owner, strides=(8, 24))
+    x.detach()
+    del owner
+    gc.collect()
+    assert alive() is None
+    memory[...] = -1
+    assert x.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_null_pointers_are_arrays_without_elements_only() -> None:
+    assert NDArray.at(0, (3, 0), "float32").shape == (3, 0)
+    with pytest.raises(IRValueError, match=r"no array of shape \(3,\) at address 0x0"):
+        NDArray.at(0, (3,), "float32")
+
+
+# ------------------------------------------------------------------------------------------ DLPack
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "float16", "uint16"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0)])
+def test_numpy_reads_and_writes_the_same_memory(shape: tuple[int, ...], dtype: str) -> None:
+    x = codegen.array(np.zeros(shape, dtype))
+    assert x.__dlpack_device__() == (1, 0)
+    other: Any = np.from_dlpack(x)
+    assert (other.shape, other.dtype) == (shape, dtype)
+    assert other.flags.writeable
+    other[...] = 1
+    assert x.all()
+
+
+class OfAnotherLibrary:
+    """What has DLPack and nothing else of NumPy, of the older or the newer protocol."""
+
+    def __init__(self, array: np.ndarray, versioned: bool) -> None:  # type: ignore[type-arg]
+        self.array, self.versioned = array, versioned
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if not self.versioned and options:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_from_dlpack_shares_memory_and_keeps_the_layout(versioned: bool) -> None:
+    source = np.arange(12, dtype=np.float32).reshape(3, 4)[:, ::2].T
+    x = codegen.from_dlpack(OfAnotherLibrary(source, versioned))
+    assert type(x) is NDArray
+    assert x.strides == source.strides
+    assert x.flags.writeable
+    x[1, 2] = -1
+    assert source.tolist() == [[0, 4, 8], [2, 6, -1]]
+
+
+def test_from_dlpack_keeps_the_memory_alive() -> None:
+    x = codegen.from_dlpack(OfAnotherLibrary(np.full(100_000, 7.0), True))
+    gc.collect()
+    assert (x == 7).all()
+
+
+def test_from_dlpack_of_bools_numpy_arrays_and_read_only_ones() -> None:
+    flags = np.array([True, False])
+    assert codegen.from_dlpack(OfAnotherLibrary(flags, True)).dtype == bool
+    assert np.shares_memory(codegen.from_dlpack(flags), flags)
+    flags.flags.writeable = False
+    assert not codegen.from_dlpack(flags).flags.writeable
+    with pytest.raises(IRTypeError, match=r"takes an array with __dlpack__, got list"):
+        codegen.from_dlpack([1, 2])
+    with pytest.raises(IRTypeError, match=r"got PyCapsule; pass the array instead of the capsule"):
+        codegen.from_dlpack(np.ones(2).__dlpack__())
+
+
+def test_compiled_functions_take_them() -> None:
+    x = NDArray.at((raw := np.arange(4.0)).ctypes.data, (4,), "float64", raw)
+    f = codegen.build(
+        tensorir.parse(
+            """
+@T.prim_func
+def double(A: T.Buffer((4,), "float64")):
+    for i in range(4):
+        A[i] = A[i] * 2.0
+"""
+        )
+    )
+    f(x)
+    assert raw.tolist() == [0, 2, 4, 6]

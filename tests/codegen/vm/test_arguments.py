@@ -1,0 +1,154 @@
+"""What graph functions accept, and what they say about what they do not."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import codegen
+from tensorir.errors import IRTypeError, IRValueError
+from tests.codegen.vm.models import module
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@pytest.fixture(scope="module")
+def vm() -> codegen.VirtualMachine:
+    mod = module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
+    return a
+
+@R.function
+def rows(x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("n", 3), "float32")):
+    n = T.int64()
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    return (a, y)
+
+@R.function
+def pair(xs: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32"))):
+    cls = Module
+    x = xs[0]
+    y = xs[1]
+    a = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
+    return (y, (a,))
+""")
+    return codegen.VirtualMachine(codegen.vm_build(mod, "llvm"), codegen.cpu())
+
+
+class Dlpack:
+    """An array that speaks DLPack only."""
+
+    def __init__(self, array: np.ndarray) -> None:  # type: ignore[type-arg]
+        self._array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._array.__dlpack__(**options)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()  # type: ignore[return-value]
+
+
+def misaligned(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    raw = np.empty(array.nbytes + 4, np.uint8)
+    result = raw[4:].view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result
+
+
+def read_only(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    result = array.copy()
+    result.flags.writeable = False
+    return result
+
+
+@pytest.mark.parametrize("given", [np.asarray, codegen.array, Dlpack, misaligned, read_only])
+def test_anything_that_is_an_array_is_taken(vm: codegen.VirtualMachine, given: object) -> None:
+    result = vm["main"](given(X), X)  # type: ignore[operator]
+    assert isinstance(result, codegen.NDArray)
+    assert result.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(result, X + X)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "text"),
+    [
+        ((X,), IRTypeError, "main takes 2 argument(s) (x, y), got 1"),
+        ((X, 3.0), IRTypeError, "main: argument 2 'y': expected an array of float32, got float"),
+        (
+            (X.astype("float64"), X),
+            IRTypeError,
+            "main: argument 1 'x': expected an array of float32, got float64; "
+            "convert it with .astype('float32')",
+        ),
+        (
+            (X, X[:1]),
+            IRValueError,
+            "main: argument 2 'y': dimension 0 is 1, expected 2: got shape (1, 3), expected (2, 3)",
+        ),
+        (
+            (X, X[0]),
+            IRValueError,
+            "main: argument 2 'y': expected 2 dimension(s) (2, 3), got 1: (3,)",
+        ),
+        (
+            (X, np.zeros((3, 2), "float32").T),
+            IRValueError,
+            "has byte strides (4, 8); it has to be contiguous in row-major order",
+        ),
+        (
+            (X, X.astype(">f4")),
+            IRTypeError,
+            "foreign byte order",
+        ),
+    ],
+)
+def test_wrong_arguments_raise_before_anything_runs(
+    vm: codegen.VirtualMachine, args: tuple[object, ...], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error) as info:
+        vm["main"](*args)
+    assert text in str(info.value)
+    np.testing.assert_array_equal(vm["main"](X, X), X + X)
+
+
+@pytest.mark.parametrize("count", [2, 0, 5])
+def test_symbolic_sizes_follow_from_the_arguments(vm: codegen.VirtualMachine, count: int) -> None:
+    x = np.ones((count, 3), "float32")
+    doubled, same = vm["rows"](x, x)
+    np.testing.assert_array_equal(doubled, 2 * x)
+    np.testing.assert_array_equal(same, x)
+
+
+def test_symbolic_sizes_have_to_agree(vm: codegen.VirtualMachine) -> None:
+    with pytest.raises(
+        IRValueError, match=r"rows: argument 2 'y': dimension 0 is 4, expected 2 \(n\)"
+    ):
+        vm["rows"](X, np.ones((4, 3), "float32"))
+
+
+def test_tuples_are_taken_apart_and_returned(vm: codegen.VirtualMachine) -> None:
+    y, (a,) = vm["pair"]((X, X + 1))
+    np.testing.assert_array_equal(y, X + 1)
+    np.testing.assert_array_equal(a, X + X + 1)
+    with pytest.raises(
+        IRTypeError, match="pair: argument 1 'xs': expected a tuple of 2, got tuple of 1"
+    ):
+        vm["pair"]((X,))
+    with pytest.raises(IRValueError, match=r"pair: argument 1 'xs\[1\]': dimension 0 is 1"):
+        vm["pair"]((X, X[:1]))
+
+
+def test_an_unknown_function_is_named(vm: codegen.VirtualMachine) -> None:
+    with pytest.raises(IRValueError, match="no graph function 'man'; there are"):
+        vm["man"]
+
+
+def test_arrays_without_an_interface_are_no_arrays(vm: codegen.VirtualMachine) -> None:
+    with pytest.raises(IRTypeError, match="expected an array of float32, got c_float"):
+        vm["main"](ctypes.c_float(0), X)

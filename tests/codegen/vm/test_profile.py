@@ -1,0 +1,95 @@
+"""Reports of where the time goes, and calls in parts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen.errors import ExecutionError
+from tensorir.errors import IRTypeError, IRValueError
+from tests.codegen.vm.models import module
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@pytest.fixture(scope="module")
+def vm() -> codegen.VirtualMachine:
+    codegen.register_func("tests.profile", lambda x, out: np.negative(x, out=out), override=True)
+    mod = module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = R.call_tir(cls.add, (x, y), R.Tensor((2, 3), "float32"))
+    b = R.call_tir(cls.add, (a, y), R.Tensor((2, 3), "float32"))
+    return b
+
+@R.function
+def mixed(x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = cls.main(x, x)
+    b = R.call_dps_packed("tests.profile", (a,), R.Tensor((2, 3), "float32"))
+    return b
+""")
+    return codegen.VirtualMachine(codegen.vm_build(mod, "llvm"), codegen.cpu(), profile=True)
+
+
+def test_every_kernel_of_machine_code_has_a_row(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    shapes = "float32[2, 3], float32[2, 3], float32[2, 3]"
+    assert [(r.name, r.kind, r.arguments, r.count) for r in report.rows] == [
+        ("add", "kernel", shapes, 1),
+        ("add", "kernel", shapes, 1),
+    ]
+    assert len({r.binding for r in report.rows}) == 2
+    assert all(r.us > 0 for r in report.rows)
+    assert sum(r.percent for r in report.rows) <= 100
+
+
+def test_library_calls_and_graph_functions_have_rows(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("mixed", X)
+    rows = [(r.name, r.kind) for r in report.rows]
+    assert ("tests.profile", "library") in rows
+    assert rows.count(("add", "kernel")) == 2
+    np.testing.assert_array_equal(vm["mixed"](X), -3 * X)
+
+
+def test_reports_are_tables_csv_and_json(vm: codegen.VirtualMachine) -> None:
+    report = vm.profile("main", X, X)
+    assert report.table().splitlines()[0].split() == [
+        "name", "kind", "binding", "arguments", "count", "us", "percent"
+    ]  # fmt: skip
+    assert str(report) == report.table()
+    assert len(list(csv.DictReader(io.StringIO(report.csv())))) == 2
+    assert [row["name"] for row in json.loads(report.json())["calls"]] == ["add", "add"]
+    assert report._repr_html_().startswith("<pre>name")
+
+
+def test_calls_in_parts(vm: codegen.VirtualMachine) -> None:
+    with pytest.raises(ExecutionError, match="main has no arguments yet; call set_input first"):
+        vm.invoke_stateful("main")
+    vm.set_input("main", X, y=X + 1)
+    with pytest.raises(ExecutionError, match="main has no result yet"):
+        vm.get_outputs("main")
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main"), X + 2 * (X + 1))
+
+
+def test_calls_can_be_saved(vm: codegen.VirtualMachine) -> None:
+    vm.save_function("main", "saved", X, y=X)
+    np.testing.assert_array_equal(vm["saved"](), 3 * X)
+    np.testing.assert_array_equal(vm.invoke_closure(vm["main"], X, X), 3 * X)
+    vm.save_function("main", "silent", X, X, include_return=False)
+    assert vm["silent"]() is None
+    with pytest.raises(IRValueError, match="'mixed' is a function of the module"):
+        vm.save_function("main", "mixed", X, X)
+    with pytest.raises(
+        IRTypeError, match=r"takes 2 argument\(s\) \(x, y\); got 1 by position, not y"
+    ):
+        vm.save_function("main", "short", X)
+    with pytest.warns(UserWarning, match="main has no parameter z: ignored"):
+        vm.save_function("main", "more", X, X, z=X)

@@ -1,0 +1,332 @@
+"""Graph functions with Python between runs of machine code."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen.errors import CodegenError, ExecutionError, LibraryFunctionError, LinkError
+from codegen.vm import program as p
+from tensorir.errors import IRTypeError, IRValueError
+from tests.codegen.vm.models import module
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+MIXED = module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    with R.dataflow():
+        a = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        b = R.call_tir(cls.add, (a, x), R.Tensor((2, 3), "float32"))
+        c = R.call_dps_packed("tests.negate", (b,), R.Tensor((2, 3), "float32"))
+        d = R.call_tir(cls.add, (c, a), R.Tensor((2, 3), "float32"))
+        R.output(d)
+    return d
+""")
+OPAQUE = module("""
+@R.function(pure=False)
+def main(x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+    b = R.call_packed("tests.returns", a, sinfo_args=[R.Tensor((2, 3), "float32")])
+    c = R.call_tir(cls.add, (a, b), R.Tensor((2, 3), "float32"))
+    return (c, b)
+""")
+
+
+def negate(x: codegen.NDArray, out: codegen.NDArray) -> None:
+    np.negative(x, out=out)
+
+
+@pytest.fixture(autouse=True)
+def library() -> Iterator[None]:
+    codegen.register_func("tests.negate", negate)
+    codegen.register_func("tests.returns", lambda x: x)
+    yield
+    for name in ("tests.negate", "tests.returns"):
+        codegen.remove_global_func(name)
+
+
+def machine(mod: Any, **options: Any) -> codegen.VirtualMachine:
+    return codegen.VirtualMachine(codegen.vm_build(mod, "llvm", **options), codegen.cpu())
+
+
+def test_kernels_between_library_calls_are_one_run() -> None:
+    executable = codegen.vm_build(MIXED, "llvm")
+    (program,) = executable.description.programs
+    assert [type(step) for step in program.steps] == [p.Run, p.CallLibrary, p.Run]
+    assert executable.library_calls() == {"tests.negate": ["main: _ = tests.negate"]}
+    np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X), -X)
+
+
+def test_library_functions_get_arrays_of_the_arena_without_a_copy() -> None:
+    seen: list[codegen.NDArray] = []
+
+    def record(x: codegen.NDArray, out: codegen.NDArray) -> None:
+        seen.extend([x, out])
+        out[:] = np.from_dlpack(x)
+
+    codegen.register_func("tests.negate", record, override=True)
+    main = machine(MIXED)["main"]
+    main(X)
+    main(X)
+    assert all(isinstance(a, codegen.NDArray) for a in seen)
+    assert seen[0] is seen[2]  # made once for the frame, not for each call
+
+
+def test_a_library_function_that_raises_is_named_and_the_machine_stays_usable() -> None:
+    def fail(x: codegen.NDArray, out: codegen.NDArray) -> None:
+        if x[0, 1] > 100:
+            raise ZeroDivisionError("too large")
+        negate(x, out)
+
+    codegen.register_func("tests.negate", fail, override=True)
+    main = machine(MIXED)["main"]
+    with pytest.raises(LibraryFunctionError) as info:
+        main(X * 100)
+    assert "'tests.negate'(float32[2, 3], float32[2, 3]), called for main: _" in str(info.value)
+    assert isinstance(info.value.__cause__, ZeroDivisionError)
+    np.testing.assert_array_equal(main(X), -X)
+
+
+def test_all_missing_library_functions_are_named_with_their_bindings() -> None:
+    executable = codegen.vm_build(
+        module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.nagate", (x,), R.Tensor((2, 3), "float32"))
+    b = R.call_dps_packed("tests.unknown", (a,), R.Tensor((2, 3), "float32"))
+    return b
+"""),
+        "llvm",
+    )
+    with pytest.raises(LinkError) as info:
+        codegen.VirtualMachine(executable)
+    assert "'tests.nagate' (near it: tests.negate" in str(info.value)
+    assert "tests.unknown by main: _" in str(info.value)
+
+
+def test_what_a_library_function_returns_is_checked_and_never_an_alias() -> None:
+    main = machine(OPAQUE)["main"]
+    c, b = main(X)
+    np.testing.assert_array_equal(c, 4 * X)
+    np.testing.assert_array_equal(b, 2 * X)
+    kept = b.copy()
+    main(X + 1)
+    np.testing.assert_array_equal(b, kept)
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "text"),
+    [
+        (None, IRTypeError, "'b': expected an array of float32, got NoneType"),
+        (np.zeros((2, 3)), IRTypeError, "'b': expected an array of float32, got float64"),
+        (np.zeros((3, 3), "float32"), IRValueError, "'b': dimension 0 is 3, expected 2"),
+    ],
+)
+def test_a_wrong_value_of_a_library_function_is_refused(
+    returned: object, error: type[Exception], text: str
+) -> None:
+    codegen.register_func("tests.returns", lambda x: returned, override=True)
+    with pytest.raises(error) as info:
+        machine(OPAQUE)["main"](X)
+    assert "main: b = tests.returns" in str(info.value)
+    assert text in str(info.value)
+
+
+def test_values_without_a_tensor_go_through_library_functions() -> None:
+    seen: list[object] = []
+    codegen.register_func("tests.returns", lambda *a: seen.append(a), override=True)
+    machine(
+        module("""
+@R.function(pure=False)
+def main(x: R.Tensor(("n", 3), "float32"), s: R.Shape(["m", 4]), k: R.Prim("int64")):
+    n = T.int64()
+    m = T.int64()
+    a = R.call_packed("tests.returns", R.shape([n, 2 * m]), R.str("text"), R.dtype("int8"),
+                      R.prim_value(n + 1), (x, s), k, sinfo_args=[R.Object])
+    return x
+""")
+    )["main"](X, (5, 4), 7)
+    ((shape, text, dtype, number, (x, s), k),) = seen  # type: ignore[misc]
+    assert (shape, text, dtype, number, s, k) == ((2, 10), "text", "int8", 3, (5, 4), 7)  # type: ignore[has-type]
+    np.testing.assert_array_equal(x, X)  # type: ignore[has-type]
+
+
+def test_a_model_of_library_calls_alone() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    a = R.call_dps_packed("tests.negate", (x,), R.Tensor((2, 3), "float32"))
+    return a
+""")
+    )["main"]
+    np.testing.assert_array_equal(main(X), -X)
+
+
+def test_match_cast_defines_sizes_from_values() -> None:
+    codegen.register_func("tests.returns", lambda x: x[:1].copy(), override=True)
+    main = machine(
+        module("""
+@R.function(pure=False)
+def main(x: R.Tensor((2, 3), "float32")):
+    m = T.int64()
+    cls = Module
+    a = R.call_packed("tests.returns", x, sinfo_args=[R.Tensor(ndim=2, dtype="float32")])
+    b = R.match_cast(a, R.Tensor((m, 3), "float32"))
+    c = R.call_tir(cls.twice, (b,), R.Tensor((m, 3), "float32"))
+    return c
+""")
+    )["main"]
+    np.testing.assert_array_equal(main(X), 2 * X[:1])
+    np.testing.assert_array_equal(main(X), 2 * X[:1])
+
+
+def test_match_cast_that_does_not_hold_is_an_error() -> None:
+    codegen.register_func("tests.returns", lambda x: x[:, :2].copy(), override=True)
+    main = machine(
+        module("""
+@R.function(pure=False)
+def main(x: R.Tensor((2, 3), "float32")):
+    a = R.call_packed("tests.returns", x, sinfo_args=[R.Object])
+    b = R.match_cast(a, R.Tensor((2, 3), "float32"))
+    return b
+""")
+    )["main"]
+    with pytest.raises(IRValueError, match="main: b: value of 'b': dimension 1 is 2, expected 3"):
+        main(X)
+
+
+COUNTDOWN = module("""
+@R.function(pure=False)
+def main(n: R.Tensor((), "int32"), x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+    cls = Module
+    if n:
+        m = R.call_tir(cls.decrement, (n,), R.Tensor((), "int32"))
+        y = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        r = cls.main(m, y)
+    else:
+        r = x
+    return r
+""")
+
+
+def test_a_function_calls_itself_until_an_if_ends_it() -> None:
+    main = machine(COUNTDOWN)["main"]
+    for count in (0, 1, 5):
+        np.testing.assert_array_equal(main(np.int32(count), X), 2**count * X)
+
+
+def test_recursion_without_end_is_an_error_that_names_the_chain() -> None:
+    main = machine(COUNTDOWN)["main"]
+    with pytest.raises(ExecutionError, match=r"main was called at depth 150: main <- main"):
+        main(np.int32(-1), X)
+    np.testing.assert_array_equal(main(np.int32(2), X), 4 * X)
+
+
+def test_library_calls_in_a_branch() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    if c:
+        a = R.call_dps_packed("tests.negate", (x,), R.Tensor((2, 3), "float32"))
+        r = (a, x)
+    else:
+        b = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        r = (b, b)
+    s = r[1]
+    d = R.call_tir(cls.add, (s, x), R.Tensor((2, 3), "float32"))
+    return (r, d)
+""")
+    )["main"]
+    (first, second), total = main(np.bool_(True), X)
+    np.testing.assert_array_equal([first, second, total], [-X, X, 2 * X])
+    (first, second), total = main(np.bool_(False), X)
+    np.testing.assert_array_equal([first, second, total], [2 * X, 2 * X, 3 * X])
+
+
+def test_threads_share_a_machine() -> None:
+    main = machine(MIXED)["main"]
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        x = X + seed
+        for _ in range(200):
+            if not np.array_equal(main(x), -x):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_library_function_may_call_the_machine_again() -> None:
+    def again(x: codegen.NDArray, out: codegen.NDArray) -> None:
+        if x[0, 1] > 20:
+            out[:] = -x
+        else:
+            out[:] = -main(10 * x)
+
+    codegen.register_func("tests.negate", again, override=True)
+    main = machine(MIXED)["main"]
+    # Outside: a = 2 x, b = 3 x; the inner call sees 30 x and gives -30 x.
+    np.testing.assert_array_equal(main(X), 30 * X + 2 * X)
+
+
+def test_memory_does_not_grow_with_calls() -> None:
+    main = machine(MIXED)["main"]
+    rows = machine(
+        module("""
+@R.function
+def main(x: R.Tensor(("n", 3), "float32")):
+    n = T.int64()
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    b = R.call_tir(cls.twice, (a,), R.Tensor((n, 3), "float32"))
+    return b
+""")
+    )["main"]
+    arrays = [np.ones((k, 3), "float32") for k in range(1, 5)]
+
+    def calls(count: int) -> None:
+        for k in range(count):
+            main(X)
+            rows(arrays[k % 4])
+
+    calls(100)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    calls(2000)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
+
+
+def test_steps_run_between_guard_pages() -> None:
+    np.testing.assert_array_equal(machine(MIXED, guard_pages=True)["main"](X), -X)
+
+
+def test_time_evaluator_times_steps_as_well() -> None:
+    assert machine(MIXED).module.time_evaluator("main", codegen.cpu(), number=3)(X).mean > 0
+
+
+def test_a_module_without_graph_functions_is_refused() -> None:
+    with pytest.raises(
+        CodegenError, match=r"no graph function.*compile tensor functions with codegen.build"
+    ):
+        codegen.vm_build(module("").__class__({"add": MIXED["add"]}), "llvm")

@@ -1,0 +1,62 @@
+"""Modules of both kinds of functions, where only the tensor functions are meant."""
+
+import numpy as np
+import pytest
+
+import codegen
+import search
+from codegen.errors import CodegenError
+from search.arg_info import ArgInfo
+from search.flops import estimate_tir_flops
+from search.remove_layout_rewrite import without_layout_rewrite
+from tensorir import IRModule, simplify, verify_well_formed
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.interp import interpret
+from tests.mixed_module import kernels, scaled_and_shifted, with_main
+
+
+def test_functions_by_kind():
+    mod = with_main()
+    assert list(mod.prim_funcs()) == ["scale", "shift"]
+    assert list(mod.graph_funcs()) == ["main"]
+    assert mod.prim_func("scale") is mod["scale"]
+    with pytest.raises(IRTypeError, match=r'"main" is a graph function; the tensor functions'):
+        mod.prim_func("main")
+    with pytest.raises(IRValueError, match='Cannot find global var "other"'):
+        mod.prim_func("other")
+
+
+def test_simplification_leaves_graph_functions_alone():
+    mod = with_main()
+    assert simplify(mod)["main"] is mod["main"]
+    assert verify_well_formed(mod)
+
+
+def test_arithmetic_is_that_of_the_tensor_functions():
+    assert estimate_tir_flops(with_main()) == estimate_tir_flops(kernels()) == 64
+
+
+def test_the_interpreter_runs_tensor_functions():
+    x, y = np.ones((8, 4), np.float32), np.empty((8, 4), np.float32)
+    interpret(with_main(), x, y, func_name="shift")
+    assert (y == 2).all()
+    with pytest.raises(TypeError, match='"main" is a graph function'):
+        interpret(with_main(), x, y)
+
+
+def test_a_build_names_what_builds_graph_functions():
+    with pytest.raises(CodegenError, match=r'"main" is a graph function.*codegen\.vm_build'):
+        codegen.build(with_main(), target="llvm")
+
+
+def test_the_search_takes_the_tensor_functions():
+    mod = with_main("scale")
+    assert [str(info) for info in ArgInfo.from_entry_func(mod)] == [
+        str(info) for info in ArgInfo.from_prim_func(mod.prim_func("scale"))
+    ]
+    assert without_layout_rewrite(mod) is mod
+
+
+def test_a_task_is_no_graph_function():
+    with pytest.raises(search.TuningError, match="function"):
+        search.TuneContext(IRModule({"main": scaled_and_shifted()}), target="llvm --num-cores=1")

@@ -1,0 +1,175 @@
+"""What a call means for the function that it names."""
+
+import re
+
+import pytest
+
+from tensorir import IRModule, IRTypeError, IRValueError, parse, relax
+from tensorir.expr import GlobalVar, Var
+from tensorir.relax.callee import check_call_tir, is_pure_call, result_of
+from tensorir.relax.expr import GraphCall, SeqExpr
+from tensorir.relax.relations import is_base_of
+from tensorir.relax.struct_info import VOID
+
+KERNELS = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def add(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4,), "float32"),
+            C: T.Buffer((8, 4), "float32")):
+        for i, j in T.grid(8, 4):
+            C[i, j] = A[i, j] + B[j]
+
+    @T.prim_func
+    def rows(a: T.handle, b: T.handle):
+        n, k = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, k))
+        B = T.match_buffer(b, (n + 1,))
+        for i in range(n):
+            B[i] = A[i, 0]
+
+    @T.prim_func
+    def fill(a: T.handle, n: T.int32, s: T.float32):
+        A = T.match_buffer(a, (n,))
+        for i in range(n):
+            A[i] = s
+""")
+
+
+def tensor(*shape, dtype="float32"):
+    return relax.TensorStructInfo(shape, dtype)
+
+
+def var(name, *shape, dtype="float32"):
+    return relax.Var(name, tensor(*shape, dtype=dtype))
+
+
+def call(name, args, out, **more):
+    return relax.call_tir(GlobalVar(name), args, out, **more)
+
+
+def test_the_result_is_what_is_stated():
+    out = tensor(8, 4)
+    assert result_of(call("add", [var("x", 8, 4), var("b", 4)], out), KERNELS) is out
+
+
+@pytest.mark.parametrize(
+    ("args", "out", "message"),
+    [
+        (
+            [var("x", 8, 5), var("b", 4)],
+            tensor(8, 4),
+            r'binding "lv": parameter A of "add" is .*8, 4.* but argument 0, x, is .*8, 5'
+            r".*change the array, or declare",
+        ),
+        (
+            [var("x", 8, 4, dtype="float16"), var("b", 4)],
+            tensor(8, 4),
+            'parameter A of "add".*float32.*argument 0, x, is .*float16.*convert the array',
+        ),
+        ([var("x", 8, 4), var("b", 4, 1)], tensor(8, 4), 'parameter B of "add".*argument 1, b, is'),
+        ([var("x", 8, 4), var("b", 4)], tensor(4, 8), 'parameter C of "add".* but the output is'),
+        (
+            [var("x", 8, 4)],
+            tensor(8, 4),
+            r'"add" takes 3 parameter\(s\) \(A, B, C\), the call passes 2: 1 argument\(s\), '
+            r"1 output\(s\) and 0 of tir_vars",
+        ),
+        (
+            [var("x", 8, 4), relax.PrimValue(4)],
+            tensor(8, 4),
+            'parameter B of "add" is .* but argument 1 is .*pass what the function is declared for',
+        ),
+    ],
+)
+def test_a_call_that_does_not_fit(args, out, message):
+    with pytest.raises((IRTypeError, IRValueError), match=message):
+        check_call_tir(call("add", args, out), KERNELS["add"], 'binding "lv"')
+
+
+def test_what_is_not_known_is_left_to_the_run():
+    unknown = [relax.Var("x", relax.TensorStructInfo(None, None, 2)), relax.Var("b")]
+    check_call_tir(call("add", unknown, tensor(8, 4)), KERNELS["add"])
+
+
+def test_the_arguments_decide_the_sizes_of_the_function():
+    m = Var("m", "int64")
+    x = var("x", m + 1, 4)
+    check_call_tir(call("rows", [x], tensor(m + 2)), KERNELS["rows"])
+    with pytest.raises(IRTypeError, match=r'B of "rows" is .*with n = m \+ .*1.* by A.*output is'):
+        check_call_tir(call("rows", [x], tensor(m + 1)), KERNELS["rows"])
+
+
+def test_scalar_parameters_are_given_by_tir_vars():
+    fill = KERNELS["fill"].with_(params=[*KERNELS["fill"].params[:2]])
+    check_call_tir(call("fill", [], tensor(16), tir_vars=[16]), fill)
+    with pytest.raises(IRTypeError, match=r'n of "fill" is .*16 by A.* but tir_vars\[0\] is .*8'):
+        check_call_tir(call("fill", [], tensor(16), tir_vars=[8]), fill)
+    with pytest.raises(IRTypeError, match=r's of "fill" is .*tir_vars\[1\] is'):
+        check_call_tir(call("fill", [], tensor(16), tir_vars=[16, 3]), KERNELS["fill"])
+
+
+def test_outputs_in_place_are_no_parameters_of_their_own():
+    add, args = GlobalVar("rows"), [var("x", 8, 4), var("y", 9)]
+    good = relax.call_tir_inplace(add, args, [1], tensor(9))
+    check_call_tir(good, KERNELS["rows"])
+    with pytest.raises(IRTypeError, match='output 0 of "rows" overwrites argument 1, but is'):
+        check_call_tir(relax.call_tir_inplace(add, args, [1], tensor(8)), KERNELS["rows"])
+
+
+def test_names_and_kinds_of_functions():
+    main = identity("n")
+    mod = IRModule({**KERNELS.functions, "main": main})
+    x = var("x", 8, 4)
+    with pytest.raises(IRValueError, match=r'no function "ad".*did you mean add\?'):
+        result_of(call("ad", [x], tensor(8, 4)), mod)
+    with pytest.raises(IRTypeError, match='"main" is a graph function; call it as it is'):
+        result_of(call("main", [x], tensor(8, 4)), mod)
+    with pytest.raises(IRValueError, match=r'"add" takes 3 argument.*R\.call_tir\(add'):
+        result_of(GraphCall(GlobalVar("add"), [x]), mod)
+
+
+def identity(size):
+    """Return `f(x: (size, 4)) = x`."""
+    x = var("x", Var(size, "int64"), 4)
+    return relax.Function([x], SeqExpr([], x))
+
+
+def test_a_graph_function_gives_its_result_in_the_sizes_of_the_caller():
+    n, k, m = (Var(name, "int64") for name in "nkm")
+    x = var("x", n, k)
+    ret = relax.TupleStructInfo([tensor(k, n + 1), tensor(Var("u", "int64"), dtype="int32")])
+    func = relax.Function([x], SeqExpr([], x), ret)
+    for functions in (IRModule({"f": func}), {"f": func.struct_info}):
+        got = result_of(GraphCall(GlobalVar("f"), [var("y", m * 2, 3)]), functions)
+        assert is_base_of(got.elements[0], tensor(3, m * 2 + 1))
+        # What the parameters do not decide is not known outside.
+        assert (got.elements[1].shape, got.elements[1].ndim) == (None, 1)
+
+
+def test_a_function_that_calls_itself_has_its_own_sizes_twice():
+    n = Var("n", "int64")
+    x = var("x", n)
+    func = relax.Function([x], SeqExpr([], x))
+    got = result_of(GraphCall(GlobalVar("f"), [var("y", n + 1)]), IRModule({"f": func}))
+    assert is_base_of(got, tensor(n + 1))
+
+
+def test_arguments_of_a_graph_function_are_checked():
+    mod = IRModule({"f": identity("n")})
+    with pytest.raises(IRTypeError, match=r'parameter x of "f" is .*argument 0, y, is'):
+        result_of(GraphCall(GlobalVar("f"), [var("y", 8, 5)]), mod)
+    with pytest.raises(IRValueError, match=re.escape('"f" takes 1 argument(s) (x), the call pas')):
+        result_of(GraphCall(GlobalVar("f"), []), mod)
+
+
+def test_purity():
+    x = var("x", 8, 4)
+    pure, impure = identity("n"), identity("n").with_(is_pure=False)
+    mod = IRModule({**KERNELS.functions, "pure": pure, "impure": impure})
+    assert is_pure_call(call("add", [x, x], tensor(8, 4)), mod)
+    assert is_pure_call(relax.call_pure_packed("f", x), mod)
+    assert not is_pure_call(relax.call_packed("f", x), mod)
+    assert is_pure_call(GraphCall(GlobalVar("pure"), [x]), mod)
+    assert not is_pure_call(GraphCall(GlobalVar("impure"), [x]), mod)
+    assert not is_pure_call(GraphCall(GlobalVar("add"), [x, x, x], struct_info=VOID), mod)

@@ -1,0 +1,382 @@
+"""The forms in which a graph function may be written; each pair of texts means the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorir
+from tensorir import I, IRModule, PrimFunc, R, T, assert_structural_equal, parse, relax
+from tensorir.relax import Constant, DataflowBlock, DataflowVar, Function, If, MatchCast
+
+KERNEL = """
+    @T.prim_func
+    def relu(X: T.Buffer((1, 4), "float32"), Y: T.Buffer((1, 4), "float32")):
+        for i, j in T.grid(1, 4):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+"""
+ROW = 'R.Tensor((1, 4), "float32")'
+
+
+def module(body: str, signature: str = f"x: {ROW}", more: str = "") -> IRModule:
+    """Return the module of `relu` and a graph function `main`; `cls` is the module."""
+    lines = "\n".join(f"        {line}" for line in body.strip().split("\n"))
+    head = f"@I.ir_module\nclass Module:\n{KERNEL}{more}\n    @R.function\n"
+    read = parse(f"{head}    def main({signature}):\n        cls = Module\n{lines}")
+    assert isinstance(read, IRModule)
+    return read
+
+
+def main_of(mod: IRModule) -> Function:
+    func = mod["main"]
+    assert isinstance(func, Function)
+    return func
+
+
+def function(text: str) -> Function:
+    func = parse(text)
+    assert isinstance(func, Function)
+    return func
+
+
+CALL = f"y = R.call_tir(cls.relu, (x,), out_sinfo={ROW})\nreturn y"
+TWO = f"[{ROW}, R.Tensor((4,), 'int32')]"
+
+SAME = {
+    "a shape and a dtype": ('y = R.call_tir(cls.relu, (x,), (1, 4), dtype="float32")\nreturn y', CALL),
+    "a bare name of a function": (
+        'y = R.call_tir(relu, (x,), (1, 4), dtype="float32")\nreturn y',
+        CALL,
+    ),
+    "the output by position": (f"y = R.call_tir(cls.relu, (x,), {ROW})\nreturn y", CALL),
+    "the name of newer releases": (f"y = R.call_tir(cls.relu, (x,), out_ty={ROW})\nreturn y", CALL),
+    "the class by its name": (f"y = R.call_tir(Module.relu, (x,), {ROW})\nreturn y", CALL),
+    "one argument without a tuple": (f"y = R.call_tir(cls.relu, x, {ROW})\nreturn y", CALL),
+    "a list of arguments": (f"y = R.call_tir(cls.relu, [x], {ROW})\nreturn y", CALL),
+    "a call that is returned": (f"return R.call_tir(cls.relu, (x,), {ROW})", CALL),
+    "a library function as a string": (
+        'y = R.call_tir("env.relu", (x,), (1, 4), dtype="float32")\nreturn y',
+        f'y = R.call_dps_packed("env.relu", (x,), out_sinfo={ROW})\nreturn y',
+    ),
+    "several outputs as shapes": (
+        'y = R.call_tir("env.f", (x,), [(1, 4), (4,)], dtype=["float32", "int32"])\nreturn y',
+        f'y = R.call_dps_packed("env.f", (x,), out_sinfo={TWO})\nreturn y',
+    ),
+    "several outputs, unpacked": (
+        f'a, b = R.call_dps_packed("env.f", (x,), out_sinfo={TWO})\nreturn a',
+        f'y = R.call_dps_packed("env.f", (x,), out_sinfo={TWO})\na = y[0]\nb = y[1]\nreturn a',
+    ),
+    "nested calls": (
+        f"y = R.call_tir(cls.relu, (R.call_tir(cls.relu, (x,), {ROW}),), {ROW})\nreturn y",
+        f"lv = R.call_tir(cls.relu, (x,), {ROW})\n"
+        f"y = R.call_tir(cls.relu, (lv,), {ROW})\nreturn y",
+    ),
+    "a name that is bound again": (
+        f"x = R.call_tir(cls.relu, (x,), {ROW})\nx = R.call_tir(cls.relu, (x,), {ROW})\nreturn x",
+        f"a = R.call_tir(cls.relu, (x,), {ROW})\nb = R.call_tir(cls.relu, (a,), {ROW})\nreturn b",
+    ),
+    "annotations of the older form": ("y: Tensor((1, 4), 'float32') = x\nreturn y", f"y: {ROW} = x\nreturn y"),
+    "a dtype alone": (
+        'y = R.call_packed("f", x, sinfo_args=R.Tensor("int8"))\nreturn y',
+        'y = R.call_packed("f", x, sinfo_args=[R.Tensor(dtype="int8")])\nreturn y',
+    ),
+    "nothing but a tensor": (
+        'y = R.call_packed("f", x, sinfo_args=R.Tensor)\nreturn y',
+        'y = R.call_packed("f", x, sinfo_args=(R.Tensor(),))\nreturn y',
+    ),
+    "anything": (
+        'y = R.call_packed("f", x, sinfo_args=R.Object)\nreturn y',
+        'y = R.call_packed("f", x, ty_args=(R.Any,))\nreturn y',
+    ),
+    "numbers and strings for library functions": (
+        'y = R.call_packed("f", x, 1, "s", (2, 3))\nreturn y',
+        'y = R.call_packed("f", x, R.prim_value(1), R.str("s"), R.shape([2, 3]))\nreturn y',
+    ),
+    "numbers as values": (
+        "a = 1.0\nb = 2\nc = True\nreturn (a, b, c)",
+        'a = R.const(1.0, "float32")\nb = R.const(2, "int32")\nc = R.const(True, "bool")\n'
+        "return (a, b, c)",
+    ),
+    "a tuple without parentheses": ("t = x, x\nreturn t", "t = R.tuple(x, x)\nreturn t"),
+    "a docstring and pass": (f'"""What it does."""\npass\n{CALL}', CALL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_spellings_of_a_graph_function(name: str) -> None:
+    written, means = SAME[name]
+    assert_structural_equal(module(written), module(means))
+
+
+def test_the_oldest_module() -> None:
+    old = parse("""
+@tvm.script.ir_module
+class Mixture:
+    @R.function
+    def main(x: Tensor((1, 4), "float32")):
+        with R.dataflow():
+            lv0 = R.call_tir(relu, (x,), (1, 4), dtype="float32")
+            out = R.call_tir("env.swish", (lv0,), (1, 4), dtype="float32")
+            R.output(out)
+        return out
+
+    @T.prim_func
+    def relu(x: T.handle, y: T.handle) -> None:
+        T.func_attr({"global_symbol": "relu"})
+        X = T.match_buffer(x, [1, 4])
+        Y = T.match_buffer(y, [1, 4])
+        for i, j in T.grid(1, 4):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+""")
+    new = module(f"""
+with R.dataflow():
+    lv0 = R.call_tir(cls.relu, (x,), out_sinfo={ROW})
+    out = R.call_dps_packed("env.swish", (lv0,), out_sinfo={ROW})
+    R.output(out)
+return out
+""")
+    assert_structural_equal(old, new)
+
+
+def test_bindings_of_a_dataflow_block_are_its_own_apart_from_the_outputs() -> None:
+    mod = module(f"""
+with R.dataflow():
+    a = R.call_tir(cls.relu, (x,), out_sinfo={ROW})
+    a = R.call_tir(cls.relu, (a,), out_sinfo={ROW})
+    R.output(a)
+return a
+""")
+    func = main_of(mod)
+    (block,) = func.body.blocks
+    assert isinstance(block, DataflowBlock)
+    assert [type(b.var) is DataflowVar for b in block.bindings] == [True, False]
+    assert func.body.body is block.bindings[1].var
+
+
+def test_sizes_in_quotes_are_variables_of_the_function() -> None:
+    func = function("""
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n * 2", "m")), s: R.Shape(["m"])
+         ) -> R.Tensor(("n", "m"), "float32"):
+    n = T.int64()
+    k = T.int64()
+    z = R.match_cast(y, R.Tensor((k, k), "float32"))
+    return R.call_dps_packed("f", (x, z), out_sinfo=R.Tensor((n, k + 1), "float32"))
+""")
+    x, y, s = (param.struct_info for param in func.params)
+    assert isinstance(x, relax.TensorStructInfo)
+    assert isinstance(y, relax.TensorStructInfo)
+    assert isinstance(s, relax.ShapeStructInfo)
+    assert x.shape is not None
+    assert y.shape is not None
+    assert s.values is not None
+    n, m = x.shape[0], y.shape[1]
+    assert_structural_equal(y.shape[0], n * 2)
+    assert s.values[0] is m
+    cast, call = func.body.bindings
+    assert isinstance(cast, MatchCast)
+    assert isinstance(cast.struct_info, relax.TensorStructInfo)
+    assert cast.struct_info.shape is not None
+    k = cast.struct_info.shape[0]
+    result = call.var.struct_info
+    assert isinstance(result, relax.TensorStructInfo)
+    assert result.shape is not None
+    assert result.shape[0] is n
+    assert_structural_equal(result.shape[1], k + 1)
+
+
+def test_type_variables_of_newer_releases_are_sizes_of_each_function() -> None:
+    mod = parse("""
+n = TypeVar("n")
+
+@I.ir_module
+class Module:
+    @R.function
+    def f(x: R.Tensor((n, 4), "float32")) -> R.Tensor((n, 4), "float32"):
+        return x
+
+    @R.function
+    def main(x: R.Tensor((n, 4), "float32"), k: T.int64):
+        cls = Module
+        y: R.Tensor((n, 4), "float32") = cls.f(x)
+        return y
+""")
+    older = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def f(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return x
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), k: R.Prim("int64")):
+        n = T.int64()
+        y: R.Tensor((n, 4), "float32") = f(x)
+        return y
+""")
+    assert_structural_equal(mod, older)
+
+
+def test_a_call_of_a_graph_function_gives_what_its_arguments_make_of_its_result() -> None:
+    mod = module(
+        'y = cls.double(x)\nz = cls.double(y)\nreturn z',
+        more="""
+    @R.function
+    def double(x: R.Tensor(("n", "m"), "float32")) -> R.Tensor(("n", "m * 2"), "float32"):
+        n = T.int64()
+        m = T.int64()
+        y = R.call_dps_packed("double", (x,), out_sinfo=R.Tensor((n, m * 2), "float32"))
+        return y
+""",
+    )  # fmt: skip
+    assert str(main_of(mod).ret_struct_info) == 'R.Tensor((1, 16), dtype="float32")'
+
+
+def test_functions_may_call_each_other_and_themselves() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def even(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
+        if c:
+            y = odd(c, x)
+        else:
+            y = even(c, x)
+        return y
+
+    @R.function
+    def odd(c: R.Tensor((), "bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
+        y = even(c, x)
+        return y
+""")
+    assert isinstance(mod, IRModule)
+    assert sorted(mod.functions) == ["even", "odd"]
+
+
+def test_an_if_has_the_value_that_both_suites_bind_last() -> None:
+    func = main_of(
+        module(
+            f"""
+if c:
+    a = R.call_tir(cls.relu, (x,), out_sinfo={ROW})
+    y = a
+else:
+    y = R.call_packed("f", x, sinfo_args={ROW})
+return y
+""",
+            f'x: {ROW}, c: R.Tensor((), "bool")',
+        )
+    )
+    (binding,) = func.body.bindings
+    value = binding.value
+    assert isinstance(value, If)
+    for branch in (value.true_branch, value.false_branch):
+        (inner,) = branch.bindings
+        assert branch.body is inner.var
+    assert str(binding.var.struct_info) == 'R.Tensor((1, 4), dtype="float32")'
+
+
+def test_explicit_memory() -> None:
+    func = main_of(
+        module("""
+storage = R.memory.alloc_storage(R.shape([256]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+a = R.memory.alloc_tensor(storage, R.prim_value(64), R.shape([1, 4]), R.dtype("float32"))
+cls.relu(x, a)
+b = R.builtin.alloc_tensor(R.shape([1, 4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+R.memory.copy_into(a, b)
+R.call_packed("log", b, sinfo_args=R.Tuple)
+return b
+""")
+    )
+    placed, kernel, copied, logged = (func.body.bindings[k] for k in (1, 2, 4, 5))
+    assert str(placed.var.struct_info) == 'R.Tensor((1, 4), dtype="float32")'
+    for binding in (kernel, copied, logged):
+        assert binding.var.name == "_"
+        assert str(binding.var.struct_info) == "R.Tuple"
+
+
+def test_options_and_attributes() -> None:
+    func = function("""
+@R.function(private=True, pure=False)
+def main(x: R.Tensor):
+    R.func_attr({"num_input": 1})
+    return x
+""")
+    assert not func.is_pure
+    assert dict(func.attrs) == {"num_input": 1}
+    assert function("@R.function\ndef f(x: R.Object):\n    return x").attrs["global_symbol"] == "f"
+
+
+# ------------------------------------------------------------------------------- decorated functions
+
+WEIGHT = np.arange(4, dtype="float32").reshape(1, 4)
+
+
+def test_a_class_in_python() -> None:
+    size = 4
+
+    @I.ir_module
+    class Net:
+        @T.prim_func
+        def relu(X: T.Buffer((1, 4), "float32"), Y: T.Buffer((1, 4), "float32")):
+            for i, j in T.grid(1, size):
+                with T.block("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+        @R.function
+        def main(x: R.Tensor((1, size), "float32")) -> R.Tensor((1, 4), "float32"):
+            cls = Net
+            with R.dataflow():
+                w = R.const(WEIGHT)
+                y = R.call_tir(cls.relu, (w,), out_sinfo=R.Tensor((1, size), "float32"))
+                z = R.call_dps_packed("add", (x, y), out_sinfo=R.Tensor((1, 4), "float32"))
+                R.output(z)
+            return z
+
+    constant = main_of(Net).body.bindings[0].value
+    assert isinstance(constant, Constant)
+    np.testing.assert_array_equal(constant.data, WEIGHT)
+    assert isinstance(Net["relu"], PrimFunc)
+    assert_structural_equal(parse(Net.script()), Net)
+
+
+def test_a_function_in_python_whose_sizes_are_in_quotes() -> None:
+    @R.function
+    def twice(x: R.Tensor(("n", "n * 2"), "float32")) -> R.Tensor(("n", "n * 2"), "float32"):
+        return x
+
+    assert isinstance(twice, Function)
+    assert_structural_equal(parse(twice.script()), twice)
+
+
+def test_a_function_of_another_place_is_put_in_the_class() -> None:
+    @T.prim_func
+    def relu(X: T.Buffer((1, 4), "float32"), Y: T.Buffer((1, 4), "float32")):
+        for i, j in T.grid(1, 4):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    first = relu
+
+    @I.ir_module
+    class Net:
+        relu = first
+
+        @R.function
+        def main(x: R.Tensor((1, 4), "float32")):
+            return R.call_tir(relu, (x,), out_sinfo=R.Tensor((1, 4), "float32"))
+
+    assert_structural_equal(Net, module(CALL))
+
+
+def test_the_namespace_completes_its_names() -> None:
+    assert "R" in tensorir.__all__
+    assert {"call_tir", "Tensor", "dataflow", "memory", "builtin"} <= set(dir(R))
+    assert {"alloc_storage", "copy_into"} <= set(dir(R.memory))
+    assert "Call" in R.call_tir.__doc__

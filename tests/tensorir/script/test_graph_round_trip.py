@@ -1,0 +1,267 @@
+"""Graph functions as they are printed; what is printed reads back as the same program."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.random_graphs import random_graph
+from tensorir import IRModule, IRValueError, assert_structural_equal, parse, relax
+from tensorir.dialect import Dialect
+from tensorir.node import Node
+from tensorir.ops import const
+from tensorir.relax import Constant, Function, Operator, SeqExpr, TensorStructInfo
+
+PRINTED = """from tensorir import I, R, T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def relu(X: T.Buffer((1, 4), "float32"), Y: T.Buffer((1, 4), "float32")):
+        # with T.block("root"):
+        for i, j in T.grid(1, 4):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(X[vi, vj])
+                T.writes(Y[vi, vj])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0.0))
+
+    @R.function(private=True)
+    def same(s: R.Tensor(("n", "n * 2"), dtype="float32")) -> R.Tensor(("n", "n * 2"), dtype="float32"):
+        n = T.int64()
+        return s
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((1, 4), dtype="float32"), c: R.Tensor((), dtype="bool"), o: R.Object, f: R.Callable((R.Tensor,), R.Tuple, True)) -> R.Tuple(R.Tensor((1, 4), dtype="float32"), R.Tensor(dtype="float32", ndim=2)):
+        R.func_attr({"num_input": 1})
+        cls = Module
+        with R.dataflow():
+            a = R.call_tir(cls.relu, (x,), out_sinfo=R.Tensor((1, 4), dtype="float32"))
+            b = R.call_dps_packed("env.two", (a, R.const([1.5, 0.1], "float32")), out_sinfo=[R.Tensor((1, 4), dtype="float32"), R.Tensor((4,), dtype="int32")])
+            d: R.Tensor((1, 4), dtype="float32") = b[0]
+            R.output(a, d)
+        k = T.int64()
+        e = R.match_cast(o, R.Tensor((k, k * 2), dtype="float32"))
+        g: R.Tensor((k, k * 2), dtype="float32") = cls.same(e)
+        R.call_packed("env.log", g, R.prim_value(1), R.str("a \\"text\\""), R.shape([k, 2]), sinfo_args=(R.Tuple,))
+        if c:
+            h = R.call_tir(cls.relu, (d,), out_sinfo=R.Tensor((1, 4), dtype="float32"))
+        else:
+            h = x
+        r: R.Tensor(dtype="float32", ndim=2) = R.call_packed("env.f", h, sinfo_args=(R.Tensor(dtype="float32", ndim=2),))
+        return (h, r)"""
+
+
+def test_a_module_is_printed_as_it_is_read() -> None:
+    assert parse(PRINTED).script() == PRINTED
+
+
+@pytest.mark.parametrize("dialect", ["tensorir", "tvm", "tvm-0.10"])
+def test_every_dialect_reads_back(dialect: Dialect) -> None:
+    mod = parse(PRINTED.replace("R.const([1.5, 0.1], ", "R.const(1.5, "))
+    assert_structural_equal(parse(mod.script(dialect=dialect)), mod)
+
+
+def test_the_oldest_form() -> None:
+    old = parse(PRINTED).script(dialect="tvm-0.10")
+    assert "@tvm.script.ir_module" in old
+    assert 'a = R.call_tir(relu, (x,), (1, 4), dtype="float32")' in old
+    assert '-> Tuple(Tensor((1, 4), "float32"), Tensor(None, "float32", ndim = 2))' in old
+    assert old.index("def main") < old.index("def relu")
+
+
+def test_newer_forms_name_where_the_namespaces_come_from() -> None:
+    assert (
+        parse(PRINTED)
+        .script(dialect="tvm")
+        .startswith(
+            "# from tvm.script import ir as I\n"
+            "# from tvm.script import relax as R\n"
+            "# from tvm.script import tir as T\n\n"
+            "@I.ir_module\n"
+        )
+    )
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_random_modules_read_back(seed: int) -> None:
+    mod = random_graph(seed).mod
+    text = mod.script(show_meta=True)
+    again = parse(text)
+    assert_structural_equal(again, mod)
+    assert again.script(show_meta=True) == text
+
+
+# ------------------------------------------------------------------------------------------ constants
+
+
+def with_constant(data: object, dtype: str | None = None) -> Function:
+    """Return a function that returns an array."""
+    constant = Constant(data, dtype)  # type: ignore[arg-type]
+    return Function([], SeqExpr([], constant), attrs={"global_symbol": "main"})
+
+
+SHORT = {
+    "R.const(1.0, \"float32\")": np.float32(1),
+    "R.const(0.1, \"float32\")": np.float32(0.1),
+    "R.const(-3, \"int8\")": np.int8(-3),
+    "R.const(True, \"bool\")": np.bool_(True),
+    'R.const("nan", "float64")': np.float64("nan"),
+    'R.const([1.0, "-inf"], "float16")': np.array([1, -np.inf], "float16"),
+    'R.const([[1], [2]], "int64")': np.array([[1], [2]]),
+    'R.const([], "int32")': np.zeros(0, "int32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SHORT)
+def test_short_arrays_are_written_out(text: str) -> None:
+    func = with_constant(SHORT[text])
+    assert func.script().endswith(f"return {text}")
+    assert_structural_equal(parse(func.script()), func)
+
+
+LONG = {
+    "many elements": Constant(np.arange(40, dtype="float32").reshape(2, 20)),
+    "a shape without elements": Constant(np.zeros((0, 3), "float32")),
+    "a type that NumPy lacks": Constant(np.array([1, 2], "uint16"), "bfloat16"),
+    "a NaN of other bits": Constant(np.array(0x7FC00001, "uint32").view("float32")),
+    "bytes in another order": Constant(np.arange(40, dtype=">f4").astype("float32")),
+    "bools": Constant(np.arange(40) % 3 == 0),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_other_arrays_stand_in_front(name: str) -> None:
+    func = Function([], SeqExpr([], LONG[name]), attrs={"global_symbol": "main"})
+    text = func.script(show_meta=True)
+    assert text.endswith('return metadata["relax.expr.Constant"][0]')
+    assert_structural_equal(parse(text), func)
+
+
+def test_without_the_arrays_the_text_says_so() -> None:
+    func = with_constant(np.zeros(100))
+    assert func.script().endswith(
+        "# Metadata omitted. Use show_meta=True in script() method to show it."
+    )
+
+
+def test_the_dialects_of_tvm_do_not_write_arrays() -> None:
+    func = with_constant(np.zeros(100))
+    with pytest.raises(IRValueError, match=r"not written in the dialect 'tvm'.*show_meta=False"):
+        func.script(dialect="tvm", show_meta=True)
+
+
+def test_a_text_with_arrays_is_a_program_of_python() -> None:
+    func = with_constant(np.arange(100, dtype="int32"))
+    text = func.script(show_meta=True)
+    names: dict[str, object] = {}
+    exec(text.partition("@R.function")[0], names)
+    metadata = names["metadata"]
+    assert isinstance(metadata, dict)
+    assert_structural_equal(metadata["relax.expr.Constant"][0], func.body.body)
+
+
+# --------------------------------------------------------------------------------- parts and marks
+
+
+def test_parts_are_printed_by_themselves() -> None:
+    mod = parse(PRINTED)
+    assert isinstance(mod, IRModule)
+    main = mod["main"]
+    assert isinstance(main, Function)
+    flow, rest = main.body.blocks
+    assert str(flow.bindings[2]) == 'd: R.Tensor((1, 4), dtype="float32") = b[0]'
+    assert (
+        str(rest.bindings[0])
+        == 'k = T.int64()\ne = R.match_cast(o, R.Tensor((k, k * 2), dtype="float32"))'
+    )
+    assert str(flow).startswith("with R.dataflow():\n    a = R.call_tir(")
+    assert str(main.body).endswith("return (h, r)")
+    assert str(rest.bindings[3].value).startswith("if c:\n    value = R.call_tir(")
+    assert str(main.params[1].struct_info) == 'R.Tensor((), dtype="bool")'
+
+
+def test_a_lone_function_names_functions_that_are_not_in_the_text() -> None:
+    mod = parse(PRINTED)
+    assert isinstance(mod, IRModule)
+    text = mod["main"].script()
+    assert text.startswith("from tensorir import I, R, T\n")
+    assert 'R.call_tir(I.GlobalVar("relu"), (x,), out_sinfo=' in text
+    assert_structural_equal(parse(text), mod["main"])
+
+
+def lines_with_carets(node: Node, **marks: object) -> list[tuple[str, str]]:
+    """Return what is underlined: the lines, and what the carets stand under."""
+    lines = node.script(**marks).split("\n")
+    found = []
+    for line, carets in pairwise(lines):
+        if carets.strip() and set(carets) <= {" ", "^"}:
+            at = carets.index("^")
+            found.append((line.strip(), line[at : len(carets)]))
+    return found
+
+
+def test_bindings_and_variables_are_underlined() -> None:
+    mod = parse(PRINTED)
+    assert isinstance(mod, IRModule)
+    main = mod["main"]
+    assert isinstance(main, Function)
+    bindings = main.body.bindings
+    ((line, marked),) = lines_with_carets(mod, obj_to_underline=[bindings[0]])
+    assert line == marked
+    assert line.startswith("a = R.call_tir(")
+    found = lines_with_carets(mod, obj_to_underline=[main.params[2]])
+    assert [marked for _, marked in found] == ["o", "o"]
+
+
+PATHS = {
+    "body.blocks[0].bindings[1].value.args[1].elements[0]": "a",
+    "body.blocks[0].bindings[0].value.sinfo_args[0].shape[1]": "4",
+    "body.blocks[1].bindings[3].value.cond": "c",
+    "ret_struct_info.elements[1]": 'R.Tensor(dtype="float32", ndim=2)',
+    "body.body.elements[1]": "r",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_paths_are_underlined(path: str) -> None:
+    mod = parse(PRINTED)
+    ((_, marked),) = lines_with_carets(mod, path_to_underline=[f"<root>.functions['main'].{path}"])
+    assert marked == PATHS[path]
+
+
+def test_comments_stand_beside_bindings_and_above_blocks() -> None:
+    mod = parse(PRINTED)
+    assert isinstance(mod, IRModule)
+    main = mod["main"]
+    assert isinstance(main, Function)
+    flow = main.body.blocks[0]
+    text = mod.script(obj_to_annotate={flow: "pure", flow.bindings[2]: "the first"})
+    assert "        # pure\n        with R.dataflow():\n" in text
+    assert "= b[0]  # the first\n" in text
+
+
+def test_sizes_have_the_type_that_they_are_read_with() -> None:
+    info = TensorStructInfo([const(3, "int64")])
+    assert str(info) == 'R.Tensor((3,), dtype="float32")'
+    assert str(relax.PrimValue(3)) == "R.prim_value(3)"
+    assert str(relax.PrimValue(const(3, "int32"))) == "R.prim_value(T.int32(3))"
+
+
+def test_operators_are_called_with_their_attributes_by_name() -> None:
+    name = "test_graph_round_trip.scale"
+    if not Operator.exists(name):
+        Operator.register(f"relax.{name}", lambda args, attrs, infos: args[0].struct_info)
+    func = parse(f"""
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    y = R.{name}(x, by=[1, (2, "a")], out=None)
+    return y
+""")
+    assert f'R.{name}(x, by=[1, [2, "a"]], out=None)' in func.script()
+    assert_structural_equal(parse(func.script()), func)

@@ -1,0 +1,243 @@
+"""One arena a function: who shares memory, who does not, and the check of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from graph_modules import assert_graph, is_same, module_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.random_graphs import random_graph
+from tensorir import WellFormedError
+from tensorir.transform import (
+    CallTIRRewrite,
+    Sequential,
+    StaticPlanBlockMemory,
+    check_memory_plan,
+)
+from tensorir.transform.graph_functions import graph_functions
+from tensorir.transform.pack_intervals import pack
+from tensorir.transform.static_plan_block_memory import plan_memory
+
+FRESH = 'R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"))'
+
+
+def arena(nbytes):
+    return (
+        f"storage = R.memory.alloc_storage(R.shape([{nbytes}]), R.prim_value(0), "
+        'R.str("global"), R.dtype("uint8"))'
+    )
+
+
+def placed(offset):
+    return (
+        f"R.memory.alloc_tensor(storage, R.prim_value({offset}), R.shape([4]), R.dtype('float32'))"
+    )
+
+
+def planned(graph):
+    return Sequential([CallTIRRewrite(), StaticPlanBlockMemory()])(module_of(graph))
+
+
+CHAIN = """
+        @R.function
+        def main(x: F4):
+            cls = Module
+            with R.dataflow():
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                b = R.call_tir(cls.double, (a,), out_sinfo=F4)
+                c = R.call_tir(cls.double, (b,), out_sinfo=F4)
+                d = R.call_tir(cls.double, (c,), out_sinfo=F4)
+                R.output(d)
+            return d
+"""
+
+
+def test_a_chain_alternates_between_two_places_and_its_result_is_fresh():
+    mod = planned(CHAIN)
+    assert_graph(
+        mod,
+        f"""
+        @R.function
+        def main(x: F4):
+            cls = Module
+            {arena(128)}
+            a = {placed(0)}
+            cls.double(x, a)
+            b = {placed(64)}
+            cls.double(a, b)
+            c = {placed(0)}
+            cls.double(b, c)
+            d = {FRESH}
+            cls.double(c, d)
+            return d
+        """,
+    )
+
+
+def test_branches_share_memory():
+    mod = planned("""
+        @R.function
+        def main(x: F4, flag: R.Tensor((), "bool")):
+            cls = Module
+            if flag:
+                a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                y = R.call_tir(cls.double, (a,), out_sinfo=F4)
+            else:
+                b = R.call_tir(cls.double, (x,), out_sinfo=F4)
+                c = R.call_tir(cls.double, (b,), out_sinfo=F4)
+                y = R.call_tir(cls.double, (c,), out_sinfo=F4)
+            z = R.call_tir(cls.double, (y,), out_sinfo=F4)
+            return z
+    """)
+    text = mod["main"].script()
+    assert "alloc_storage(R.shape([128])" in text
+    assert text.count("R.memory.alloc_tensor") == 5
+
+
+def test_a_tuple_and_an_alias_keep_a_tensor():
+    mod = planned("""
+        @R.function
+        def main(x: F4):
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            t = (a, x)
+            b = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            c = R.call_tir(cls.double, (b,), out_sinfo=F4)
+            d = t[0]
+            e = R.call_tir(cls.add, (c, d), out_sinfo=F4)
+            return e
+    """)
+    assert "alloc_storage(R.shape([192])" in mod["main"].script()
+
+
+def test_what_a_library_function_may_keep_is_fresh_and_what_it_writes_to_is_not():
+    mod = planned("""
+        @R.function(pure=False)
+        def main(x: F4):
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            b = R.call_dps_packed("f", (a,), out_sinfo=F4)
+            y: F4 = R.call_packed("g", b, sinfo_args=(F4,))
+            return y
+    """)
+    text = mod["main"].script()
+    assert f'b: R.Tensor((4,), dtype="float32") = {FRESH}' in text
+    assert text.count("R.memory.alloc_tensor") == 1
+
+
+def test_a_graph_function_that_hands_its_argument_on_gets_fresh_memory():
+    mod = module_of("""
+        @R.function(private=True, pure=False)
+        def stash(x: F4) -> F4:
+            y: F4 = R.call_packed("keep", x, sinfo_args=(F4,))
+            return y
+
+        @R.function(pure=False)
+        def main(x: F4):
+            cls = Module
+            a = R.call_tir(cls.double, (x,), out_sinfo=F4)
+            b: F4 = cls.stash(a)
+            return b
+    """)
+    after = Sequential([CallTIRRewrite(), StaticPlanBlockMemory()])(mod)
+    assert "alloc_storage" not in after["main"].script()
+
+
+def test_tensors_of_symbolic_shape_have_memory_of_their_own():
+    mod = planned("""
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            cls = Module
+            y = R.call_tir(cls.double_any, (x,), out_sinfo=R.Tensor((n,), "float32"))
+            z = R.call_tir(cls.double_any, (y,), out_sinfo=R.Tensor((n,), "float32"))
+            return z
+    """)
+    assert "alloc_storage" not in mod["main"].script()
+
+
+def test_a_planned_function_is_left_as_it_is():
+    once = planned(CHAIN)
+    assert is_same(StaticPlanBlockMemory()(once), once)
+
+
+def by_hand(nbytes, second, result="c"):
+    return module_of(f"""
+        @R.function
+        def main(x: F4):
+            cls = Module
+            {arena(nbytes)}
+            a = {placed(0)}
+            cls.double(x, a)
+            b = {placed(second)}
+            cls.double(x, b)
+            c = {FRESH}
+            cls.add(a, b, c)
+            return {result}
+    """)
+
+
+def test_the_check_accepts_tensors_side_by_side():
+    check_memory_plan(by_hand(128, 64))
+
+
+@pytest.mark.parametrize(
+    ("mod", "message"),
+    [
+        (by_hand(128, 0), "a is used after b has overwritten it; in function main"),
+        (by_hand(128, 32), "b is not at a multiple of 64 bytes"),
+        (by_hand(64, 64), "b ends at byte 80 of an arena of 64"),
+        (by_hand(128, 64, "b"), "b lies in the arena, which ends with the function"),
+    ],
+)
+def test_the_check_names_what_is_wrong(mod, message):
+    with pytest.raises(WellFormedError, match=message):
+        check_memory_plan(mod)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_plans_of_random_graphs_hold(seed, steps):
+    lowered = CallTIRRewrite()(random_graph(seed, steps).mod)
+    planned = StaticPlanBlockMemory()(lowered)
+    check_memory_plan(planned)
+    for func in graph_functions(lowered).values():
+        plan = plan_memory(func, lowered)
+        if plan is not None and plan.lower_bound:
+            assert plan.lower_bound <= plan.size <= 2 * plan.lower_bound
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 500), st.integers(0, 12), st.integers(0, 6)),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_tensors_held_together_do_not_overlap(tensors):
+    sizes = dict(enumerate(size for size, _, _ in tensors))
+    held = [
+        {k for k, (_, start, length) in enumerate(tensors) if start <= point <= start + length}
+        for point in range(20)
+    ]
+    packing = pack(sizes, held)
+    for point in held:
+        spans = sorted(
+            (packing.offsets[k], packing.offsets[k] + sizes[k]) for k in point if sizes[k]
+        )
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        assert all(end <= packing.size for _, end in spans)
+    assert all(offset % 64 == 0 for offset in packing.offsets.values())
+    assert packing.size >= packing.lower_bound
+
+
+def test_the_smallest_gap_that_is_large_enough_is_taken():
+    # big and small are held throughout; the gap that `mid` leaves behind is filled again.
+    packing = pack(
+        {"big": 640, "mid": 256, "small": 64, "later": 192},
+        [{"big", "mid"}, {"big", "mid", "small"}, {"big", "small"}, {"big", "small", "later"}],
+    )
+    assert packing.offsets == {"big": 0, "mid": 640, "later": 640, "small": 896}
+    assert packing.size == packing.lower_bound == 960

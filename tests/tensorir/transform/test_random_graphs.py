@@ -1,0 +1,93 @@
+"""Every transform keeps what random graphs give, and the graph it is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graph_modules import is_same
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.random_graphs import LIBRARY, random_graph
+from tensorir import verify_well_formed
+from tensorir.interp.graphs import interpret_graph
+from tensorir.relax.function import Function
+from tensorir.transform import (
+    BindParams,
+    CallTIRRewrite,
+    CanonicalizeBindings,
+    DeadCodeElimination,
+    FoldConstant,
+    lower_graph,
+)
+
+TRANSFORMS = {
+    "CanonicalizeBindings": CanonicalizeBindings(),
+    "DeadCodeElimination": DeadCodeElimination(),
+    "FoldConstant": FoldConstant(),
+    "CallTIRRewrite": CallTIRRewrite(),
+    "lower_graph": lower_graph,
+}
+
+
+def tensors(value):
+    return [x for part in value for x in tensors(part)] if isinstance(value, tuple) else [value]
+
+
+def results(mod, args):
+    return tensors(interpret_graph(mod, "main", *args, library=LIBRARY))
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@given(st.integers(0, 100_000), st.integers(1, 16))
+def test_a_transform_keeps_results(name, seed, steps):
+    graph = random_graph(seed, steps)
+    kept = graph.mod.clone()
+    after = TRANSFORMS[name](graph.mod)
+    assert is_same(graph.mod, kept)
+    args = graph.inputs(seed)
+    for before, now in zip(results(graph.mod, args), results(after, args), strict=True):
+        assert before.dtype == now.dtype
+        np.testing.assert_array_equal(before, now)
+
+
+@given(st.integers(0, 100_000))
+def test_random_graphs_are_well_formed_before_and_after(seed):
+    mod = random_graph(seed).mod
+    assert verify_well_formed(mod)
+    assert verify_well_formed(lower_graph(mod))
+
+
+@given(st.integers(0, 100_000))
+def test_transforms_are_idempotent(seed):
+    mod = random_graph(seed).mod
+    for name in TRANSFORMS.keys() - {"lower_graph"}:
+        step = TRANSFORMS[name]
+        once = step(mod)
+        assert is_same(step(once), once)
+
+
+@given(st.integers(0, 100_000), st.integers(1, 16))
+def test_results_of_lowered_graphs_lie_in_memory_of_their_own(seed, steps):
+    graph = random_graph(seed, steps)
+    lowered = lower_graph(graph.mod)
+    args = graph.inputs(seed)
+    kept = [arg.copy() for arg in args]
+    found = results(lowered, args)
+    for k, result in enumerate(found):
+        assert not any(np.shares_memory(result, other) for other in [*args, *found[:k]])
+    for arg, before in zip(args, kept, strict=True):
+        np.testing.assert_array_equal(arg, before)
+
+
+@given(st.integers(0, 100_000))
+def test_bound_parameters_give_what_arguments_give(seed):
+    graph = random_graph(seed)
+    func = graph.mod["main"]
+    assert isinstance(func, Function)
+    args = dict(zip(func.params, graph.inputs(seed), strict=True))
+    bound = {param: arg for k, (param, arg) in enumerate(args.items()) if k % 2 == 0}
+    mod = lower_graph(BindParams("main", bound)(graph.mod))
+    rest = [arg for param, arg in args.items() if param not in bound]
+    for before, now in zip(results(graph.mod, args.values()), results(mod, rest), strict=True):
+        np.testing.assert_array_equal(before, now)
