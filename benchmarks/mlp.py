@@ -9,10 +9,16 @@ import numpy as np
 
 from benchmarks.peers.serve import inputs
 from tensorir import T
+from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
+from tensorir.relax import BlockBuilder, TensorStructInfo, Var
+from tensorir.relax.calls import call_tir
+from tensorir.transform import BindParams
 
 SIZES: Final = (784, 128, 10)
 """How many features go into the model, are between its layers, and come out."""
+
+PARAMETERS: Final = ("w0", "b0", "w1", "b1")
 
 
 def shapes(batch: int) -> list[list[int]]:
@@ -66,6 +72,30 @@ def relu(batch: int) -> IRModule:
                 Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
 
     return IRModule({"main": main})
+
+
+def model(batch: int, layers: Sequence[IRModule]) -> IRModule:
+    """Return the graph function `main(x)` of both layers, scheduled or not, its weights bound."""
+    _, n_hidden, n_out = SIZES
+    names = ("linear0", "relu", "linear1")
+    functions = zip(names, (layers[0], relu(batch), layers[1]), strict=True)
+    builder = BlockBuilder(
+        IRModule({name: mod["main"].with_attr("global_symbol", name) for name, mod in functions})
+    )
+    x, w0, b0, w1, b1 = (
+        Var(name, TensorStructInfo(shape, "float32"))
+        for name, shape in zip(("x", *PARAMETERS), shapes(batch), strict=True)
+    )
+    hidden = TensorStructInfo((batch, n_hidden), "float32")
+    out = TensorStructInfo((batch, n_out), "float32")
+    with builder.function("main", [x, w0, b0, w1, b1]):
+        with builder.dataflow():
+            h = builder.emit(call_tir(GlobalVar("linear0"), [x, w0, b0], hidden))
+            a = builder.emit(call_tir(GlobalVar("relu"), [h], hidden))
+            y = builder.emit_output(call_tir(GlobalVar("linear1"), [a, w1, b1], out))
+        builder.emit_func_output(y)
+    weights = dict(zip(PARAMETERS, arguments(batch)[1:], strict=True))
+    return BindParams("main", weights)(builder.get())
 
 
 def in_numpy(arrays: Sequence[np.ndarray]) -> Callable[[], np.ndarray]:

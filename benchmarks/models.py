@@ -23,7 +23,7 @@ import numpy as np
 
 import codegen
 import search as ms
-from benchmarks.mlp import SIZES, arguments, in_numpy, linear, relu, shapes, stream
+from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, relu, shapes, stream
 from benchmarks.peer_process import PeerError, PeerProcess, packages_of
 from benchmarks.peers.serve import digest, seconds_of
 from schedule import Schedule
@@ -33,6 +33,8 @@ TARGET: Final = "llvm --num-cores=1"
 PEERS: Final = Path(__file__).parent / "peers"
 RUNTIMES: Final = {"torch_model": ("torch", "numpy"), "onnx_model": ("onnxruntime", "onnx")}
 """The peers' scripts, and the packages that each needs."""
+SHORTEST_MS: Final = 1
+"""How long a measurement lasts at least: short, so that some are not interrupted."""
 LAYERS: Final = (0, 1)
 KERNEL_TITLES: Final = (
     "layer",
@@ -92,39 +94,37 @@ def tuned_layers(batch: int, trials: int, seed: int, folder: Path) -> list[IRMod
     return layers
 
 
-def call_of(batch: int, layers: Sequence[IRModule]) -> tuple[Callable[[], object], np.ndarray]:
-    """Return a call of the model, one compiled function after another, and where its result is."""
+def own_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
+    """Return the model with some form of its layers in a virtual machine; checks its result."""
+    executable = codegen.vm_build(model(batch, layers), target=TARGET)
+    main = codegen.VirtualMachine(executable, codegen.cpu())["main"]
+    x = codegen.array(arguments(batch)[0])
+    np.testing.assert_allclose(main(x), in_numpy(arguments(batch))(), rtol=1e-3, atol=1e-3)
+    return Side(name, lambda: seconds_of(lambda: main(x), SHORTEST_MS / 1e3))
+
+
+def prepared_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
+    """Return the model as calls of one compiled function after another, checked beforehand."""
     x, w0, b0, w1, b1 = map(codegen.array, arguments(batch))
     hidden, positive = (codegen.empty((batch, SIZES[1])) for _ in range(2))
     out = codegen.empty((batch, SIZES[2]))
-    first, second = (codegen.build(layer, TARGET)["main"] for layer in layers)
-    steps = (
-        first.prepare(x, w0, b0, hidden),
-        codegen.build(relu(batch), TARGET)["main"].prepare(hidden, positive),
-        second.prepare(positive, w1, b1, out),
-    )
-    one, two, three = steps
+    linear0, linear1 = (codegen.build(layer, TARGET)["main"] for layer in layers)
+    one = linear0.prepare(x, w0, b0, hidden)
+    two = codegen.build(relu(batch), TARGET)["main"].prepare(hidden, positive)
+    three = linear1.prepare(positive, w1, b1, out)
 
     def call() -> None:
         one()
         two()
         three()
 
-    return call, out
-
-
-def own_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
-    """Return the model compiled from some form of its layers; checks what it computes."""
-    call, out = call_of(batch, layers)
-    call()
-    np.testing.assert_allclose(out, in_numpy(arguments(batch))(), rtol=1e-3, atol=1e-3)
-    return Side(name, lambda: seconds_of(call))
+    return Side(name, lambda: seconds_of(call, SHORTEST_MS / 1e3))
 
 
 def numpy_side(batch: int) -> Side:
     """Return the model in NumPy."""
     call = in_numpy(arguments(batch))
-    return Side(f"NumPy {np.__version__}", lambda: seconds_of(call))
+    return Side(f"NumPy {np.__version__}", lambda: seconds_of(call, SHORTEST_MS / 1e3))
 
 
 def peer_side(peer: PeerProcess, batch: int) -> Side:
@@ -133,7 +133,7 @@ def peer_side(peer: PeerProcess, batch: int) -> Side:
     expected = digest(in_numpy(arguments(batch))())
     if not np.isclose(found, expected, rtol=1e-3):
         raise PeerError(f"{peer.name} computes {found}, NumPy {expected}")
-    return Side(peer.name, lambda: float(peer.request("run")["seconds"]))
+    return Side(peer.name, lambda: float(peer.request("run", least=SHORTEST_MS / 1e3)["seconds"]))
 
 
 def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
@@ -159,7 +159,7 @@ def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[Peer
 def kernel_side(name: str, mod: IRModule, arrays: Sequence[np.ndarray]) -> Side:
     """Return a compiled function alone, called again and again without Python."""
     evaluator = codegen.build(mod, TARGET).time_evaluator(
-        "main", number=1, repeat=1, min_repeat_ms=10
+        "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
     )
     return Side(name, lambda: float(evaluator(*arrays).min))
 
@@ -214,7 +214,11 @@ def measure(
         tuned = tuned_layers(batch, options.trials, options.seed, options.work_dir)
         ours = own_side("here, tuned", batch, tuned)
         untuned = own_side("here, not scheduled", batch, [linear(batch, n) for n in LAYERS])
-        others = [numpy_side(batch), *(peer_side(peer, batch) for peer in peers)]
+        others = [
+            prepared_side("here, tuned, three prepared calls", batch, tuned),
+            numpy_side(batch),
+            *(peer_side(peer, batch) for peer in peers),
+        ]
         in_turns([untuned, ours, *others], options.turns)
         models += model_rows(batch, [untuned, ours, *others], ours)
         kernels += [kernel_row(batch, n, tuned[n], options.turns) for n in LAYERS]
@@ -232,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--peer", type=Path, action="append", default=[], help="a Python with torch or onnxruntime"

@@ -52,7 +52,7 @@ def digest(output: np.ndarray) -> float:
     return float(np.abs(output.astype(np.float64)).sum())
 
 
-def seconds_of(call: Callable[[], object], least: float = 0.01) -> float:
+def seconds_of(call: Callable[[], object], least: float) -> float:
     """Return the seconds of a call, the mean of as many as take `least` seconds."""
     count = 1
     while True:
