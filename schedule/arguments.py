@@ -99,6 +99,8 @@ def _accept_loop(call: Arguments, param: Parameter, path: str, value: Any) -> An
         if not isinstance(value, LoopRV):
             call.refuse(path, "a LoopRV", value)
         return value
+    if not isinstance(value, (list, tuple)):
+        call.refuse(path, "a list of LoopRVs", value)
     for k, item in enumerate(value):
         if not isinstance(item, LoopRV):
             call.refuse(f"{path}[{k}]", "a LoopRV", item)
