@@ -48,6 +48,8 @@ def virtual_axis(axis: AxisLike) -> VirtualAxis:
     if isinstance(axis, IterVar):
         whole = None if axis.dom is None else axis.dom.extent
         return VirtualAxis(whole.value if isinstance(whole, IntImm) else -1, axis.var.name)
+    if isinstance(axis, Axis):
+        raise KnobError("the length of what another knob splits varies; split it in that knob")
     raise KnobError(
         f"an axis is a loop, an axis of a te operation or a length, got {type(axis).__name__}: "
         f"{axis!r}"

@@ -38,7 +38,7 @@ class Constraint:
         return self.length <= MOST_TABULATED
 
     def __contains__(self, index: int) -> bool:
-        if self.is_exact:
+        if "_table" in self.__dict__:
             return bool(self._table[index])
         if index not in self._seen:
             if len(self._seen) >= MOST_TABULATED:
@@ -82,7 +82,7 @@ class Constraint:
 
     @cached_property
     def _table(self) -> npt.NDArray[np.bool_]:
-        return np.fromiter(map(self._allows, range(self.length)), dtype=np.bool_, count=self.length)
+        return np.fromiter(map(self._allows, range(self.length)), np.bool_, self.length)
 
     @cached_property
     def _share(self) -> float:

@@ -40,7 +40,7 @@ class _Current:
     """`DispatchContext.current`: the innermost context of this thread."""
 
     def __get__(self, instance: object, owner: type) -> DispatchContext:
-        return _current.get() or _ROOT
+        return _stack.get()[-1]
 
 
 class DispatchContext(ABC):
@@ -50,9 +50,6 @@ class DispatchContext(ABC):
     """
 
     current = _Current()
-
-    def __init__(self) -> None:
-        self._outer: list[DispatchContext] = []
 
     @abstractmethod
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
@@ -64,28 +61,27 @@ class DispatchContext(ABC):
 
     def query(self, target: Target | None, workload: Workload | None) -> Config:
         """Return the configuration of the innermost context that knows one."""
-        found = self._query_inside(target, workload)
-        if found is not None:
-            return found
-        outer = self._outer[-1] if self._outer else _ROOT
-        if outer is self:
-            raise TemplateError(f"no context has a configuration for {workload}")
-        return outer.query(target, workload)
+        stack = _stack.get()
+        places = [k for k, context in enumerate(stack) if context is self]
+        around = stack[: places[-1]] if places else stack
+        for context in (self, *reversed(around)):
+            found = context._query_inside(target, workload)
+            if found is not None:
+                return found
+        raise TemplateError(f"no context has a configuration for {workload}")
 
     def __enter__(self) -> Self:
-        self._outer.append(DispatchContext.current)
-        _current.set(self)
+        _stack.set((*_stack.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current.set(self._outer.pop())
+        _stack.set(_stack.get()[:-1])
 
 
 class ApplyConfig(DispatchContext):
     """Answers with one configuration, whatever is asked."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
         self.config = config
         self.workload: Workload | None = None
         """What was asked for last."""
@@ -107,7 +103,6 @@ class ApplyFixedConfig(DispatchContext):
     """
 
     def __init__(self, tasks: Sequence[Task], schedule_names: str | Iterable[str]) -> None:
-        super().__init__()
         self.tasks = list(tasks)
         names = [schedule_names] if isinstance(schedule_names, str) else schedule_names
         self.schedule_names = frozenset(names)
@@ -119,9 +114,9 @@ class ApplyFixedConfig(DispatchContext):
         if (str(target), workload) in self._updated:
             return self._updated[str(target), workload]
         task = next((task for task in self.tasks if task.name == workload[0]), None)
-        if task is None or task.config_space is None:
+        if task is None:
             return None
-        config = task.config_space.get(0)
+        config = task.first_config()
         config.cost = 1e-6 if task.name in self.schedule_names else 1e5
         return config
 
@@ -134,7 +129,6 @@ class FallbackContext(DispatchContext):
     """Answers with default configurations, and warns once of each that they may be slow."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.memory: dict[tuple[str, Any], Config] = {}
         self._warned: set[str] = set()
 
@@ -164,5 +158,6 @@ class FallbackContext(DispatchContext):
         self.memory.pop((str(target), workload), None)
 
 
-_current: Final[ContextVar[DispatchContext | None]] = ContextVar("autotvm_context", default=None)
-_ROOT: Final = FallbackContext()
+_stack: Final[ContextVar[tuple[DispatchContext, ...]]] = ContextVar(
+    "autotvm_contexts", default=(FallbackContext(),)
+)

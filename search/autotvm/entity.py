@@ -11,7 +11,7 @@ import numpy.typing as npt
 from search.autotvm.annotate import AnnotateEntity
 from search.autotvm.axes import Axis
 from search.autotvm.config import Config, checked_space
-from search.autotvm.errors import KnobError
+from search.autotvm.errors import KnobError, UnknownKnobError
 from search.autotvm.knob import Entity, KnobSpace
 from search.autotvm.option import OtherOptionEntity
 from search.autotvm.reorder import ReorderEntity
@@ -64,7 +64,10 @@ class ConfigEntity(Config):
         if space is None:
             space = checked_space(name, make)
             if name not in self.entity_map:
-                raise self._unknown(name)
+                raise UnknownKnobError(
+                    f"the template declares a knob that the configuration was made without, "
+                    f"perhaps for an older template: {self._unknown(name)}"
+                )
             try:
                 space.check(self.entity_map[name])
             except KnobError as error:
@@ -84,6 +87,10 @@ class ConfigEntity(Config):
     def knob_names(self) -> list[str]:
         """The knobs that have values."""
         return list(self.entity_map)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without spaces, whose filters are functions; templates declare knobs anew."""
+        return {**self.__dict__, "_whole": None, "_spaces": {}}
 
     def get_flatten_feature(self) -> npt.NDArray[np.float32]:
         """Return the values of all knobs in one row of numbers, float32.

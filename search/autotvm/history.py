@@ -32,7 +32,6 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Records) -> None:
-        super().__init__()
         self.best_by_targetkey: dict[tuple[str, Any], Record] = {}
         self.best_by_model: dict[tuple[str, Any], Record] = {}
         self._user_defined: dict[tuple[str, Any], Config] = {}

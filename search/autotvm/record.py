@@ -123,6 +123,21 @@ def load_from_buffer(file: Iterable[str]) -> Iterator[Record]:
         logger.warning("%s: left out %d line(s) of log format 0.1", name, outdated)
 
 
+def append_to_file(filepath: PathLike, records: Iterable[Record]) -> None:
+    """Append records to a log, each line in one write.
+
+    A process that is killed loses at most the line it was at; that is ended before the next.
+    """
+    with open(filepath, "a+b", buffering=0) as file:
+        start = b""
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            start = b"" if file.read(1) == b"\n" else b"\n"
+        for inp, result in records:
+            file.write(start + f"{encode(inp, result)}\n".encode())
+            start = b""
+
+
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
     """Return a text that tells measurements apart: target, task, and configuration."""
     config = str(inp.config) if include_config else ""

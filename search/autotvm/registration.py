@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar, overload
 
+import cloudpickle
+
 from codegen import Target
 from schedule import Schedule
 from search.autotvm.arguments import args_to_workload, deserialize_args
@@ -46,6 +48,10 @@ class Template:
         config.record(sch)
         return sch, made
 
+    def __reduce__(self) -> tuple[Callable[..., Template], tuple[Any, ...]]:
+        """Pickle the function by value: a process that imports nothing of the user's has it."""
+        return (_restored, (self.name, cloudpickle.dumps(self.function)))
+
 
 class MissingTask(Template):
     """Stands for a template that is not registered here, so that its logs can be read."""
@@ -55,6 +61,9 @@ class MissingTask(Template):
 
     def _refuse(self, *_: object) -> None:
         raise unknown_template(self.name)
+
+    def __reduce__(self) -> tuple[Callable[..., Template], tuple[Any, ...]]:
+        return (lookup_template, (self.name,))
 
 
 @overload
@@ -119,6 +128,12 @@ def unknown_template(name: str) -> TemplateError:
         f"there is no template {name!r}; {hint}. The module that registers it may not be imported, "
         "or a log may have an older name of it"
     )
+
+
+def _restored(name: str, function: bytes) -> Template:
+    if name not in TASK_TABLE:
+        TASK_TABLE[name] = Template(name, cloudpickle.loads(function))
+    return TASK_TABLE[name]
 
 
 def _identity(function: Callable[..., Any]) -> tuple[str, str]:

@@ -8,10 +8,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from schedule.random_state import RandomState
 from search.autotvm.axes import Axis
 from search.autotvm.config import Config, checked_space, knob_instructions, trace_of
-from search.autotvm.constraint import Constraint, Filter, below
+from search.autotvm.constraint import MOST_TABULATED, Constraint, Filter, below
 from search.autotvm.entity import ConfigEntity, entity_of_json
 from search.autotvm.errors import KnobError, SpaceIndexError
 from search.autotvm.knob import Entity, KnobSpace
@@ -236,15 +239,21 @@ class ConfigSpace(Config):
         first, last = self._window(start, end)
         rng = self._rng if rng is None else rng
         excluded = to_exclude if isinstance(to_exclude, (set, frozenset)) else set(to_exclude or ())
-        for _ in range(_MOST_DRAWS if last > first else 0):
-            index = first + below(rng, last - first)
+        if self._constraint is not None and self._constraint.is_exact:
+            valid = self._constraint.valid
+            begin, stop = np.searchsorted(valid, (first, last))
+            choices: Sequence[int] | npt.NDArray[np.int64] = valid[begin:stop]
+        else:
+            choices = range(first, last)
+        for _ in range(_MOST_DRAWS if len(choices) else 0):
+            index = int(choices[below(rng, len(choices))])
             if index not in excluded and self.is_index_valid(index):
                 return index
-        if last - first > _MOST_DRAWS * 100:
+        if len(choices) > MOST_TABULATED:
             raise SpaceIndexError(
                 f"none of {_MOST_DRAWS} random configurations in [{first}, {last}) is possible"
             )
-        left = [i for i in range(first, last) if i not in excluded and self.is_index_valid(i)]
+        left = [int(i) for i in choices if i not in excluded and self.is_index_valid(i)]
         if not left:
             raise SpaceIndexError(f"no configuration is left in [{first}, {last})")
         return left[below(rng, len(left))]
@@ -291,8 +300,9 @@ class ConfigSpace(Config):
 
     def __str__(self) -> str:
         about = "" if self.length_is_exact else "about "
+        count = self.subrange_length(0, self.range_length)
         lines = [
-            f"ConfigSpace (len={about}{_count(len(self))}, "
+            f"ConfigSpace (len={about}{_count(count)}, "
             f"range_length={_count(self.range_length)}, space_map="
         ]
         lines += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from codegen import Target
 from schedule import Schedule, ScheduleError, Trace
@@ -18,6 +18,9 @@ from search.context import normalize_mod
 if TYPE_CHECKING:
     from search.autotvm.entity import ConfigEntity
     from tensorir.function import IRModule
+
+
+_FEW: Final = 1024
 
 
 class Task:
@@ -44,18 +47,23 @@ class Task:
 
     @property
     def space(self) -> ConfigSpace:
-        """The configurations; TemplateError for a task from a log."""
-        if self.config_space is None:
-            raise TemplateError(f"{self} comes from a log; make it with task.create to tune it")
-        return self.config_space
+        """The configurations; TemplateError for a task from a log of an unknown template."""
+        space = self.known_space()
+        if space is None:
+            raise unknown_template(self.name)
+        return space
 
     @property
     def mod(self) -> IRModule:
         """The program before it is scheduled, with its one function called `main`."""
         if self._mod is None:
-            self.instantiate(self.space.get(_first_valid(self.space)))
+            self.instantiate(self.first_config())
         assert self._mod is not None
         return self._mod
+
+    def first_config(self) -> ConfigEntity:
+        """Return the first configuration; KnobError where the filter of the space leaves none."""
+        return self.space.get(_first_valid(self.space))
 
     def instantiate(self, config: Config) -> Schedule:
         """Return the schedule that a configuration gives.
@@ -68,8 +76,10 @@ class Task:
             try:
                 sch, _ = self.func.run(self.args, config)
             except ScheduleError as error:
-                config.raise_error(str(error))
-                raise InstantiationError(f"{self} refuses {config}: {error}") from error
+                # Tuners meet these all the time: the program in the text would take the longest.
+                reason = f"{error.primitive}: {error.message}"
+                config.raise_error(reason)
+                raise InstantiationError(f"{self} refuses {config}: {reason}") from error
         if not config.valid():
             raise InstantiationError(f"{self} refuses {config}: {'; '.join(config.errors)}")
         if self.flop is None:
@@ -114,6 +124,10 @@ class Task:
     def __hash__(self) -> int:
         return hash(self.workload)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the space, whose filters are functions; it is collected when needed."""
+        return {**self.__dict__, "config_space": None}
+
     def __repr__(self) -> str:
         return f"Task(func_name={self.name}, args={self.args}, workload={self.workload})"
 
@@ -125,18 +139,23 @@ def create(task_name: str, args: Sequence[Any], target: str | Target | None = No
 
     TemplateError for a name that is not registered (near names are listed), for a template that
     fails or does nothing that counts as an operation; ArgumentsError for arguments that a log
-    cannot hold; KnobError for a knob without values.
+    cannot hold; KnobError for a knob without values, or a filter that lets nothing through.
     """
     task = Task(task_name, args)
     if isinstance(task.func, MissingTask):
         raise unknown_template(task_name)
     task.target = Target(target) if target is not None else Target.current(allow_none=False)
     task.config_space = task.collect()
+    _first_valid(task.config_space)
     return task
 
 
 def _first_valid(space: ConfigSpace) -> int:
-    index = 0 if space.is_index_valid(0) else space.get_next_index(0)
+    """Return the first index that filters let through, looked for without filtering the rest."""
+    few = range(min(space.range_length, _FEW))
+    index = next(filter(space.is_index_valid, few), None)
+    if index is None:
+        index = space.get_next_index(len(few) - 1)
     if index is None:
         raise KnobError("the filter of the space lets no configuration through")
     return index
