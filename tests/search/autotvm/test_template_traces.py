@@ -222,6 +222,31 @@ def test_a_knob_that_is_read_after_it_was_applied_is_fixed():
     assert sizes == [1, 2, 4, 8, 16]
 
 
+def test_a_template_that_looks_at_loops():
+    """It does not ask the knob, but how long the loop is that the knob has split."""
+
+    @autotvm.template("test/looks")
+    def looks(n):
+        sch = product(n, n, n, "float32")
+        y, x, k = sch.get_loops(sch.get_block("C"))
+        cfg = autotvm.get_config()
+        cfg.define_split("tile_y", y, num_outputs=2)
+        cfg.define_split("tile_x", x, num_outputs=2)
+        yo, yi = cfg["tile_y"].apply(sch, y)
+        xo, xi = cfg["tile_x"].apply(sch, x)
+        sch.reorder(yo, xo, k, yi, xi)
+        if sch.get(xi).extent.value > 1:
+            sch.vectorize(xi)
+        return sch
+
+    task = autotvm.task.create("test/looks", (16,), TARGET)
+    assert task.config_space.reads == set()
+    _, spaces = design_spaces(task, TemplateSpace(task))
+    assert task.config_space.reads == {"tile_x"}
+    assert [space.num_points for space in spaces] == [5] * 5
+    assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] + [True] * 4
+
+
 def test_a_template_that_always_refuses():
     @autotvm.template("test/never")
     def never(n):
