@@ -112,6 +112,12 @@ class SplitDomain(ListedDomain):
         others = self.neighbours(decision)
         return others[rng.uniform_int(0, len(others))] if others else None
 
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the sizes, the first as what is left over."""
+        assert isinstance(decision, tuple)
+        inner = prod(decision[1:])
+        return (-(-self.extent // inner), *decision[1:])
+
     def repair(self, decision: Any) -> Decision:
         """Return the sizes as they are: a stored split is kept, also if it is not offered now.
 

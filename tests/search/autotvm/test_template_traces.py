@@ -191,6 +191,27 @@ def test_tune_tir_takes_a_template(tmp_path):
     assert task.config_of(best).index in [config.index for config in configs]
 
 
+def test_a_model_guides_a_search_of_orders_and_marks(tmp_path):
+    task = task_of(args=(32, 32, 32, "float32"))
+    database = MemoryDatabase()
+    ms.tune_tir(
+        task.mod,
+        TARGET,
+        ms.TuneConfig(
+            max_trials_global=12,
+            num_trials_per_iter=4,
+            num_confirmed=0,
+            search_strategy_config={"population_size": 64, "init_min_unmeasured": 8},
+        ),
+        tmp_path,
+        space=TemplateSpace(task),
+        database=database,
+        seed=1,
+    )
+    configs = [task.config_of(record.trace) for record in database.get_all_tuning_records()]
+    assert len({config.index for config in configs}) == 12
+
+
 def test_a_template_tunes_its_own_program_only():
     task = structural()
     other = workloads.create("GMM", n=16, m=16, k=16)
