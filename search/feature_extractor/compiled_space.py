@@ -82,6 +82,8 @@ class CompiledSpace:
         self._rng = RandomState(seed)
         self._counts: dict[int, int] = {}
         """The sites that decide numbers, and how many; those that decide most come first."""
+        self._plain: set[int] = set()
+        """Those of them whose decisions are the numbers."""
         self._structural: list[int] = []
         for k, site in enumerate(space.sites):
             numbers = _numbers(site, space.decisions[k])
@@ -89,6 +91,8 @@ class CompiledSpace:
                 self._structural.append(k)
             else:
                 self._counts[k] = len(numbers)
+                if numbers is space.decisions[k]:
+                    self._plain.add(k)
         self._counts = dict(sorted(self._counts.items(), key=lambda entry: entry[1] == 1))
         self._combinations = prod(space.sites[k].size or 1 for k in self._structural)
         self._factors = Factors(tuple(self._counts.values()))
@@ -144,9 +148,12 @@ class CompiledSpace:
         rows: list[NDArray[np.float64]] = []
         by_site = list(zip(*points, strict=True))
         for k in self._counts:
-            site = self._space.sites[k]
-            numbers = {decision: _numbers(site, decision) for decision in set(by_site[k])}
-            rows.extend(np.array([numbers[decision] for decision in by_site[k]], np.float64).T)
+            decided: Sequence[Any] = by_site[k]
+            if k not in self._plain:
+                site = self._space.sites[k]
+                numbers = {decision: _numbers(site, decision) for decision in set(decided)}
+                decided = [numbers[decision] for decision in decided]
+            rows.extend(np.array(decided, np.float64).T)
         return np.array(rows, np.float64).reshape(len(rows), len(points))
 
     def _by_places(
