@@ -107,6 +107,9 @@ class Writer:
         self._rng.shuffle(some)
         if self.chance(0.03):
             some[0] = self.choice((0, -1, None))
+        if self.chance(0.1):
+            extent = self.choice((4, 7, 12, 16))
+            return f"sch.sample_knob_split('tile', {extent}, 3, 'verbose', no_tail=False)"
         return sampled if self.chance(0.3) else repr(some)
 
     def position(self) -> str:
@@ -182,12 +185,25 @@ class Writer:
         self._rng.shuffle(numbers)
         return str(numbers)
 
+    def order_knob(self) -> str:
+        """Return several loops in a list, and a sampled order of them."""
+        loops = self.loops()
+        return f"[{loops}], sch.sample_knob_reorder('order', {loops.count('loop(')})"
+
+    def mark_knob(self) -> str:
+        """Return several loops in a list, and sampled marks of them."""
+        loops = self.loops()
+        count = loops.count("loop(")
+        return f"[{loops}], sch.sample_knob_annotate('marks', {count}, 'try_unroll_vec')"
+
 
 LINES: tuple[tuple[float, str], ...] = (
     (4, "sch.split({loop}, {factors}, preserve_unit_iters={flag})"),
     (0.3, "partitioned({loop}, {few})"),
     (2, "sch.fuse({loops}, preserve_unit_iters={flag})"),
     (3, "sch.reorder({loops})"),
+    (0.7, "sch.reorder_by({order_knob})"),
+    (0.7, "sch.mark_loops({mark_knob})"),
     (0.7, "sch.merge({loop}, {loop})"),
     (1, "sch.loop_partition({loop}, [{few}, None])"),
     (0.5, "sch.reorder_block_iter_var({block}, {permutation})"),

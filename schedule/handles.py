@@ -25,8 +25,13 @@ class Handle:
     def __init__(self, maker: ReferenceType[Schedule] | None = None) -> None:
         self._maker = maker
 
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that made it, None if it is gone or the handle was made by none."""
+        return None if self._maker is None else self._maker()
+
     def __repr__(self) -> str:
-        schedule = None if self._maker is None else self._maker()
+        schedule = self.schedule
         if schedule is not None:
             meaning = schedule.meaning_of(self)
         else:

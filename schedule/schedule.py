@@ -111,6 +111,8 @@ class Schedule(PrimitiveMethods):
         self.state = ScheduleState(
             mod, debug_mask=_checked_mask(debug_mask), enable_check=enable_check
         )
+        self.initial_mod: IRModule = self.state.mod
+        """The program that the trace starts from."""
         for func in self.mod.prim_funcs().values():
             if func not in _WELL_FORMED:
                 verify_well_formed(func)
@@ -152,6 +154,7 @@ class Schedule(PrimitiveMethods):
             rv: srefs.get(value, value) if isinstance(value, StmtSRef) else value
             for rv, value in self._table.items()
         }
+        twin.initial_mod = self.initial_mod
         twin.trace = self.trace.copy()
         twin._rng = RandomState(self.fork_seed())
         twin.error_render_level = self.error_render_level

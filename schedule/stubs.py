@@ -91,7 +91,8 @@ def _type(param: Parameter) -> str:
             annotation = get_args(annotation)[0]
         return inspect.formatannotation(annotation).replace("collections.abc.", "")
     if param.operand.many:
-        return f"Sequence[{_ARGUMENT[kind]}] | None"
+        optional = type(None) in get_args(get_args(param.annotation)[0])
+        return f"Sequence[{_ARGUMENT[kind]}]{' | None' if optional else ''}"
     return _ARGUMENT[kind]
 
 

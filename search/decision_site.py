@@ -17,6 +17,8 @@ from tensorir.visit import collect_vars
 
 TILE: Final = "tile"
 LOCATION: Final = "location"
+KNOB: Final = "knob"
+"""The operand with which a sampling instruction says what its decision is called."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Site:
     `domain` is None for a sampling primitive that declares none: it can only be sampled anew.
     `purpose` is the key of the annotation that a sampled number ends in, `TILE` for tiles,
     `LOCATION` for places of blocks, else the name of the kind of instruction. `name` says what is
-    decided, as in "tile of loop 0 of C"; `variables` has the names of the outputs as the trace
-    prints them.
+    decided, as in "tile of loop 0 of C", or is the name of a knob; `variables` has the names of the
+    outputs as the trace prints them.
     """
 
     inst: Instruction
@@ -126,7 +128,9 @@ class _Index:
             purpose, about = annotation.value_of("ann_key"), annotation
         else:
             purpose, about = _purpose(inst, domain), inst
-        return Site(inst, domain, purpose, self._name(purpose, about), variables)
+        named = any(param.name == KNOB for param in inst.kind.params)
+        name = str(inst.value_of(KNOB)) if named else self._name(purpose, about)
+        return Site(inst, domain, purpose, name, variables)
 
     def constant(self, inst: Instruction) -> Iterator[Site]:
         number = annotated_number(inst)

@@ -328,6 +328,10 @@ def test_every_primitive_occurs():
         "get_producers",
         "sample_categorical",
         "sample_compute_location",
+        "sample_knob_annotate",
+        "sample_knob_option",
+        "sample_knob_reorder",
+        "sample_knob_split",
         "sample_partitioned_tile",
         "sample_perfect_tile",
     }

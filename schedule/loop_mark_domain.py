@@ -1,0 +1,74 @@
+"""How each of a few loops runs, as a knob offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, Final
+
+from schedule.decision_domain import Decision, plain_decision
+from schedule.indexed_domain import MOST_LISTED, ListedDomain
+
+MARKS: Final = ("none", "vec", "unroll")
+"""How a loop may run; a sampled mark is the index here."""
+
+
+@lru_cache(maxsize=256)
+def loop_marks(count: int, policy: str) -> tuple[tuple[str, ...], ...]:
+    """Return the marks of `count` loops by a policy such as `try_unroll_vec`.
+
+    The words of the policy are what a loop may be, `try` meaning `none`. At most one loop is `vec`.
+    The mark of the last loop varies fastest.
+    ValueError for other words, and for more than a million ways.
+    """
+    words = policy.replace("try", "none").split("_")
+    unknown = [word for word in words if word not in MARKS]
+    if unknown:
+        raise ValueError(f"is {policy!r}; its words are try, none, unroll and vec")
+    if len(words) ** count > MOST_LISTED:
+        raise ValueError(f"has more than {MOST_LISTED} ways for {count} loops; list candidates")
+    ways = product(dict.fromkeys(words), repeat=count)
+    return tuple(way for way in ways if way.count("vec") <= 1)
+
+
+@dataclass(frozen=True)
+class LoopMarkDomain(ListedDomain):
+    """Marks of `count` loops by a policy, or the `candidates` where those are given."""
+
+    count: int
+    policy: str
+    candidates: tuple[tuple[str, ...], ...] | None = None
+
+    def listed(self) -> Sequence[Decision]:
+        """Return the ways to mark the loops."""
+        ways = loop_marks(self.count, self.policy) if self.candidates is None else self.candidates
+        return tuple(plain_decision(way) for way in dict.fromkeys(ways))
+
+    def neighbours(self, decision: Decision) -> Sequence[Decision]:
+        """Return the ways in which one loop is marked differently, else all others."""
+        assert isinstance(decision, tuple)
+        others = super().neighbours(decision)
+        near = [
+            other
+            for other in others
+            if isinstance(other, tuple)
+            and sum(a != b for a, b in zip(other, decision, strict=True)) == 1
+        ]
+        return near or others
+
+    def step(self, decision: Decision, rng: Any) -> Decision | None:
+        """Draw one of the neighbours."""
+        others = self.neighbours(decision)
+        return others[rng.uniform_int(0, len(others))] if others else None
+
+    def repair(self, decision: Any) -> Decision:
+        """Return the marks as they are; ValueError unless each loop has one."""
+        marks = tuple(decision) if isinstance(decision, (list, tuple)) else ()
+        if len(marks) != self.count or any(mark not in MARKS for mark in marks):
+            raise ValueError(f"is {decision!r}; {self.count} loops are each one of {list(MARKS)}")
+        return plain_decision(marks)
+
+    def __str__(self) -> str:
+        return f"{self.policy} of {self.count} loops"

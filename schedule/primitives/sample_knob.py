@@ -1,0 +1,274 @@
+"""Knobs: named decisions of a template, that the search may take differently.
+
+What a knob offers stands in the instruction, so that a trace tells it without the template. The
+instructions are not pure: a trace keeps each knob, also one that changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from schedule.decision_domain import DecisionDomain
+from schedule.errors import ArgumentError
+from schedule.indexed_domain import MOST_LISTED, IndexedDomain, OptionDomain
+from schedule.instruction import Number, Numbers, Sampled, primitive
+from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
+from schedule.order_domain import ListedOrderDomain, PermutationDomain
+from schedule.random_state import RandomState
+from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
+from schedule.state import ScheduleState
+from schedule.tile_domain import MOST_PARTS
+
+_KEPT: Final = 256
+"""How many domains are kept: a search replays the same instructions thousands of times."""
+
+
+def knob_split_domain(
+    state: ScheduleState,
+    knob: str,
+    extent: int,
+    parts: int,
+    policy: str = "factors",
+    max_factor: int = NO_LIMIT,
+    no_tail: bool = True,
+    candidates: Sequence[object] | None = None,
+) -> SplitDomain:
+    """Return the splits of an extent; ArgumentError for what cannot be split so."""
+    method = "sample_knob_split"
+    if not 1 <= extent < 1 << 63:
+        raise ArgumentError(method, "extent", f"is {extent}; it is at least 1, and of int64")
+    if not 1 <= parts <= MOST_PARTS:
+        raise ArgumentError(method, "parts", f"is {parts}; it is in [1, {MOST_PARTS}]")
+    if candidates is None and policy not in SPLIT_POLICIES:
+        reason = f"is {policy!r}; it is one of {list(SPLIT_POLICIES)}, or give candidates"
+        raise ArgumentError(method, "policy", reason)
+    if candidates is None:
+        return _splits(extent, parts, policy, max_factor, no_tail, None)
+    return _splits(extent, parts, "candidate", max_factor, no_tail, _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _splits(
+    extent: int,
+    parts: int,
+    policy: str,
+    max_factor: int,
+    no_tail: bool,
+    candidates: tuple[Any, ...] | None,
+) -> SplitDomain:
+    domain = SplitDomain(extent, parts, policy, max_factor, no_tail)
+    if candidates is None:
+        return domain
+    return replace(domain, candidates=_each("sample_knob_split", domain, candidates))
+
+
+@primitive("SampleKnobSplit", domain=knob_split_domain)
+def sample_knob_split(
+    state: ScheduleState,
+    knob: str,
+    extent: int,
+    parts: int,
+    policy: str = "factors",
+    max_factor: int = NO_LIMIT,
+    no_tail: bool = True,
+    candidates: Sequence[object] | None = None,
+    *,
+    domain: SplitDomain,
+    rng: RandomState,
+    decision: Sequence[int] | None = None,
+) -> Numbers:
+    """Choose the sizes of a split by a policy, or from `candidates`.
+
+    The first number is None, which `split` infers. The decision has the sizes of all parts,
+    outermost first; its first is -1 where that means what is left.
+    Raises ArgumentError for an extent, a number of parts, a policy, candidates or a decision that
+    cannot be, for no alternatives, and for more than a million.
+    """
+    sizes = _decided("sample_knob_split", domain, rng, decision)
+    return Sampled([None, *sizes[1:]], sizes)
+
+
+def knob_reorder_domain(
+    state: ScheduleState,
+    knob: str,
+    count: int,
+    begin: int = 0,
+    end: int | None = None,
+    candidates: Sequence[object] | None = None,
+) -> PermutationDomain | ListedOrderDomain:
+    """Return the orders of `count` loops; ArgumentError for what there is no order of."""
+    method = "sample_knob_reorder"
+    last = count if end is None else end
+    if not 1 <= count <= MOST_PARTS:
+        raise ArgumentError(method, "count", f"is {count}; it is in [1, {MOST_PARTS}]")
+    if not 0 <= begin < last <= count:
+        reason = f"is [{begin}, {last}); it is not empty and in [0, {count})"
+        raise ArgumentError(method, "begin", reason)
+    if candidates is None:
+        return PermutationDomain(count, begin, last)
+    return _orders(count, _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _orders(count: int, candidates: tuple[Any, ...]) -> ListedOrderDomain:
+    whole = PermutationDomain(count, 0, count)
+    return ListedOrderDomain(count, _each("sample_knob_reorder", whole, candidates))
+
+
+@primitive("SampleKnobReorder", domain=knob_reorder_domain)
+def sample_knob_reorder(
+    state: ScheduleState,
+    knob: str,
+    count: int,
+    begin: int = 0,
+    end: int | None = None,
+    candidates: Sequence[object] | None = None,
+    *,
+    domain: PermutationDomain | ListedOrderDomain,
+    rng: RandomState,
+    decision: Sequence[int] | None = None,
+) -> Numbers:
+    """Choose an order of `count` loops, which `reorder_by` gives them.
+
+    Any order of positions `begin` to `end` - 1 (None: all), or one of `candidates`. The decision
+    has the position of each loop in the new order.
+    Raises ArgumentError for a count, an interval, candidates or a decision that cannot be.
+    """
+    order = _decided("sample_knob_reorder", domain, rng, decision)
+    return Sampled(list(order), order)
+
+
+def knob_annotate_domain(
+    state: ScheduleState,
+    knob: str,
+    count: int,
+    policy: str = "candidate",
+    candidates: Sequence[object] | None = None,
+) -> LoopMarkDomain:
+    """Return the ways to mark `count` loops; ArgumentError for what cannot be marked so."""
+    method = "sample_knob_annotate"
+    if not 1 <= count <= MOST_PARTS:
+        raise ArgumentError(method, "count", f"is {count}; it is in [1, {MOST_PARTS}]")
+    if candidates is None:
+        try:
+            loop_marks(count, policy)
+        except ValueError as error:
+            raise ArgumentError(method, "policy", str(error)) from None
+        return _marks(count, policy, None)
+    return _marks(count, "candidate", _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _marks(count: int, policy: str, candidates: tuple[Any, ...] | None) -> LoopMarkDomain:
+    domain = LoopMarkDomain(count, policy)
+    if candidates is None:
+        return domain
+    return replace(domain, candidates=_each("sample_knob_annotate", domain, candidates))
+
+
+@primitive("SampleKnobAnnotate", domain=knob_annotate_domain)
+def sample_knob_annotate(
+    state: ScheduleState,
+    knob: str,
+    count: int,
+    policy: str = "candidate",
+    candidates: Sequence[object] | None = None,
+    *,
+    domain: LoopMarkDomain,
+    rng: RandomState,
+    decision: Sequence[str] | None = None,
+) -> Numbers:
+    """Choose which of `count` loops are vectorized and unrolled, which `mark_loops` does.
+
+    The words of a policy such as `try_unroll_vec` are what each loop may be; at most one is `vec`.
+    A decision has `none`, `vec` or `unroll` for each; the numbers are 0, 1 and 2.
+    Raises ArgumentError for a count, a policy, candidates or a decision that cannot be.
+    """
+    marks = _decided("sample_knob_annotate", domain, rng, decision)
+    return Sampled([MARKS.index(mark) for mark in marks], marks)
+
+
+def knob_option_domain(
+    state: ScheduleState, knob: str, candidates: Sequence[object]
+) -> OptionDomain:
+    """Return the indices of the candidates; ArgumentError without candidates, or for no JSON."""
+    if not candidates:
+        raise ArgumentError("sample_knob_option", "candidates", "is empty; give at least one")
+    try:
+        labels = tuple(json.dumps(one, sort_keys=True, allow_nan=False) for one in candidates)
+    except (TypeError, ValueError) as error:
+        reason = f"has a value that JSON cannot hold: {error}"
+        raise ArgumentError("sample_knob_option", "candidates", reason) from None
+    return OptionDomain(labels)
+
+
+@primitive("SampleKnobOption", domain=knob_option_domain)
+def sample_knob_option(
+    state: ScheduleState,
+    knob: str,
+    candidates: Sequence[object],
+    *,
+    domain: OptionDomain,
+    rng: RandomState,
+    decision: int | None = None,
+) -> Number:
+    """Choose one of `candidates`, anything that JSON can hold; all are equally likely.
+
+    The number is the candidate where all are whole numbers of int32, else its index. The decision
+    is the index.
+    Raises ArgumentError without candidates, for one that JSON cannot hold, and for a decision that
+    is no index.
+    """
+    try:
+        index = domain.decide(rng, decision)
+    except ValueError as error:
+        raise ArgumentError("sample_knob_option", "decision", str(error)) from None
+    assert isinstance(index, int)
+    chosen = candidates[index]
+    return Sampled(chosen if isinstance(chosen, int) and are_numbers(candidates) else index, index)
+
+
+def are_numbers(candidates: Sequence[object]) -> bool:
+    """Say whether all candidates are whole numbers of int32."""
+    return all(type(one) is int and -(1 << 31) <= one < 1 << 31 for one in candidates)
+
+
+def _frozen(method: str, candidates: Sequence[object]) -> tuple[Any, ...]:
+    """Return candidates as they are looked up by; ArgumentError for one that is no list."""
+    frozen = tuple([tuple(one) if isinstance(one, list) else one for one in candidates])
+    try:
+        hash(frozen)
+    except TypeError as error:
+        raise ArgumentError(method, "candidates", f"has no lists: {error}") from None
+    return frozen
+
+
+def _each(method: str, domain: DecisionDomain, candidates: Sequence[object]) -> tuple[Any, ...]:
+    """Return candidates as decisions of a domain; ArgumentError for one that cannot be."""
+    if not 1 <= len(candidates) <= MOST_LISTED:
+        reason = f"has {len(candidates)} entries; it is in [1, {MOST_LISTED}]"
+        raise ArgumentError(method, "candidates", reason)
+    listed = []
+    for position, candidate in enumerate(candidates):
+        try:
+            listed.append(domain.repair(candidate))
+        except ValueError as error:
+            raise ArgumentError(method, f"candidates[{position}]", str(error)) from None
+    return tuple(listed)
+
+
+def _decided(method: str, domain: IndexedDomain, rng: RandomState, decision: Any) -> Any:
+    """Return the decision or draw one; ArgumentError where that cannot be."""
+    try:
+        if decision is None and domain.size == 0:
+            raise ArgumentError(method, "candidates", "leave nothing to choose")
+        return domain.decide(rng, decision)
+    except ArgumentError:
+        raise
+    except ValueError as error:
+        path = "parts" if decision is None else "decision"
+        raise ArgumentError(method, path, str(error)) from None

@@ -1,0 +1,95 @@
+"""Templates: schedules written by hand, with knobs that a tuner turns, and logs of what it found.
+
+    @autotvm.template("tutorial/matmul")
+    def matmul(n, dtype):
+        sch = Schedule(...)
+        y, x, k = sch.get_loops(sch.get_block("C"))
+        cfg = autotvm.get_config()
+        cfg.define_split("tile_y", y, num_outputs=2)
+        yo, yi = cfg["tile_y"].apply(sch, y)
+        return sch
+
+    task = autotvm.task.create("tutorial/matmul", args=(512, "float32"), target="llvm")
+    sch = task.instantiate(task.config_space.get(12))
+
+A template is a stochastic schedule. Each knob is one sampling instruction of the trace that it
+leaves, called by the knob's name: what replays, mutates, stores and prints traces works on
+templates as it is, `tune_tir` with `TemplateSpace(task)` among it. The space of any stochastic
+schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Names and defaults are those of
+AutoTVM.
+"""
+
+from search.autotvm import measure, record, task
+from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
+from search.autotvm.axes import Axis, VirtualAxis
+from search.autotvm.config import Config
+from search.autotvm.dispatch import (
+    GLOBAL_SCOPE,
+    ApplyConfig,
+    ApplyFixedConfig,
+    DispatchContext,
+    FallbackContext,
+)
+from search.autotvm.entity import ConfigEntity
+from search.autotvm.errors import (
+    ArgumentsError,
+    InstantiationError,
+    KnobError,
+    SpaceIndexError,
+    TemplateError,
+    UnknownKnobError,
+)
+from search.autotvm.fallback import FallbackConfigEntity
+from search.autotvm.history import ApplyHistoryBest, apply_history_best
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
+from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
+from search.autotvm.reorder import ReorderEntity, ReorderSpace
+from search.autotvm.schedule_task import task_of_space
+from search.autotvm.space import ConfigSpace
+from search.autotvm.split import SplitEntity, SplitSpace
+from search.autotvm.task import Task
+from search.autotvm.template_space import TemplateSpace
+
+__all__ = [
+    "GLOBAL_SCOPE",
+    "TASK_TABLE",
+    "AnnotateEntity",
+    "AnnotateSpace",
+    "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyHistoryBest",
+    "ArgumentsError",
+    "Axis",
+    "Config",
+    "ConfigEntity",
+    "ConfigSpace",
+    "DispatchContext",
+    "FallbackConfigEntity",
+    "FallbackContext",
+    "InstantiationError",
+    "KnobError",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "MissingTask",
+    "OtherOptionEntity",
+    "OtherOptionSpace",
+    "ReorderEntity",
+    "ReorderSpace",
+    "SpaceIndexError",
+    "SplitEntity",
+    "SplitSpace",
+    "Task",
+    "TemplateError",
+    "TemplateSpace",
+    "UnknownKnobError",
+    "VirtualAxis",
+    "apply_history_best",
+    "get_config",
+    "measure",
+    "record",
+    "task",
+    "task_of_space",
+    "template",
+]

@@ -1,0 +1,163 @@
+"""Which configuration a call of a template gets: nested contexts are asked from inside out."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from codegen import Target
+from search.autotvm.errors import TemplateError
+from search.autotvm.fallback import FallbackConfigEntity
+
+if TYPE_CHECKING:
+    from search.autotvm.arguments import Workload
+    from search.autotvm.config import Config
+    from search.autotvm.task import Task
+
+logger = logging.getLogger("autotvm")
+
+
+@dataclass
+class GlobalScope:
+    """What holds for the whole process.
+
+    `in_tuning`: a tuner is measuring, so templates may take inputs that are packed already.
+    `silent`: nothing is said about missing configurations.
+    """
+
+    in_tuning: bool = False
+    silent: bool = False
+
+
+GLOBAL_SCOPE: Final = GlobalScope()
+
+
+class _Current:
+    """`DispatchContext.current`: the innermost context of this thread."""
+
+    def __get__(self, instance: object, owner: type) -> DispatchContext:
+        return _stack.get()[-1]
+
+
+class DispatchContext(ABC):
+    """Answers templates that ask for a configuration; `with` makes it the one that is asked first.
+
+    What it does not know, the context around it is asked.
+    """
+
+    current = _Current()
+
+    @abstractmethod
+    def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
+        """Return the configuration for a workload, None if it is not known here."""
+
+    @abstractmethod
+    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
+        """Answer with another configuration from now on."""
+
+    def query(self, target: Target | None, workload: Workload | None) -> Config:
+        """Return the configuration of the innermost context that knows one."""
+        stack = _stack.get()
+        places = [k for k, context in enumerate(stack) if context is self]
+        around = stack[: places[-1]] if places else stack
+        for context in (self, *reversed(around)):
+            found = context._query_inside(target, workload)
+            if found is not None:
+                return found
+        raise TemplateError(f"no context has a configuration for {workload}")
+
+    def __enter__(self) -> Self:
+        _stack.set((*_stack.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.set(_stack.get()[:-1])
+
+
+class ApplyConfig(DispatchContext):
+    """Answers with one configuration, whatever is asked."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.workload: Workload | None = None
+        """What was asked for last."""
+
+    def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
+        self.workload = workload
+        return self.config
+
+    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
+        """Answer with another configuration from now on."""
+        self.workload, self.config = workload, cfg
+
+
+class ApplyFixedConfig(DispatchContext):
+    """Answers with the first configuration of each of some tasks.
+
+    Those whose name is in `schedule_names` are made look cheap, the others dear, so that of
+    several implementations of an operator that one is taken.
+    """
+
+    def __init__(self, tasks: Sequence[Task], schedule_names: str | Iterable[str]) -> None:
+        self.tasks = list(tasks)
+        names = [schedule_names] if isinstance(schedule_names, str) else schedule_names
+        self.schedule_names = frozenset(names)
+        self._updated: dict[Any, Config] = {}
+
+    def _query_inside(self, target: Target | None, workload: Workload | None) -> Config | None:
+        if workload is None:
+            return None
+        if (str(target), workload) in self._updated:
+            return self._updated[str(target), workload]
+        task = next((task for task in self.tasks if task.name == workload[0]), None)
+        if task is None:
+            return None
+        config = task.first_config()
+        config.cost = 1e-6 if task.name in self.schedule_names else 1e5
+        return config
+
+    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
+        """Answer with another configuration for a workload from now on."""
+        self._updated[str(target), workload] = cfg
+
+
+class FallbackContext(DispatchContext):
+    """Answers with default configurations, and warns once of each that they may be slow."""
+
+    def __init__(self) -> None:
+        self.memory: dict[tuple[str, Any], Config] = {}
+        self._warned: set[str] = set()
+
+    def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
+        key = (str(target), workload)
+        if key not in self.memory:
+            if workload is not None and not GLOBAL_SCOPE.silent:
+                self._warn(target, workload)
+            self.memory[key] = FallbackConfigEntity()
+        return self.memory[key]
+
+    def _warn(self, target: Target | None, workload: Workload) -> None:
+        message = (
+            f"Cannot find config for target={target}, workload={workload}. A fallback "
+            "configuration is used, which may bring great performance regression."
+        )
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning(message)
+
+    def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
+        """Answer with another configuration for a workload from now on."""
+        self.memory[str(target), workload] = cfg
+
+    def clear_cache(self, target: Target | None, workload: Workload) -> None:
+        """Forget the configuration of a workload."""
+        self.memory.pop((str(target), workload), None)
+
+
+_stack: Final[ContextVar[tuple[DispatchContext, ...]]] = ContextVar(
+    "autotvm_contexts", default=(FallbackContext(),)
+)

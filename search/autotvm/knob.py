@@ -1,0 +1,149 @@
+"""A knob: a named choice of a template; its space of values, and one value of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from search.autotvm.errors import KnobError
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+
+
+class KnobOwner(Protocol):
+    """A configuration, as the value of one of its knobs sees it."""
+
+    def note_read(self, name: str) -> None:
+        """Take note that Python looked at the value of a knob."""
+
+    def sampled(self, sch: Schedule, name: str) -> Sequence[Any] | None:
+        """Return the numbers that stand for the knob in a trace, None if it is fixed there."""
+
+    def raise_error(self, msg: str) -> None:
+        """Make the configuration one that is not valid."""
+
+
+class Entity(ABC):
+    """One value of a knob.
+
+    `cfg[name]` gives one that knows its configuration: applied to a schedule, it leaves the
+    sampling instruction of its knob in the trace, and the primitives take the numbers of that. One
+    that was made by its class is applied as constants. Values compare by what they hold.
+    """
+
+    code: ClassVar[str]
+    """How the log calls the kind."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._owner: KnobOwner | None = None
+        self._name = ""
+
+    def to_json(self) -> list[Any]:
+        """Return kind and value as the log has them, without the name of the knob."""
+        return [self.code, self._value]
+
+    def owned(self, owner: KnobOwner, name: str) -> Self:
+        """Return the value as that of a knob of a configuration."""
+        twin = type(self)(self._value)
+        twin._owner, twin._name = owner, name
+        return twin
+
+    @property
+    @abstractmethod
+    def features(self) -> list[float]:
+        """What a cost model gets to see."""
+
+    def _read(self) -> Any:
+        """Return the value to Python: what the template does next may depend on it."""
+        if self._owner is not None:
+            self._owner.note_read(self._name)
+        return self._value
+
+    def _numbers(self, sch: Schedule) -> Sequence[Any] | None:
+        """Return the sampled numbers of the knob in a schedule, None for constants."""
+        return None if self._owner is None else self._owner.sampled(sch, self._name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Entity)
+            and type(self) is type(other)
+            and bool(self._value == other._value)
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self._value))
+
+    def __repr__(self) -> str:
+        return str(self._value)
+
+
+E = TypeVar("E", bound=Entity)
+
+
+class KnobSpace(ABC, Generic[E]):
+    """The values of one knob, by index; what is many is listed when it is first looked at.
+
+    `num_output` is the number of axes that applying gives.
+    """
+
+    num_output: int = 0
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _at(self, index: int) -> E:
+        """Return the value at an index in [0, len)."""
+
+    @abstractmethod
+    def index_of(self, entity: Entity) -> int | None:
+        """Return where a value is, None if the knob does not offer it."""
+
+    @abstractmethod
+    def check(self, entity: Entity) -> None:
+        """Raise KnobError for a value that cannot be one of this knob, offered or not."""
+
+    @abstractmethod
+    def sample(self, sch: Schedule, name: str, entity: E) -> None:
+        """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
+
+    @abstractmethod
+    def entity_of(self, decision: Any) -> E:
+        """Return the value that a decision of the sampling instruction stands for."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What the knob offers, in a few words."""
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Whether applying a value is something that primitives do with sampled numbers."""
+        return True
+
+    def __getitem__(self, index: int) -> E:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} of {len(self)} values")
+        return self._at(index % len(self))
+
+    def __iter__(self) -> Iterator[E]:
+        return map(self._at, range(len(self)))
+
+    @property
+    def entities(self) -> list[E]:
+        """All values."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        return self.summary
+
+
+def checked_kind(space: KnobSpace[Any], entity: Entity, wanted: type[Entity]) -> None:
+    """Raise KnobError unless a value is of the kind of a space."""
+    if not isinstance(entity, wanted):
+        raise KnobError(
+            f"it is a {wanted.__name__}, the configuration has a {type(entity).__name__}: {entity}"
+        )
