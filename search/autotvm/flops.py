@@ -29,7 +29,7 @@ def compute_flop(mod: IRModule) -> float:
     TemplateError where that gives nothing or extents are not constant: `cfg.add_flop` says it.
     """
     total = 0.0
-    for func in mod.functions.values():
+    for func in mod.prim_funcs().values():
         total += _of(func.body, 1.0)
     if total <= 0:
         raise TemplateError(
