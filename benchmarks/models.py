@@ -4,8 +4,9 @@
     python -m benchmarks.models --peer ../torchenv/bin/python    and torch and ONNX Runtime
 
 All sides compute on one thread. They are timed in turns in one run, and the least of all turns
-counts. One table is of calls of the whole model, from Python; the other of the linear layers alone,
-without the calls, beside a sum of as many bytes as their weights have.
+counts. One table is of calls of the whole model, from Python: with an array that may be another
+one in each call, and, where a runtime can do that, bound to an array beforehand. The other table is
+of the linear layers alone, without the calls, beside a sum of as many bytes as their weights have.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 
 import codegen
 import search as ms
-from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, relu, shapes, stream
+from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, shapes, stream
 from benchmarks.peer_process import PeerError, PeerProcess, packages_of
 from benchmarks.peers.serve import digest, seconds_of
 from schedule import Schedule
@@ -35,6 +36,8 @@ RUNTIMES: Final = {"torch_model": ("torch", "numpy"), "onnx_model": ("onnxruntim
 """The peers' scripts, and the packages that each needs."""
 SHORTEST_MS: Final = 1
 """How long a measurement lasts at least: short, so that some are not interrupted."""
+PAUSE: Final = 0.003
+"""Seconds before a measurement."""
 LAYERS: Final = (0, 1)
 KERNEL_TITLES: Final = (
     "layer",
@@ -58,7 +61,8 @@ class Side:
     seconds: float = float("inf")
 
     def turn(self) -> None:
-        """Time it once more."""
+        """Time it once more, after a pause: who has waited is not interrupted soon."""
+        time.sleep(PAUSE)
         self.seconds = min(self.seconds, self.run())
 
 
@@ -94,31 +98,17 @@ def tuned_layers(batch: int, trials: int, seed: int, folder: Path) -> list[IRMod
     return layers
 
 
-def own_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
-    """Return the model with some form of its layers in a virtual machine; checks its result."""
+def own_sides(name: str, batch: int, layers: Sequence[IRModule]) -> list[Side]:
+    """Return the model in a virtual machine, called and with its argument bound; checks it."""
     executable = codegen.vm_build(model(batch, layers), target=TARGET)
     main = codegen.VirtualMachine(executable, codegen.cpu())["main"]
     x = codegen.array(arguments(batch)[0])
     np.testing.assert_allclose(main(x), in_numpy(arguments(batch))(), rtol=1e-3, atol=1e-3)
-    return Side(name, lambda: seconds_of(lambda: main(x), SHORTEST_MS / 1e3))
-
-
-def prepared_side(name: str, batch: int, layers: Sequence[IRModule]) -> Side:
-    """Return the model as calls of one compiled function after another, checked beforehand."""
-    x, w0, b0, w1, b1 = map(codegen.array, arguments(batch))
-    hidden, positive = (codegen.empty((batch, SIZES[1])) for _ in range(2))
-    out = codegen.empty((batch, SIZES[2]))
-    linear0, linear1 = (codegen.build(layer, TARGET)["main"] for layer in layers)
-    one = linear0.prepare(x, w0, b0, hidden)
-    two = codegen.build(relu(batch), TARGET)["main"].prepare(hidden, positive)
-    three = linear1.prepare(positive, w1, b1, out)
-
-    def call() -> None:
-        one()
-        two()
-        three()
-
-    return Side(name, lambda: seconds_of(call, SHORTEST_MS / 1e3))
+    bound = main.prepare(x)
+    return [
+        Side(name, lambda: seconds_of(lambda: main(x), SHORTEST_MS / 1e3)),
+        Side(f"{name}, bound", lambda: seconds_of(bound, SHORTEST_MS / 1e3)),
+    ]
 
 
 def numpy_side(batch: int) -> Side:
@@ -127,13 +117,21 @@ def numpy_side(batch: int) -> Side:
     return Side(f"NumPy {np.__version__}", lambda: seconds_of(call, SHORTEST_MS / 1e3))
 
 
-def peer_side(peer: PeerProcess, batch: int) -> Side:
-    """Return the model in another runtime; PeerError if it computes something else."""
-    found = float(peer.request("prepare", shapes=shapes(batch))["digest"])
+def peer_sides(peer: PeerProcess, batch: int) -> list[Side]:
+    """Return the forms of the model in a runtime; PeerError if it computes something else."""
+    prepared = peer.request("prepare", shapes=shapes(batch))
     expected = digest(in_numpy(arguments(batch))())
-    if not np.isclose(found, expected, rtol=1e-3):
-        raise PeerError(f"{peer.name} computes {found}, NumPy {expected}")
-    return Side(peer.name, lambda: float(peer.request("run", least=SHORTEST_MS / 1e3)["seconds"]))
+    if not np.isclose(prepared["digest"], expected, rtol=1e-3):
+        raise PeerError(f"{peer.name} computes {prepared['digest']}, NumPy {expected}")
+
+    def side(form: str) -> Side:
+        request = {"form": form, "least": SHORTEST_MS / 1e3}
+        return Side(
+            ", ".join(filter(None, [peer.name, form])),
+            lambda: float(peer.request("run", **request)["seconds"]),
+        )
+
+    return [side(form) for form in prepared["forms"]]
 
 
 def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[PeerProcess]:
@@ -196,10 +194,12 @@ def kernel_row(batch: int, layer: int, tuned: IRModule, turns: int) -> str:
 # --------------------------------------------------------------------------------------- the tables
 
 
-def model_rows(batch: int, sides: Sequence[Side], ours: Side) -> list[str]:
-    """Return the rows of a batch, each with its time relative to the tuned model."""
+def model_rows(batch: int, sides: Sequence[Side]) -> list[str]:
+    """Return the rows of a batch, each with its time relative to those of the first two sides."""
+    ours = [side.seconds for side in sides[:2]]
     return [
-        f"| {side.name} | {batch} | {side.seconds * 1e6:.2f} | {side.seconds / ours.seconds:.2f} |"
+        f"| {side.name} | {batch} | {side.seconds * 1e6:.2f} "
+        f"| {side.seconds / ours[0]:.2f} | {side.seconds / ours[1]:.2f} |"
         for side in sides
     ]
 
@@ -212,17 +212,16 @@ def measure(
     kernels: list[str] = []
     for batch in batches:
         tuned = tuned_layers(batch, options.trials, options.seed, options.work_dir)
-        ours = own_side("here, tuned", batch, tuned)
-        untuned = own_side("here, not scheduled", batch, [linear(batch, n) for n in LAYERS])
-        others = [
-            prepared_side("here, tuned, three prepared calls", batch, tuned),
+        sides = [
+            *own_sides("here, tuned", batch, tuned),
+            own_sides("here, not scheduled", batch, [linear(batch, n) for n in LAYERS])[0],
             numpy_side(batch),
-            *(peer_side(peer, batch) for peer in peers),
+            *(side for peer in peers for side in peer_sides(peer, batch)),
         ]
-        in_turns([untuned, ours, *others], options.turns)
-        models += model_rows(batch, [untuned, ours, *others], ours)
+        in_turns(sides, options.turns)
+        models += model_rows(batch, sides)
         kernels += [kernel_row(batch, n, tuned[n], options.turns) for n in LAYERS]
-    print_table(["model", "batch", "us a call", "times ours"], models)
+    print_table(["model", "batch", "us a call", "times ours", "times ours, bound"], models)
     print_table(KERNEL_TITLES, kernels)
 
 
