@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from graph_modules import assert_graph, is_same, module_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.random_graphs import random_graph
+from benchmarks.random_graphs import LIBRARY, random_graph
 from tensorir import WellFormedError
+from tensorir.interp.graphs import interpret_graph
+from tensorir.relax.calls import PLACE_TENSOR
+from tensorir.relax.expr import GraphCall, PrimValue
+from tensorir.relax.visit import GraphRewriter
 from tensorir.transform import (
     CallTIRRewrite,
     Sequential,
@@ -207,6 +213,40 @@ def test_plans_of_random_graphs_hold(seed, steps):
         plan = plan_memory(func, lowered)
         if plan is not None and plan.lower_bound:
             assert plan.lower_bound <= plan.size <= 2 * plan.lower_bound
+
+
+class Moved(GraphRewriter):
+    """Puts tensors elsewhere in the arena, at random."""
+
+    def __init__(self, rng):
+        super().__init__()
+        self._rng = rng
+
+    def rewrite_GraphCall(self, node):
+        if node.op is not PLACE_TENSOR or self._rng.random() < 0.5:
+            return node
+        storage, _, *rest = node.args
+        at = PrimValue(64 * self._rng.randrange(4))
+        return GraphCall(PLACE_TENSOR, [storage, at, *rest])
+
+
+@given(st.integers(0, 10_000))
+def test_plans_that_the_check_accepts_keep_results(seed):
+    rng = random.Random(seed)
+    graph = random_graph(seed, 10)
+    planned = Sequential([CallTIRRewrite(), StaticPlanBlockMemory()])(graph.mod)
+    moved = planned.clone()
+    for name, func in graph_functions(planned).items():
+        moved[name] = Moved(rng)(func)
+    try:
+        check_memory_plan(moved)
+    except WellFormedError:
+        return
+    args = graph.inputs(seed)
+    expected, found = (
+        interpret_graph(mod, "main", *args, library=LIBRARY) for mod in (graph.mod, moved)
+    )
+    np.testing.assert_equal(found, expected)
 
 
 @given(
