@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.history import set_history
 from codegen.vm import program as p
 from tensorir import IRModule
+from tensorir.function import PrimFunc
 from tests.codegen.vm.models import module
 
 CHAIN = module("""
@@ -184,3 +186,22 @@ def test_time_evaluator_times_machine_code() -> None:
     assert len(result.results) == 3
     assert result.mean > 0
     assert vm.time_evaluator("main", number=2)(X, Y).mean > 0
+
+
+def test_kernels_are_built_with_the_schedules_that_are_known() -> None:
+    asked: list[str] = []
+
+    def lookup(name: str, func: PrimFunc, target: codegen.Target) -> PrimFunc | None:
+        asked.append(name)
+        return (
+            None if name != "add" else func.with_attr({"tir.is_scheduled": True, "note": "known"})
+        )
+
+    before = set_history(lookup)
+    try:
+        executable = codegen.vm_build(CHAIN, "llvm")
+    finally:
+        set_history(before)
+    assert sorted(asked) == ["add", "twice"]
+    assert executable.mod["add"].attrs["note"] == "known"
+    np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X, Y), 3 * (X + Y))
