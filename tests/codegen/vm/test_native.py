@@ -110,6 +110,25 @@ def main(x: R.Tensor((2, 3), "float32")):
     np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X), 9 * X)
 
 
+def test_branches_compute_where_the_result_is_wanted() -> None:
+    mod = module("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    if c:
+        a = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        r = R.call_tir(cls.add, (a, x), R.Tensor((2, 3), "float32"))
+    else:
+        r = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+    return r
+""")
+    executable = codegen.vm_build(mod, "llvm")
+    assert "memcpy" not in executable.module.inspect_llvm(optimized_form=False)
+    main = codegen.VirtualMachine(executable)["main"]
+    np.testing.assert_array_equal(main(np.bool_(True), X), 3 * X)
+    np.testing.assert_array_equal(main(np.bool_(False), X), 2 * X)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int8"])
 def test_an_if_is_decided_in_machine_code(dtype: str) -> None:
     mod = module(f"""
