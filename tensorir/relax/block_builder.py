@@ -39,6 +39,7 @@ from tensorir.relax.expr import (
     VarBinding,
 )
 from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits
 from tensorir.relax.struct_info import VOID, StructInfo, TupleStructInfo
 from tensorir.structural_hash import structural_hash
@@ -277,16 +278,15 @@ class BlockBuilder:
         if all(a is b for a, b in zip(args, call.args, strict=True)):
             new = call
         else:
-            # What a function of the module gives is not inferred from its name.
-            told = call.struct_info if isinstance(op, GlobalVar) else None
+            told = None if isinstance(op, Operator) else call.struct_info
             new = GraphCall(op, args, call.attrs, call.sinfo_args, told)
         if isinstance(op, GlobalVar) and self._is_building(op):
             return new
         info = result_of(new, self._mod, place)
         self._check_effects(new, place)
-        if isinstance(op, GlobalVar) and info is not new.struct_info:
-            return GraphCall(op, args, call.attrs, call.sinfo_args, info)
-        return new
+        if isinstance(op, Operator) or info is new.struct_info:
+            return new
+        return GraphCall(op, args, call.attrs, call.sinfo_args, info)
 
     def _is_building(self, name: GlobalVar) -> bool:
         """Say whether a name is that of the function that is being built: it is not checked yet."""

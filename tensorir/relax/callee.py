@@ -8,7 +8,7 @@ parameter of shape `(n, 4)` that gets an array of shape `(m + 1, 4)` says that `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from tensorir.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.ops import cast
 from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
+from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
@@ -33,8 +34,8 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     defining_extents,
 )
-from tensorir.relax.visit import GraphRewriter
-from tensorir.visit import collect_vars, substitute, walk
+from tensorir.relax.visit import SizeSubstitution
+from tensorir.visit import collect_vars, walk
 
 Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
 """Functions by name; what is known of one suffices where it is not there yet."""
@@ -78,14 +79,18 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             + f'the arguments of "{name.name}" are one tuple, written out: R.call_tir({name.name}, '
             "(x, y), out_sinfo=...)"
         )
-    inputs = list(rest[0].elements)
-    outputs = list(output_infos(call))
-    extra = _integers(rest[1:], name.name, place)
+    if len(rest) > 1 and not isinstance(rest[1], ShapeExpr):
+        raise IRTypeError(
+            _at(place) + f'tir_vars of "{name.name}" are integers: tir_vars=R.shape([n, m])'
+        )
+    parts = destination_passing(call)
+    assert parts is not None
+    inputs, outputs, inplace, extra = parts.args, parts.outputs, parts.inplace, parts.scalars
     given = [
         _Given(_what(value, f"argument {k}"), value.struct_info) for k, value in enumerate(inputs)
     ]
     for k, info in enumerate(outputs):
-        if _inplace(call)[k] == FRESH:
+        if inplace[k] == FRESH:
             given.append(_Given(f"output {k}" if len(outputs) > 1 else "the output", info))
     passed_outputs = len(given) - len(inputs)
     given += [_Given(f"tir_vars[{k}]", PrimStructInfo(value)) for k, value in enumerate(extra)]
@@ -99,7 +104,7 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
             "of tir_vars; parameters are matched in this order"
         )
     _fit(name.name, expected, given, place)
-    for k, j in enumerate(_inplace(call)):
+    for k, j in enumerate(inplace):
         if j == FRESH:
             continue
         if fits(inputs[j].struct_info, outputs[k]) is Fits.NO:
@@ -109,12 +114,6 @@ def check_call_tir(call: GraphCall, callee: PrimFunc, place: str = "") -> None:
                 f"not {inputs[j].struct_info}; state the struct info of the argument in out_sinfo, "
                 "or -1 in inplace_indices for memory of its own"
             )
-
-
-def output_infos(call: GraphCall) -> tuple[StructInfo, ...]:
-    """Return what the outputs of a call in destination passing style are, one by one."""
-    (stated,) = call.sinfo_args
-    return stated.elements if isinstance(stated, TupleStructInfo) else (stated,)
 
 
 def is_pure_call(call: GraphCall, functions: Functions) -> bool:
@@ -251,20 +250,6 @@ def _what(value: GraphExpr, otherwise: str) -> str:
     return f"{otherwise}, {value.name}," if isinstance(value, GraphVar) else otherwise
 
 
-def _integers(rest: Sequence[GraphExpr | GlobalVar], name: str, place: str) -> tuple[PrimExpr, ...]:
-    if not rest:
-        return ()
-    if len(rest) == 1 and isinstance(rest[0], ShapeExpr):
-        return rest[0].values
-    raise IRTypeError(_at(place) + f'tir_vars of "{name}" are integers: tir_vars=R.shape([n, m])')
-
-
-def _inplace(call: GraphCall) -> Sequence[int]:
-    """Return for each output which argument it overwrites, -1 for memory of its own."""
-    count = len(output_infos(call))
-    return call.attrs["inplace_indices"] if call.op is CALL_TIR_INPLACE else [FRESH] * count
-
-
 # ----------------------------------------------------------------------------------- symbolic sizes
 
 
@@ -329,7 +314,7 @@ class _Sizes:
 
     def filled(self, info: StructInfo) -> StructInfo:
         """Return a struct info of the function as this call sees it, with unknown variables."""
-        return _Filled(self._values, self.analyzer)(info)
+        return SizeSubstitution(self._values)(info)
 
     def known(self, info: StructInfo) -> StructInfo:
         """Return what the caller knows of a result: nothing of variables that it does not give."""
@@ -354,16 +339,6 @@ class _Sizes:
             if self._source.get(var, parameter) != parameter
         ]
         return f" (with {', '.join(notes)})" if notes else ""
-
-
-class _Filled(GraphRewriter):
-    def __init__(self, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> None:
-        super().__init__()
-        self._values = values
-        self._analyzer = analyzer
-
-    def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        return self._analyzer.simplify(substitute(node, self._values))
 
 
 def _at(place: str) -> str:

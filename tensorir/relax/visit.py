@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from tensorir.arith import Analyzer
-from tensorir.expr import GlobalVar, PrimExpr, Var
+from tensorir.expr import PrimExpr, Var
 from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
+from tensorir.relax.operator import Operator
 from tensorir.relax.relations import is_base_of
 from tensorir.visit import Rewriter, register_node
 
@@ -89,8 +90,8 @@ def _call(r: Rewriter, n: g.GraphCall) -> g.GraphExpr:
     same = op is n.op and args is n.args and sinfo_args is n.sinfo_args and attrs is n.attrs
     if same and info is n.struct_info:
         return n
-    # What a function of the module or of a library gives is not inferred from its name.
-    told = info if isinstance(op, (GlobalVar, g.ExternFunc)) else None
+    # What a function gives was found where it was called; only operators are asked again.
+    told = None if isinstance(op, Operator) else info
     return g.GraphCall(op, args, attrs, sinfo_args, told)
 
 

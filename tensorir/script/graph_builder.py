@@ -10,6 +10,7 @@ import numpy as np
 from tensorir.dtype import INT64
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr, Var
+from tensorir.function import PrimFunc
 from tensorir.ops import as_expr
 from tensorir.relax import expr as g
 from tensorir.relax.function import Function
@@ -22,6 +23,7 @@ from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unqu
 from tensorir.script.graph_bindings import Suite
 from tensorir.script.graph_values import (
     DataflowFrame,
+    FormulaRecord,
     MatchCastRecord,
     OutputRecord,
     as_value,
@@ -36,6 +38,7 @@ class GraphBuilder:
     """Builds one graph function from its tree.
 
     `siblings` are the names that it sees beside those of its scope: the functions of its module.
+    `add` puts a tensor function into the module, under a name like the one that is asked for.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class GraphBuilder:
         *,
         private: bool = False,
         pure: bool = True,
+        add: Callable[[PrimFunc, str], GlobalVar] | None = None,
     ) -> None:
+        self._add = add
         self._evaluate = evaluate
         self._scope = evaluate.scope
         self._siblings = siblings
@@ -234,6 +239,8 @@ class GraphBuilder:
                 self._scope.rebind(name, value.build(name))
         elif isinstance(value, MetaVar):
             self._scope.rebind(name, value)
+        elif isinstance(value, FormulaRecord):
+            self._bind(name, self._formula(value))
         elif isinstance(value, _VALUES):
             self._bind(name, value)
         elif isinstance(value, PrimExpr):
@@ -263,6 +270,14 @@ class GraphBuilder:
             var = self._suite.variable(name, info if stated is None else stated)
             self._suite.emit(g.VarBinding(var, normal))
         self._scope.rebind(name, var)
+
+    def _formula(self, record: FormulaRecord) -> g.GraphCall:
+        if self._add is None:
+            raise IRValueError(
+                "R.emit_te adds a function to the module: write the function in a class under "
+                "@I.ir_module"
+            )
+        return record.call(self._add(record.kernel.func, record.name))
 
     def _require_sizes(self, value: g.GraphExpr) -> None:
         for text in quoted_sizes(value):

@@ -49,6 +49,7 @@ _TABLE: dict[str, Any] = {
     "call_dps_packed": values.call_dps_packed,
     "call_packed": values.call_packed,
     "call_pure_packed": values.call_pure_packed,
+    "emit_te": values.emit_te,
     "match_cast": values.match_cast,
     "const": values.const,
     "array": array_of_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr
 from tensorir.function import BaseFunc
 from tensorir.relax import calls
+from tensorir.relax.call_te import Kernel, kernel_of
 from tensorir.relax.expr import (
     Constant,
     DataTypeValue,
@@ -51,6 +52,19 @@ class MatchCastRecord:
 
     value: GraphExpr
     struct_info: StructInfo
+
+
+@dataclass(slots=True)
+class FormulaRecord:
+    """`y = R.emit_te(fn, x)`: a tensor function that has still to be added to the module."""
+
+    kernel: Kernel
+    name: str
+
+    def call(self, gvar: GlobalVar) -> GraphCall:
+        """Return the call of the tensor function, whose name in the module is `gvar`."""
+        kernel = self.kernel
+        return calls.call_tir(gvar, kernel.args, list(kernel.outputs), kernel.sizes or None)
 
 
 @dataclass(slots=True)
@@ -249,6 +263,19 @@ def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     if len(dtype) != len(out):
         raise IRValueError(f"there are {len(out)} shapes of outputs, but {len(dtype)} dtypes")
     return [TensorStructInfo(sizes(o), dtype_text(d)) for o, d in zip(out, dtype, strict=True)]
+
+
+def emit_te(
+    fn: Callable[..., Any],
+    *args: Any,
+    primfunc_name_hint: str | None = None,
+    primfunc_attrs: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> FormulaRecord:
+    """Call a new tensor function of the module that computes `fn(*args, **kwargs)`."""
+    name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
+    kernel = kernel_of(fn, args, kwargs, primfunc_attrs)
+    return FormulaRecord(kernel, name if name.isidentifier() else "te_func")
 
 
 def _either(older: Any, newer: Any, otherwise: Any = None) -> Any:

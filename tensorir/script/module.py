@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from tensorir.equal import structural_equal
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import Call, GlobalVar, PrimType
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.ops import as_expr
+from tensorir.relax.building import UniqueNames
 from tensorir.relax.callee import result_of
 from tensorir.relax.expr import GraphCall
 from tensorir.relax.struct_info import FuncStructInfo
@@ -60,6 +62,9 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
         self._built: dict[str, BaseFunc] = {}
+        self._formulas: dict[str, PrimFunc] = {}
+        self._stated: dict[str, FuncStructInfo] = {}
+        """What the annotations of graph functions say, for those that have been asked for."""
         self._in_progress: set[str] = set()
 
     def declare(self, tree: Tree) -> None:
@@ -77,10 +82,23 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def all(self) -> dict[str, BaseFunc]:
         """Return the functions by name, as they stand in the module."""
-        return {name: self.function(name) for name in self}
+        for name in list(self):
+            self.function(name)
+        return {name: self._built[name] for name in self}
+
+    def add_formula(self, function: PrimFunc, hint: str) -> GlobalVar:
+        """Add a tensor function that a graph function needs, unless an equal one was added."""
+        for name, known in self._formulas.items():
+            if structural_equal(known, function):
+                return GlobalVar(name)
+        names = UniqueNames([*self, self._name])
+        name = names.unique(hint)
+        self._formulas[name] = self._built[name] = function
+        return GlobalVar(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._built, **self._trees})
+        given = {n: f for n, f in self._built.items() if n not in self._formulas}
+        return iter({**given, **self._trees, **self._formulas})
 
     def __len__(self) -> int:
         return len({**self._built, **self._trees})
@@ -88,11 +106,14 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
     def __getitem__(self, name: str) -> BaseFunc | FuncStructInfo:
         if name in self._built or not self.is_graph_function(name):
             return self.function(name)
-        options, evaluate = self._options(name)
-        params, result = self._graph_builder(evaluate, options).declared(self._trees[name][3])
-        if result is None:
-            return self.function(name)
-        return FuncStructInfo([p.struct_info for p in params], result, options["pure"])
+        if name not in self._stated:
+            options, evaluate = self._options(name)
+            params, result = self._graph_builder(evaluate, options).declared(self._trees[name][3])
+            if result is None:
+                return self.function(name)
+            infos = [param.struct_info for param in params]
+            self._stated[name] = FuncStructInfo(infos, result, options["pure"])
+        return self._stated[name]
 
     def is_graph_function(self, name: str) -> bool:
         """Say whether a function is a graph function; KeyError if there is none of the name."""
@@ -155,7 +176,13 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
     def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
         siblings = {name: _Sibling(self, name) for name in self}
         names = {**siblings, self._name: _Siblings(self)}
-        return GraphBuilder(evaluate, names, private=options["private"], pure=options["pure"])
+        return GraphBuilder(
+            evaluate,
+            names,
+            private=options["private"],
+            pure=options["pure"],
+            add=self.add_formula,
+        )
 
     def _outside(self) -> Evaluator:
         """Return what evaluates the names of the module, whichever function is being read."""

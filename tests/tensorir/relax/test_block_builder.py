@@ -5,7 +5,17 @@ import functools
 import numpy as np
 import pytest
 
-from tensorir import IRModule, IRTypeError, IRValueError, parse, relax, structural_equal, te
+from tensorir import (
+    IRModule,
+    IRTypeError,
+    IRValueError,
+    parse,
+    relax,
+    renew_defs,
+    structural_equal,
+    te,
+    verify_well_formed,
+)
 from tensorir.expr import GlobalVar, IntImm, Var
 from tensorir.interp import interpret
 from tensorir.relax.expr import BindingBlock, DataflowBlock, GraphCall, If, SeqExpr
@@ -190,6 +200,19 @@ def test_a_call_of_a_graph_function_gets_what_that_gives():
     mod = bb.finalize()
     assert "global_symbol" not in mod["twice"].attrs
     assert mod["main"].attrs["global_symbol"] == "main"
+
+
+def test_a_call_of_a_value_gives_its_result_in_the_sizes_of_the_caller():
+    bb = relax.BlockBuilder()
+    n, m = Var("n", "int64"), Var("m", "int64")
+    longer = relax.FuncStructInfo([x_of(n).struct_info], x_of(n + 1).struct_info)
+    f, y = relax.Var("f", longer), x_of(m, name="y")
+    with bb.function("main", [f, y]):
+        got = bb.emit(GraphCall(f, [y]))
+        bb.emit_func_output(got)
+    assert relax.is_base_of(got.struct_info, x_of(m + 1).struct_info)
+    assert verify_well_formed(bb.get())
+    assert verify_well_formed(renew_defs(bb.get()["main"]))
 
 
 # ------------------------------------------------------------------------------- functions of formulas

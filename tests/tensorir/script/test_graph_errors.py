@@ -238,8 +238,8 @@ def test_signatures_that_are_refused(name: str) -> None:
 
 
 def test_a_binding_that_breaks_a_rule_is_pointed_out() -> None:
-    error = refused('y = R.call_packed("f", x)\nreturn y')
-    assert "the call may have effects, but the function is declared pure" in error.message
+    error = refused('with R.dataflow():\n    y = R.call_packed("f", x)\n    R.output(y)\nreturn y')
+    assert 'binding "y" of function "main"' in error.message
     assert marked(error) == 'y = R.call_packed("f", x)'
 
 

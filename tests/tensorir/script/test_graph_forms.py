@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorir
-from tensorir import I, IRModule, PrimFunc, R, T, assert_structural_equal, parse, relax
+from tensorir import I, IRModule, PrimFunc, R, T, assert_structural_equal, parse, relax, te
 from tensorir.relax import Constant, DataflowBlock, DataflowVar, Function, If, MatchCast
 
 KERNEL = """
@@ -376,6 +376,27 @@ def test_a_function_of_another_place_is_put_in_the_class() -> None:
             return R.call_tir(relu, (x,), out_sinfo=R.Tensor((1, 4), "float32"))
 
     assert_structural_equal(Net, module(CALL))
+
+
+def test_formulas_become_functions_of_the_module() -> None:
+    def double(a: te.Tensor, times: int = 2) -> te.Tensor:
+        return te.compute(a.shape, lambda i, j: a[i, j] * float(times), name="C")
+
+    @I.ir_module
+    class Net:
+        @R.function
+        def main(x: R.Tensor((1, "n"), "float32")):
+            with R.dataflow():
+                a = R.emit_te(double, x)
+                b = R.emit_te(double, a)
+                c = R.emit_te(double, b, times=3)
+                R.output(c)
+            return c
+
+    assert sorted(Net.functions) == ["double", "double1", "main"]
+    called = [b.value.args[0].name for b in main_of(Net).body.bindings]
+    assert called == ["double", "double", "double1"]
+    assert_structural_equal(parse(Net.script()), Net)
 
 
 def test_the_namespace_completes_its_names() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import struct
 from itertools import pairwise
 
 import numpy as np
@@ -148,6 +151,30 @@ def test_without_the_arrays_the_text_says_so() -> None:
     assert func.script().endswith(
         "# Metadata omitted. Use show_meta=True in script() method to show it."
     )
+
+
+def test_arrays_that_were_left_out_may_be_given() -> None:
+    func = with_constant(np.arange(100))
+    arrays = {"relax.expr.Constant": [func.body.body]}
+    assert_structural_equal(parse(func.script(), extra_vars={"metadata": arrays}), func)
+
+
+def test_the_arrays_of_tvm_0_19_are_read() -> None:
+    """Its JSON keeps arrays apart: head, number of dimensions, dtype, shape, bytes."""
+    head = struct.pack("<QQiiiBBH2qq", 0xDD5E40F096B4A13F, 0, 1, 0, 2, 0, 16, 1, 2, 1, 4)
+    array = base64.b64encode(head + struct.pack("<2h", -1, 7)).decode()
+    nodes = [
+        {"type_key": ""},
+        {"type_key": "Map", "keys": ["relax.expr.Constant"], "data": [2]},
+        {"type_key": "Array", "data": [3]},
+        {"type_key": "relax.expr.Constant", "attrs": {"data": "0", "span": "0"}},
+    ]
+    document = json.dumps({"root": 1, "nodes": nodes, "b64ndarrays": [array]})
+    func = parse(
+        f'metadata = tvm.ir.load_json("""{document}""")\n@R.function\n'
+        'def main():\n    return metadata["relax.expr.Constant"][0]'
+    )
+    assert_structural_equal(func, with_constant(np.array([[-1], [7]], "int16")))
 
 
 def test_the_dialects_of_tvm_do_not_write_arrays() -> None:
