@@ -34,10 +34,10 @@ def vm_build(
     """Compile a module with graph functions; `target` defaults to the current one, else this CPU.
 
     `params` are bound to parameters of `main` first. A graph function that calls only kernels, over
-    tensors of fixed shapes, becomes one function of machine code; others become steps. Kernels of
-    which the current database knows a schedule are built with it, as in `codegen.build`. With
-    `guard_pages` arguments, results and temporaries of every call end where memory without access
-    begins.
+    tensors of fixed shapes, becomes one function of machine code; others become steps. Tensor
+    functions that no graph function calls are left out; those of which the current database knows a
+    schedule are built with it, as in `codegen.build`. With `guard_pages` arguments, results and
+    temporaries of every call end where memory without access begins.
 
     Raises CodegenError for a module without graph functions, for one without a compiled form, and
     what verification, binding and lowering raise.
@@ -55,9 +55,21 @@ def vm_build(
         mod = transform.BindParams("main", params)(mod)
     verify_well_formed(mod)
     chosen = as_target(target)
-    lowered = with_history(transform.lower_graph(mod), chosen)
+    reached = transform.DeadCodeElimination(list(mod.graph_funcs()))(_with_internal_kernels(mod))
+    lowered = with_history(transform.lower_graph(reached), chosen)
     assert isinstance(lowered, IRModule)
     return compile_lowered(lowered, chosen, guard_pages=guard_pages)
+
+
+def _with_internal_kernels(mod: IRModule) -> IRModule:
+    """Return the module with tensor functions that only its graph functions call."""
+    functions = {
+        name: func.without_attr("global_symbol")
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
+        else func
+        for name, func in mod.functions.items()
+    }
+    return IRModule(functions, mod.attrs)
 
 
 def compile_lowered(
@@ -76,11 +88,7 @@ def compile_lowered(
         translation = Translation(name, graph_functions[name], mod, programs, constants, one_by_one)
         programs[name] = translation.translate()
         translations.append(translation)
-    # Kernels are internal: optimised as they are, reached through the runs only.
-    functions: dict[str, PrimFunc] = {
-        name: func.without_attr("global_symbol") if "global_symbol" in func.attrs else func
-        for name, func in mod.prim_funcs().items()
-    }
+    functions = mod.prim_funcs()
     for translation in translations:
         functions.update(translation.functions(constants.nbytes))
     # Where all that is left are library calls, there is nothing to lower.

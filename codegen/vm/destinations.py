@@ -7,12 +7,13 @@ is computed. A tensor that was allocated for it is put there, so that nothing is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from codegen.vm.segments import Root
 from tensorir.expr import GlobalVar
 from tensorir.relax import calls
 from tensorir.relax import expr as g
+from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import StructInfo, TupleStructInfo
 
 Path: TypeAlias = tuple[int, ...]
@@ -46,10 +47,37 @@ class Destinations:
                 value = defined[expr]
                 if _makes_memory(value):
                     self._roots.setdefault((expr, path), root)
-                    return
-                expr = value
+                    source = _copied_to(expr, body)
+                    if source is None:
+                        return
+                    expr = source
+                else:
+                    expr = value
             else:
                 return
+
+
+def _copied_to(var: g.GraphVar, body: g.SeqExpr) -> g.GraphExpr | None:
+    """Return what a body copies to a variable at its end, after which only copies are made.
+
+    It may be computed right there: nothing overwrites it, or the copy, later on.
+    """
+    found: g.GraphExpr | None = None
+    for binding in reversed(body.bindings):
+        value = binding.value
+        if not isinstance(value, g.GraphCall) or not _is_one_of(value, _ENDS):
+            break
+        if value.op is calls.COPY_INTO and value.args[1] is var:
+            found = value.args[0]  # type: ignore[assignment]
+    return found
+
+
+_ENDS: Final = (calls.ALLOC_TENSOR, calls.COPY_INTO)
+_TENSORS: Final = (calls.ALLOC_TENSOR, calls.PLACE_TENSOR)
+
+
+def _is_one_of(call: g.GraphCall, operators: tuple[Operator, ...]) -> bool:
+    return any(call.op is operator for operator in operators)
 
 
 def _makes_memory(value: g.GraphExpr) -> bool:
@@ -57,7 +85,7 @@ def _makes_memory(value: g.GraphExpr) -> bool:
         return True
     if not isinstance(value, g.GraphCall):
         return False
-    return value.op is calls.ALLOC_TENSOR or isinstance(value.op, GlobalVar)
+    return _is_one_of(value, _TENSORS) or isinstance(value.op, GlobalVar)
 
 
 def fields_of(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:

@@ -84,10 +84,14 @@ class SuiteWriter:
 
     def _memory_for(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place:
         """Return memory for a part of a variable: where it is asked for, if it surely fits."""
+        asked = self._asked(var, path, info)
+        return self._memory(var.name, info) if asked is None else asked
+
+    def _asked(self, var: g.GraphVar, path: Path, info: si.TensorStructInfo) -> Place | None:
         root = self._destinations.root(var, path)
         if root is not None and root.info is not None and is_base_of(root.info, info):
             return Place(Address(root), info)
-        return self._memory(var.name, info)
+        return None
 
     def _memory(self, name: str, info: si.TensorStructInfo) -> Place:
         """Return memory for a tensor that is no part of the arena's plan."""
@@ -107,6 +111,10 @@ class SuiteWriter:
 
     def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
         """Have what is open about the shape of a tensor checked: at the start, if it can be."""
+        sizes = expected.static_shape
+        same = sizes is not None and sizes == value.info.static_shape
+        if same and expected.dtype == value.info.dtype:
+            return
         answer = fits(expected, value.info)
         if answer is Fits.YES:
             return

@@ -231,7 +231,7 @@ class Translation(SuiteWriter):
         if call.op is calls.ALLOC_STORAGE:
             return self._storage(call)
         if call.op is calls.PLACE_TENSOR:
-            return self._placed(call)
+            return self._placed(var, call)
         if call.op is calls.ALLOC_TENSOR:
             info = call.struct_info
             assert isinstance(info, si.TensorStructInfo)
@@ -264,7 +264,7 @@ class Translation(SuiteWriter):
         self._arena_bytes += rounded(shape.values[0].value)
         return Storage(offset)
 
-    def _placed(self, call: g.GraphCall) -> Value:
+    def _placed(self, var: g.GraphVar, call: g.GraphCall) -> Value:
         storage, offset = self._value(call.args[0]), call.args[1]  # type: ignore[arg-type]
         info = call.struct_info
         assert isinstance(info, si.TensorStructInfo)
@@ -272,7 +272,9 @@ class Translation(SuiteWriter):
             self._fail("a tensor is placed in storage at an offset that is known")
         assert isinstance(offset, g.PrimValue)
         assert isinstance(offset.value, IntImm)
-        return Place(Address(self._layout.arena, storage.offset + offset.value.value), info)
+        asked = self._asked(var, (), info)
+        planned = Address(self._layout.arena, storage.offset + offset.value.value)
+        return Place(planned, info) if asked is None else asked
 
     def _place(self, expr: g.GraphExpr | GlobalVar) -> Place:
         assert not isinstance(expr, GlobalVar)

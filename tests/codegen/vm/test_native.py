@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.history import set_history
 from codegen.vm import program as p
 from tensorir import IRModule
+from tensorir.function import PrimFunc
 from tests.codegen.vm.models import module
 
 CHAIN = module("""
@@ -108,6 +110,25 @@ def main(x: R.Tensor((2, 3), "float32")):
     np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X), 9 * X)
 
 
+def test_branches_compute_where_the_result_is_wanted() -> None:
+    mod = module("""
+@R.function
+def main(c: R.Tensor((), "bool"), x: R.Tensor((2, 3), "float32")):
+    cls = Module
+    if c:
+        a = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        r = R.call_tir(cls.add, (a, x), R.Tensor((2, 3), "float32"))
+    else:
+        r = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+    return r
+""")
+    executable = codegen.vm_build(mod, "llvm")
+    assert "memcpy" not in executable.module.inspect_llvm(optimized_form=False)
+    main = codegen.VirtualMachine(executable)["main"]
+    np.testing.assert_array_equal(main(np.bool_(True), X), 3 * X)
+    np.testing.assert_array_equal(main(np.bool_(False), X), 2 * X)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int8"])
 def test_an_if_is_decided_in_machine_code(dtype: str) -> None:
     mod = module(f"""
@@ -184,3 +205,22 @@ def test_time_evaluator_times_machine_code() -> None:
     assert len(result.results) == 3
     assert result.mean > 0
     assert vm.time_evaluator("main", number=2)(X, Y).mean > 0
+
+
+def test_kernels_are_built_with_the_schedules_that_are_known() -> None:
+    asked: list[str] = []
+
+    def lookup(name: str, func: PrimFunc, target: codegen.Target) -> PrimFunc | None:
+        asked.append(name)
+        return (
+            None if name != "add" else func.with_attr({"tir.is_scheduled": True, "note": "known"})
+        )
+
+    before = set_history(lookup)
+    try:
+        executable = codegen.vm_build(CHAIN, "llvm")
+    finally:
+        set_history(before)
+    assert sorted(asked) == ["add", "twice"]
+    assert executable.mod["add"].attrs["note"] == "known"
+    np.testing.assert_array_equal(codegen.VirtualMachine(executable)["main"](X, Y), 3 * (X + Y))
