@@ -41,7 +41,7 @@ class OperationCounter:
 
     def __init__(self, comparisons: bool = False) -> None:
         self._analyzer = Analyzer()
-        self._counted = _ONE_OPERATION | _COMPARISONS if comparisons else _ONE_OPERATION
+        self._comparisons = comparisons
 
     def stmt(self, node: s.Stmt) -> float:
         """Return the operations of what a statement stores, in all iterations of its loops."""
@@ -79,7 +79,8 @@ class OperationCounter:
         kind = type(node)
         if kind in _ONE_OPERATION or kind in _COMPARISONS:
             assert isinstance(node, e.BinaryOp)
-            return (kind in self._counted) + self.expr(node.a) + self.expr(node.b)
+            own = self._comparisons or kind in _ONE_OPERATION
+            return own + self.expr(node.a) + self.expr(node.b)
         if isinstance(node, e.Select):
             branches = max(self.expr(node.true_value), self.expr(node.false_value))
             return self.expr(node.condition) + branches
@@ -88,7 +89,7 @@ class OperationCounter:
         if isinstance(node, (e.Cast, e.Broadcast)):
             return self.expr(node.value)
         if isinstance(node, e.Not):
-            return (e.And in self._counted) + self.expr(node.a)
+            return self._comparisons + self.expr(node.a)
         if isinstance(node, e.Let):
             return self.expr(node.value) + self.expr(node.body)
         return 0.0
