@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
     from search.context import TuneContext
     from tensorir.function import IRModule
+
+logger = logging.getLogger("autotvm")
 
 _MOST_SPACES: Final = 64
 _MOST_TRIES: Final = 16
@@ -65,6 +68,7 @@ class TemplateSpace(SpaceGenerator):
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return a schedule for each combination of the knobs that Python reads.
 
+        Where such a knob changes what is computed or how, only the schedules of `mod` are returned.
         TemplateError where the template gives no schedule, or one of another program than `mod`.
         """
         rng = RandomState(1 if self._context is None else self._context.fork_seed())
@@ -80,6 +84,15 @@ class TemplateSpace(SpaceGenerator):
         if not same:
             raise TemplateError(
                 f"{self.task} schedules another program than the one to tune; pass task.mod"
+            )
+        if len(same) < len(made):
+            logger.warning(
+                "%s makes other programs with other values of %s: %d of %d design spaces are left "
+                "out, which a tuner of configurations would reach",
+                self.task,
+                ", ".join(sorted(self.task.space.reads)),
+                len(made) - len(same),
+                len(made),
             )
         return same
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -13,7 +14,7 @@ from search import DesignSpace, TuneContext, autotvm
 from search.autotvm import InstantiationError, KnobError, TemplateError, TemplateSpace
 from search.database import MemoryDatabase
 from search.mutator import MutateTileSize
-from tensorir import structural_equal, workloads
+from tensorir import structural_equal, te, workloads
 from tests.search.autotvm.templates import DEMO, TUTORIAL, product
 
 TARGET = "llvm -num-cores=1"
@@ -266,6 +267,31 @@ def test_a_template_that_looks_at_loops():
     assert task.config_space.reads == {"tile_x"}
     assert [space.num_points for space in spaces] == [5] * 5
     assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] + [True] * 4
+
+
+def test_a_knob_that_changes_the_program(caplog):
+    @autotvm.template("test/program")
+    def template(n):
+        cfg = autotvm.get_config()
+        cfg.define_knob("order", ["ijk", "jik"])
+        left = cfg["order"].val == "ijk"
+        a = te.placeholder((n, n), name="A")
+        return Schedule(
+            te.create_prim_func(
+                [
+                    a,
+                    te.compute(
+                        (n, n), lambda i, j: a[i, j] * 2.0 if left else 2.0 * a[i, j], name="B"
+                    ),
+                ]
+            )
+        )
+
+    task = autotvm.task.create("test/program", (4,), TARGET)
+    with caplog.at_level(logging.WARNING, "autotvm"):
+        _, spaces = design_spaces(task, TemplateSpace(task))
+    assert len(spaces) == 1
+    assert "other values of order: 1 of 2 design spaces are left out" in caplog.text
 
 
 def test_a_template_that_always_refuses():
