@@ -23,7 +23,7 @@ def compute_flop(mod: IRModule) -> float:
 
     TemplateError where that gives nothing or extents are not constant: `cfg.add_flop` says it.
     """
-    total = sum(_of(func.body, 1) for func in mod.functions.values())
+    total = sum(_of(func.body, 1) for func in mod.prim_funcs().values())
     if total <= 0:
         raise TemplateError(
             "the program does no arithmetic that is counted; say how many operations it does with "
