@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import GlobalVar, PrimExpr
 from tensorir.function import BaseFunc
 from tensorir.relax import calls
-from tensorir.relax.call_te import Kernel, kernel_of
 from tensorir.relax.expr import (
     Constant,
     DataTypeValue,
@@ -29,6 +29,9 @@ from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.graph_annotations import sizes, struct_info_of
+
+if TYPE_CHECKING:
+    from tensorir.relax.call_te import Kernel
 
 
 class Callee:
@@ -274,7 +277,9 @@ def emit_te(
 ) -> FormulaRecord:
     """Call a new tensor function of the module that computes `fn(*args, **kwargs)`."""
     name = primfunc_name_hint or str(getattr(fn, "__name__", ""))
-    kernel = kernel_of(fn, args, kwargs, primfunc_attrs)
+    # Loaded by the programs that use it: tensor expressions are built on scripts.
+    call_te = import_module("tensorir.relax.call_te")
+    kernel = call_te.kernel_of(fn, args, kwargs, primfunc_attrs)
     return FormulaRecord(kernel, name if name.isidentifier() else "te_func")
 
 
