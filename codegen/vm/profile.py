@@ -138,11 +138,11 @@ _Describe = Callable[[Frame], tuple[str, str, str]]
 def _described(step: p.Step) -> tuple[str, _Describe] | None:
     if isinstance(step, p.Run):
         run = step
-        return step.symbol.rpartition(".")[2], lambda _: (run.binding, "kernel", run.operands)
+        return step.binding, lambda _: (run.function, "kernel", run.operands)
     if isinstance(step, (p.CallLibrary, p.CallGraph)):
         call = step
         kind = "library" if isinstance(step, p.CallLibrary) else "graph function"
-        binding = step.binding.partition(": ")[2]
+        binding = step.binding.partition(": ")[2].partition(" = ")[0]
         return binding, lambda frame: (
             call.function,
             kind,

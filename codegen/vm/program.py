@@ -156,9 +156,11 @@ class Run:
     """Machine code: calls `symbol` on the slots."""
 
     symbol: str
+    function: str = ""
+    """What it does where it is a single call, for profiles."""
     binding: str = ""
     operands: str = ""
-    """Shapes of the arguments, for profiles."""
+    """Shapes of the arguments."""
 
 
 @dataclass(frozen=True, slots=True)

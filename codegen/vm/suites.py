@@ -66,19 +66,19 @@ class SuiteWriter:
         self._close()
         self._suite.steps.append(step)
 
-    def _operation(self, operation: seg.Operation, operands: str = "") -> None:
+    def _operation(self, operation: seg.Operation, function: str, operands: str = "") -> None:
         self._suite.operations.append(operation)
         if self._one_by_one:
-            self._close(operands)
+            self._close(function, operands)
 
-    def _close(self, operands: str = "") -> None:
+    def _close(self, function: str = "", operands: str = "") -> None:
         """End the run of machine code that is open."""
         if not self._suite.operations:
             return
         symbol = f"{self._name}.part{len(self._segments)}"
         self._segments.append(Segment(symbol, tuple(self._suite.operations)))
         self._suite.operations.clear()
-        self._suite.steps.append(p.Run(symbol, self._binding, operands))
+        self._suite.steps.append(p.Run(symbol, function, self._binding, operands))
 
     # -------------------------------------------------------------------------------------- memory
 

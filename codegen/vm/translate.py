@@ -135,7 +135,7 @@ class Translation(SuiteWriter):
         (step,) = self._suite.steps
         assert isinstance(step, p.Run)
         self._segments = [Segment(self._name, segment.operations)]
-        self._suite.steps = [p.Run(self._name, step.binding, step.operands)]
+        self._suite.steps = [p.Run(self._name, step.function, step.binding, step.operands)]
 
     # ------------------------------------------------------------------------- parameters, results
 
@@ -164,7 +164,7 @@ class Translation(SuiteWriter):
 
     def _bindings(self, body: g.SeqExpr) -> None:
         for binding in body.bindings:
-            self._binding = binding.var.name
+            self._binding = _written(binding).name
             if isinstance(binding, g.MatchCast):
                 self._values[binding.var] = self._match(binding)
                 continue
@@ -326,8 +326,7 @@ class Translation(SuiteWriter):
                 what = f"{arg_name or 'a constant'} for {buffer.name} of {name}"
                 self._require(place, seg.expected_of(buffer, sizes), what)
         arguments += sizes.values()
-        self._binding = name
-        self._operation(seg.CallKernel(name, tuple(arguments)), ", ".join(described))
+        self._operation(seg.CallKernel(name, tuple(arguments)), name, ", ".join(described))
         return ()
 
     def _library(
@@ -357,9 +356,10 @@ class Translation(SuiteWriter):
             self._callee_bytes = max(self._callee_bytes, program.arena_bytes)
             inner: list[seg.Argument] = [v.address for v in (*places, *places_of(value))]
             inner += [seg.CalleeArena(), Address(self._layout.constants)]
-            self._binding = name
             self._operation(
-                seg.CallKernel(name, tuple(inner)), ", ".join(tensor_text(v.info) for v in places)
+                seg.CallKernel(name, tuple(inner)),
+                name,
+                ", ".join(tensor_text(v.info) for v in places),
             )
             return value
         registers = tuple(self._hold(value) for value in arguments)
@@ -408,7 +408,8 @@ class Translation(SuiteWriter):
                     condition.info.dtype.nbytes,
                     tuple(then.operations),
                     tuple(otherwise.operations),
-                )
+                ),
+                "if",
             )
         else:
             register = self._hold(condition)
@@ -440,3 +441,12 @@ class Translation(SuiteWriter):
             else:
                 self._fail("a branch gives a value whose shape and dtype are not known")
         return self._suite
+
+
+def _written(binding: g.Binding) -> g.GraphVar:
+    """Return the variable that a binding gives a value; an output where it is a bare call."""
+    call = binding.value
+    if isinstance(call, g.GraphCall) and fits(si.VOID, call.struct_info) is Fits.YES:
+        outputs = [arg for arg in call.args if isinstance(arg, g.GraphVar)]
+        return outputs[-1] if outputs else binding.var
+    return binding.var

@@ -45,6 +45,7 @@ def test_every_kernel_of_machine_code_has_a_row(vm: codegen.VirtualMachine) -> N
         ("add", "kernel", shapes, 1),
         ("add", "kernel", shapes, 1),
     ]
+    assert all(r.binding.startswith("main: ") for r in report.rows)
     assert len({r.binding for r in report.rows}) == 2
     assert all(r.us > 0 for r in report.rows)
     assert sum(r.percent for r in report.rows) <= 100
