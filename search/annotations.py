@@ -11,6 +11,7 @@ from typing import Final
 
 from codegen.lower.annotations import EXPLICIT as PRAGMA_UNROLL_EXPLICIT
 from codegen.lower.annotations import MAX_STEP as PRAGMA_AUTO_UNROLL_MAX_STEP
+from tensorir.layout_rewrite import LAYOUT_REWRITE_PREPROC
 
 AUTO_TENSORIZE: Final = "meta_schedule.auto_tensorize"
 """The intrinsic that a block becomes; the empty name marks the init that was separated from one."""
@@ -18,8 +19,6 @@ AUTO_TENSORIZE_INIT: Final = "meta_schedule.auto_tensorize_init"
 """The intrinsic that the init of a block becomes, once it is separated."""
 INLINE_RULE: Final = "meta_schedule.inline_rule"
 """`"disable"` on a block that is not to be inlined."""
-LAYOUT_REWRITE_PREPROC: Final = "meta_schedule.layout_rewrite_preproc"
-"""True on a block that brings a weight into another layout before the function is called."""
 PARALLEL: Final = "meta_schedule.parallel"
 """How many iterations parallel loops below a root may have, at most."""
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"

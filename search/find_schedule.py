@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from codegen.target import as_target
 from search.anchor_trace import AnchorTraceError, schedule_by_anchor
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
+from tensorir.function import IRModule
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 
 if TYPE_CHECKING:
     from codegen import Target
     from schedule import Schedule
     from search.database import Database, TuningRecord
-    from tensorir.function import IRModule, PrimFunc
+    from tensorir.function import PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")
 
 _ATTEMPTS: Final = 8
 """How many records of other programs are tried."""
+
+_STRICTER: Final = 63
+"""How many programs with fewer free layouts are looked up: all for six parameters, with none and
+with one free first."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +69,21 @@ def find_schedule(
     of cores of this machine, as in a search; None is the current one, else this machine. A record
     of the program itself is preferred to any of another one, which only a database that compares
     anchor blocks answers with (`module_equality="anchor-block"`).
+
+    Records count as of the program itself, too, in which fewer parameters may have any layout
+    (`layout_free_buffers`): the fastest of all is taken. One in which more may is none, because its
+    time leaves out what brings them into their layout.
     """
     program = normalize_mod(mod)
     wanted = with_num_cores(as_target(target))
     records = database.query_tuning_records(program, wanted, workload_name)
+    own = _own(program, records)
+    for stricter in _with_fewer_free_layouts(program):
+        own += _own(stricter, database.query_tuning_records(stricter, wanted, workload_name))
+    if own:
+        best = min(own, key=lambda record: record.mean_seconds)
+        return FoundSchedule(best.schedule(), best, "exact")
     for record in records[:_ATTEMPTS]:
-        if same_structure(record.workload.mod, program):
-            return FoundSchedule(record.schedule(), record, "exact")
         try:
             sch = schedule_by_anchor(program, record.trace, record.workload.mod, wanted)
         except AnchorTraceError as error:
@@ -75,3 +91,20 @@ def find_schedule(
         else:
             return FoundSchedule(sch, record, "anchor")
     return None
+
+
+def _own(program: IRModule, records: Sequence[TuningRecord]) -> list[TuningRecord]:
+    """Return the first of the records of a program, if that is of the program itself."""
+    return [record for record in records[:1] if same_structure(record.workload.mod, program)]
+
+
+def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:
+    """Yield a program of one function in which fewer of its parameters may have any layout."""
+    (func,) = program.prim_funcs().values()
+    free = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
+    subsets = chain.from_iterable(combinations(free, size) for size in range(len(free)))
+    for positions in islice(subsets, _STRICTER):
+        stricter = func.without_attr(LAYOUT_FREE_BUFFERS)
+        if positions:
+            stricter = stricter.with_attr(LAYOUT_FREE_BUFFERS, positions)
+        yield IRModule({name: stricter for name in program.prim_funcs()}, program.attrs)

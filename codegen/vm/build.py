@@ -36,7 +36,8 @@ def vm_build(
     `params` are bound to parameters of `main` first. A graph function that calls only kernels, over
     tensors of fixed shapes, becomes one function of machine code; others become steps. Tensor
     functions that no graph function calls are left out; those of which the current database knows a
-    schedule are built with it, as in `codegen.build`. With `guard_pages` arguments, results and
+    schedule are built with it, as in `codegen.build`. A schedule may read constants in a layout of
+    its own: they are brought there now, not in each call. With `guard_pages` arguments, results and
     temporaries of every call end where memory without access begins.
 
     Raises CodegenError for a module without graph functions, for one without a compiled form, and
@@ -56,9 +57,20 @@ def vm_build(
     verify_well_formed(mod)
     chosen = as_target(target)
     reached = transform.DeadCodeElimination(list(mod.graph_funcs()))(_with_internal_kernels(mod))
-    lowered = with_history(transform.lower_graph(reached), chosen)
-    assert isinstance(lowered, IRModule)
-    return compile_lowered(lowered, chosen, guard_pages=guard_pages)
+    packed = transform.SplitLayoutRewritePreproc()(_with_known_schedules(reached, chosen))
+    return compile_lowered(transform.lower_graph(packed), chosen, guard_pages=guard_pages)
+
+
+def _with_known_schedules(mod: IRModule, target: Target) -> IRModule:
+    """Return the module with the schedules that are known of its functions.
+
+    They are looked up as functions whose constants may have any layout. Where none is found, the
+    functions stay as they are.
+    """
+    asked = transform.AttachAttrLayoutFreeBuffers()(transform.simplify_graph(mod))
+    scheduled = with_history(asked, target)
+    assert isinstance(scheduled, IRModule)
+    return mod if scheduled is asked else scheduled
 
 
 def _with_internal_kernels(mod: IRModule) -> IRModule:

@@ -10,12 +10,10 @@ from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import BufferLoad, IntImm
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.node import Node
 from tensorir.stmt import Block, Stmt
 from tensorir.visit import pre_order_visit
-
-_PARAMETERS = "layout_free_buffers"
-"""Attribute of a function: the positions of the parameters that may have any layout."""
 
 _PLACEHOLDERS = "layout_free_placeholders"
 """Annotation of a block: buffers that may have any layout."""
@@ -45,7 +43,7 @@ class RewriteLayout(Postproc):
 
 def _layout_free_buffers(sch: Schedule, name: str) -> list[Buffer]:
     func = sch.state.func(name)
-    positions = func.attrs.get(_PARAMETERS, ())
+    positions = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
     buffers = [func.buffer_map[func.params[_integer(k)]] for k in positions]
     for sref in sch.state.blocks(name):
         buffers.extend(sref.block.annotations.get(_PLACEHOLDERS, ()))

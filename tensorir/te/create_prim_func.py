@@ -13,6 +13,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import BufferLoad, PrimExpr, Reduce, Var
 from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.ops import TRUE, if_then_else
 from tensorir.script.completion import complete_block, with_root_block
 from tensorir.stmt import (
@@ -105,7 +106,7 @@ class _Function:
                 params.append(argument)
         attrs: dict[str, Any] = {"global_symbol": "main", "tir.noalias": True}
         if self._layout_free:
-            attrs["layout_free_buffers"] = sorted(self._layout_free)
+            attrs[LAYOUT_FREE_BUFFERS] = sorted(self._layout_free)
         body = with_root_block(sequence(stages), self._allocated)
         return PrimFunc(params, body, buffer_map=buffer_map, attrs=attrs)
 

@@ -1,5 +1,6 @@
 """Transforms of modules with graph functions, and what runs them."""
 
+from tensorir.transform.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from tensorir.transform.bind_params import BindParams, bind_params
 from tensorir.transform.call_tir_rewrite import CallTIRRewrite
 from tensorir.transform.canonicalize_bindings import CanonicalizeBindings
@@ -16,11 +17,13 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
-from tensorir.transform.lower_graph import lower_graph
+from tensorir.transform.lower_graph import lower_graph, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
+from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
 __all__ = [
+    "AttachAttrLayoutFreeBuffers",
     "BindParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
@@ -38,6 +41,7 @@ __all__ = [
     "PrintBefore",
     "PrintBeforeAll",
     "Sequential",
+    "SplitLayoutRewritePreproc",
     "StaticPlanBlockMemory",
     "VerifyAfterEach",
     "bind_params",
@@ -45,4 +49,5 @@ __all__ = [
     "function_pass",
     "lower_graph",
     "module_pass",
+    "simplify_graph",
 ]

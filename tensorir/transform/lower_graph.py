@@ -12,13 +12,21 @@ from tensorir.transform.fold_constant import FoldConstant
 from tensorir.transform.pass_context import Pass, Sequential
 from tensorir.transform.static_plan_block_memory import StaticPlanBlockMemory
 
-LOWERING: Final[tuple[Pass, ...]] = (
+SIMPLIFICATION: Final[tuple[Pass, ...]] = (
     CanonicalizeBindings(),
     FoldConstant(),
     DeadCodeElimination(),
+)
+LOWERING: Final[tuple[Pass, ...]] = (
+    *SIMPLIFICATION,
     CallTIRRewrite(),
     StaticPlanBlockMemory(),
 )
+
+
+def simplify_graph(mod: IRModule) -> IRModule:
+    """Return a module whose graph functions have no needless bindings, as values still."""
+    return Sequential(SIMPLIFICATION, name="simplify_graph")(mod)
 
 
 def lower_graph(mod: IRModule) -> IRModule:

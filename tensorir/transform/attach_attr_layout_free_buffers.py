@@ -1,0 +1,121 @@
+"""Tensor functions are told which of their parameters are weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from tensorir.expr import Call, GlobalVar, IntImm
+from tensorir.fresh_copy import renew_defs
+from tensorir.function import IRModule, PrimFunc
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.relax import expr as g
+from tensorir.relax.building import UniqueNames
+from tensorir.relax.calls import FRESH
+from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.function import Function
+from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.pass_context import PassContext
+from tensorir.visit import walk
+
+_Use: TypeAlias = tuple[str, tuple[int, ...]]
+"""A tensor function, and which of its parameters may have any layout in a call of it."""
+
+
+class AttachAttrLayoutFreeBuffers(ModulePass):
+    """Says of tensor functions which parameters may have any layout, since they are weights.
+
+    Before: lv = R.call_tir(dense, (x, C), ...)
+    After:  the same, and dense has T.func_attr({"layout_free_buffers": [1]})
+
+    Weights are constants, and parameters of a graph function from number `num_input`, an attribute
+    of it, on. A search for a schedule may then choose their layout, and `SplitLayoutRewritePreproc`
+    has them brought there. Positions that a function states already stay. A function that is called
+    with weights in different places becomes several; one without new ones keeps its name.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with the attribute."""
+        uses = dict.fromkeys(_uses(mod))
+        result, names = mod.clone(), UniqueNames(mod)
+        called: dict[_Use, str] = {}
+        for use in sorted(uses, key=lambda use: use != _as_stated(mod, use[0])):
+            name, positions = use
+            copied = any(name == other for other, _ in called)
+            called[use] = names.unique(name) if copied else name
+            if use != _as_stated(mod, name):
+                func = mod.prim_func(name)
+                result[called[use]] = _stating(
+                    renew_defs(func) if copied else func, called[use], positions
+                )
+        return map_graph_functions(result, lambda func: _Renaming(mod, func, called)(func))
+
+
+def _uses(mod: IRModule) -> Iterator[_Use]:
+    """Yield the uses of tensor functions, those that say nothing of weights as stated."""
+    for caller in mod.functions.values():
+        if not isinstance(caller, (Function, PrimFunc)):
+            continue
+        weights = _weights(caller)
+        for node in walk(caller.body):
+            use = _use(mod, node, weights)
+            if use is not None:
+                yield use
+            elif (
+                isinstance(node, (Call, g.GraphCall))
+                and isinstance(node.op, GlobalVar)
+                and isinstance(mod.functions.get(node.op.name), PrimFunc)
+            ):
+                yield _as_stated(mod, node.op.name)
+
+
+def _weights(func: Function | PrimFunc) -> frozenset[g.GraphVar]:
+    """Return the parameters of a graph function that are weights."""
+    count = func.attrs.get("num_input")
+    if count is None or not isinstance(func, Function):
+        return frozenset()
+    return frozenset(func.params[int(count) :])
+
+
+def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | None:
+    """Return which tensor function a node calls on which weights, None if it calls none."""
+    call = destination_passing(node)
+    if call is None or not isinstance(call.callee, GlobalVar):
+        return None
+    if not isinstance(mod.functions.get(call.callee.name), PrimFunc):
+        return None
+    name, positions = _as_stated(mod, call.callee.name)
+    overwritten = {k for k in call.inplace if k != FRESH}
+    found = {
+        k
+        for k, arg in enumerate(call.args)
+        if (isinstance(arg, g.Constant) or arg in weights) and k not in overwritten
+    }
+    return name, tuple(sorted(found.union(positions)))
+
+
+def _as_stated(mod: IRModule, name: str) -> _Use:
+    stated = mod.prim_func(name).attrs.get(LAYOUT_FREE_BUFFERS, ())
+    return name, tuple(sorted(k.value if isinstance(k, IntImm) else k for k in stated))
+
+
+def _stating(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
+    symbol = {"global_symbol": name} if "global_symbol" in func.attrs else {}
+    return func.with_attr({**symbol, LAYOUT_FREE_BUFFERS: positions})
+
+
+class _Renaming(GraphRewriter):
+    def __init__(self, mod: IRModule, func: Function, called: Mapping[_Use, str]) -> None:
+        super().__init__()
+        self._mod = mod
+        self._weights = _weights(func)
+        self._called = called
+
+    def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphExpr:  # noqa: N802
+        """Let a call name the function that states its weights."""
+        use = _use(self._mod, node, self._weights)
+        if use is None or self._called[use] == use[0]:
+            return node
+        args = [GlobalVar(self._called[use]), *node.args[1:]]
+        return g.GraphCall(node.op, args, node.attrs, node.sinfo_args)
