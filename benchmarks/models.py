@@ -1,5 +1,8 @@
 """A model of two linear layers, before and after tuning them, beside NumPy and other runtimes.
 
+The layers are tuned twice: for weights in the layout that the model has them in, and for weights
+that are packed when the model is built, in the layout that the schedule reads them in.
+
     python -m benchmarks.models                                  batches of 1 and 64, 64 trials
     python -m benchmarks.models --peer ../torchenv/bin/python    and torch and ONNX Runtime
 
@@ -28,6 +31,7 @@ from benchmarks.mlp import SIZES, arguments, in_numpy, linear, model, shapes, st
 from benchmarks.peer_process import PeerError, PeerProcess, packages_of
 from benchmarks.peers.serve import digest, seconds_of
 from schedule import Schedule
+from search.remove_layout_rewrite import without_layout_rewrite
 from tensorir.function import IRModule
 
 TARGET: Final = "llvm --num-cores=1"
@@ -39,8 +43,11 @@ SHORTEST_MS: Final = 1
 PAUSE: Final = 0.003
 """Seconds before a measurement."""
 LAYERS: Final = (0, 1)
+FORMS: Final = {"packed": {"layout_free_buffers": [1]}, "tuned": {}}
+"""How layers are tuned, and what the search is told of their parameters."""
 KERNEL_TITLES: Final = (
     "layer",
+    "form",
     "batch",
     "us before",
     "us after",
@@ -77,23 +84,24 @@ def in_turns(sides: Sequence[Side], turns: int) -> None:
 # --------------------------------------------------------------------------------------- the model
 
 
-def tuned_layers(batch: int, trials: int, seed: int, folder: Path) -> list[IRModule]:
-    """Return both linear layers tuned; says what that took."""
+def tuned_layers(form: str, batch: int, options: argparse.Namespace) -> list[IRModule]:
+    """Return both linear layers tuned in one of the forms; says what that took."""
     layers = []
+    trials, seed, folder = options.trials, options.seed, options.work_dir
     for layer in LAYERS:
         start = time.monotonic()
         best = ms.tune_tir(
-            mod=linear(batch, layer),
+            mod=linear(batch, layer)["main"].with_attr(FORMS[form]),
             target=TARGET,
             config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=trials),
-            work_dir=folder / f"linear{layer}-{batch}",
+            work_dir=folder / f"linear{layer}-{batch}-{form}",
             task_name=f"linear{layer}",
             seed=seed,
         )
         if best is None:
             raise SystemExit(f"no trial of linear{layer} succeeded; the logs are in {folder}")
         took = time.monotonic() - start
-        print(f"batch {batch}: linear{layer} tuned in {took:.1f} s, {trials} trials", flush=True)
+        print(f"batch {batch}: linear{layer} {form} in {took:.1f} s, {trials} trials", flush=True)
         layers.append(best.mod)
     return layers
 
@@ -154,8 +162,13 @@ def peers_of(pythons: Sequence[Path], logs: Path, stack: ExitStack) -> list[Peer
 # ------------------------------------------------------------------------------------ its kernels
 
 
-def kernel_side(name: str, mod: IRModule, arrays: Sequence[np.ndarray]) -> Side:
+def kernel_side(name: str, mod: IRModule) -> Side:
     """Return a compiled function alone, called again and again without Python."""
+    rng = np.random.default_rng(0)
+    arrays = [
+        codegen.array(rng.random([int(n) for n in buffer.shape], np.float32))
+        for buffer in mod.prim_func("main").buffer_map.values()
+    ]
     evaluator = codegen.build(mod, TARGET).time_evaluator(
         "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
     )
@@ -164,18 +177,14 @@ def kernel_side(name: str, mod: IRModule, arrays: Sequence[np.ndarray]) -> Side:
 
 def stream_side(floats: int) -> Side:
     """Return the sum of as many floats, which says how fast they can be read."""
-    arrays = [codegen.array(np.ones((floats // 256, 16, 16), np.float32)), codegen.empty((16, 16))]
-    return kernel_side("sum", Schedule(stream(floats)).mod, arrays)
+    return kernel_side("sum", Schedule(stream(floats)).mod)
 
 
-def kernel_row(batch: int, layer: int, tuned: IRModule, turns: int) -> str:
+def kernel_row(form: str, batch: int, layer: int, tuned: IRModule, turns: int) -> str:
     """Return the row of a layer: its times, how much it reads and computes in a second."""
     n_in, n_out = SIZES[layer : layer + 2]
-    rng = np.random.default_rng(0)
-    data = [rng.random(s, np.float32) for s in ((batch, n_in), (n_out, n_in), (n_out,))]
-    arrays = [*map(codegen.array, data), codegen.empty((batch, n_out))]
-    before = kernel_side("before", linear(batch, layer), arrays)
-    after = kernel_side("after", tuned, arrays)
+    before = kernel_side("before", linear(batch, layer))
+    after = kernel_side("after", without_layout_rewrite(tuned))
     ceiling = stream_side(n_in * n_out)
     in_turns([before, after, ceiling], turns)
     size = n_in * n_out * 4
@@ -188,7 +197,7 @@ def kernel_row(batch: int, layer: int, tuned: IRModule, turns: int) -> str:
         f"{size / ceiling.seconds / 1e9:.0f}",
         f"{ceiling.seconds / after.seconds:.2f}" if batch == 1 else "",
     )
-    return " | ".join([f"| linear{layer}", str(batch), *figures]) + " |"
+    return " | ".join([f"| linear{layer}", form, str(batch), *figures]) + " |"
 
 
 # --------------------------------------------------------------------------------------- the tables
@@ -211,16 +220,20 @@ def measure(
     models: list[str] = []
     kernels: list[str] = []
     for batch in batches:
-        tuned = tuned_layers(batch, options.trials, options.seed, options.work_dir)
+        tuned = {form: tuned_layers(form, batch, options) for form in FORMS}
         sides = [
-            *own_sides("here, tuned", batch, tuned),
+            *(side for form in FORMS for side in own_sides(f"here, {form}", batch, tuned[form])),
             own_sides("here, not scheduled", batch, [linear(batch, n) for n in LAYERS])[0],
             numpy_side(batch),
             *(side for peer in peers for side in peer_sides(peer, batch)),
         ]
         in_turns(sides, options.turns)
         models += model_rows(batch, sides)
-        kernels += [kernel_row(batch, n, tuned[n], options.turns) for n in LAYERS]
+        kernels += [
+            kernel_row(form, batch, n, tuned[form][n], options.turns)
+            for n in LAYERS
+            for form in FORMS
+        ]
     print_table(["model", "batch", "us a call", "times ours", "times ours, bound"], models)
     print_table(KERNEL_TITLES, kernels)
 

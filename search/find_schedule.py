@@ -107,4 +107,4 @@ def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:
         stricter = func.without_attr(LAYOUT_FREE_BUFFERS)
         if positions:
             stricter = stricter.with_attr(LAYOUT_FREE_BUFFERS, positions)
-        yield IRModule({name: stricter for name in program.prim_funcs()}, program.attrs)
+        yield IRModule(dict.fromkeys(program.prim_funcs(), stricter), program.attrs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tensorir.expr import GlobalVar, IntImm
+from tensorir.fresh_copy import renew_defs
 from tensorir.function import IRModule, PrimFunc
 from tensorir.layout_rewrite import (
     LAYOUT_FREE_BUFFERS,
@@ -52,7 +53,7 @@ class SplitLayoutRewritePreproc(ModulePass):
             result[split.pack] = _named(
                 split.pack, layout_rewrites_alone(split.func, split.rewrites)
             )
-            rest = without_layout_rewrites(split.func, split.rewrites)
+            rest = renew_defs(without_layout_rewrites(split.func, split.rewrites))
             result[split.rest] = _named(split.rest, rest.without_attr(LAYOUT_FREE_BUFFERS))
             if name not in called:
                 del result[name]
