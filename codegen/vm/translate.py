@@ -337,7 +337,7 @@ class Translation(SuiteWriter):
         value: Value = ()
         place = f"{self._name}: {self._binding} = {function.symbol}"
         self._close()
-        if not isinstance(call.struct_info, si.TupleStructInfo) or len(call.struct_info):
+        if not si.is_void(call.struct_info):
             pattern, value = self._layout.expect(self._binding, call.struct_info, {})
             self._own.update(v.address.root for v in places_of(value))
         self._step(p.CallLibrary(function.symbol, registers, pattern, place))
@@ -446,7 +446,7 @@ class Translation(SuiteWriter):
 def _written(binding: g.Binding) -> g.GraphVar:
     """Return the variable that a binding gives a value; an output where it is a bare call."""
     call = binding.value
-    if isinstance(call, g.GraphCall) and fits(si.VOID, call.struct_info) is Fits.YES:
+    if isinstance(call, g.GraphCall) and si.is_void(call.struct_info):
         outputs = [arg for arg in call.args if isinstance(arg, g.GraphVar)]
         return outputs[-1] if outputs else binding.var
     return binding.var

@@ -27,7 +27,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.destination_passing import (
     DestinationPassing,
     destination_passing,
-    writes_last_arguments,
+    written_last,
 )
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
@@ -195,8 +195,7 @@ class _Graph:
                 return self._library_call(args[0].symbol, args[1:], 0)
             return self._library_call(callee.name, args, 0)
         if isinstance(callee, g.ExternFunc):
-            lowered = writes_last_arguments(node)
-            return self._library_call(callee.symbol, args, len(args) if lowered else 0)
+            return self._library_call(callee.symbol, args, written_last(node))
         if isinstance(self._mod[callee], PrimFunc):
             return self._kernel(callee.name, args)
         return self.call(callee.name, args)

@@ -19,7 +19,7 @@ from tensorir.expr import Cast, GlobalVar, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.ops import cast
 from tensorir.relax.calls import CALL_TIR, CALL_TIR_INPLACE, FRESH
-from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.destination_passing import destination_passing, written_last
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
@@ -61,6 +61,7 @@ def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructI
         if isinstance(known, FuncStructInfo):
             result = _result_of_named(call, op.name, known, place)
             return call.sinfo_args[0] if call.sinfo_args else result
+    written_last(call)  # raises for a call that cannot be
     return call.sinfo_args[0] if call.sinfo_args else call.struct_info
 
 

@@ -29,6 +29,9 @@ _Args = Sequence[GraphExpr]
 _Attrs = Mapping[str, Any]
 _Infos = Sequence[StructInfo]
 
+NUM_OUTPUTS: Final = "num_outputs"
+"""Attribute of the call of a library function that does nothing but write to so many last
+arguments."""
 FRESH: Final = -1
 """In `inplace_indices`: the output has memory of its own."""
 
@@ -128,17 +131,40 @@ def call_dps_packed(
 
 
 def call_packed(
-    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+    func: str | ExternFunc,
+    *args: GraphExpr,
+    sinfo_args: StructInfo | Sequence[StructInfo] = (),
+    attrs: Mapping[str, Any] | None = None,
 ) -> GraphCall:
     """Return the call of a library function that returns its result; it may have effects."""
-    return GraphCall(_extern(func), args, None, _infos(sinfo_args))
+    return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
 
 
 def call_pure_packed(
-    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
+    func: str | ExternFunc,
+    *args: GraphExpr,
+    sinfo_args: StructInfo | Sequence[StructInfo] = (),
+    attrs: Mapping[str, Any] | None = None,
 ) -> GraphCall:
     """Return the call of a library function that returns its result and has no effect."""
-    return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
+    return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], attrs, _infos(sinfo_args))
+
+
+def call_into(
+    func: GlobalVar | ExternFunc,
+    args: Sequence[GraphExpr],
+    outputs: Sequence[GraphExpr],
+    scalars: Iterable[PrimExpr] = (),
+) -> GraphCall:
+    """Return what a call in destination passing style is lowered to: it writes to `outputs`.
+
+    A library function is told of by `num_outputs` that it only writes to its last arguments; other
+    packed calls may keep what they are given.
+    """
+    operands = [*args, *outputs, *map(PrimValue, scalars)]
+    if isinstance(func, GlobalVar):
+        return GraphCall(func, operands, struct_info=VOID)
+    return GraphCall(func, operands, {NUM_OUTPUTS: len(outputs)}, [VOID])
 
 
 def alloc_tensor(shape: Iterable[PrimExpr | int], dtype: str) -> GraphCall:

@@ -6,9 +6,15 @@ from typing import NamedTuple
 
 from tensorir.errors import IRTypeError
 from tensorir.expr import GlobalVar, PrimExpr
-from tensorir.relax.calls import CALL_DPS_PACKED, CALL_TIR, CALL_TIR_INPLACE, FRESH
+from tensorir.relax.calls import (
+    CALL_DPS_PACKED,
+    CALL_TIR,
+    CALL_TIR_INPLACE,
+    FRESH,
+    NUM_OUTPUTS,
+)
 from tensorir.relax.expr import ExternFunc, GraphCall, GraphExpr, ShapeExpr, Tuple
-from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo
+from tensorir.relax.struct_info import TensorStructInfo, TupleStructInfo, is_void
 
 
 class DestinationPassing(NamedTuple):
@@ -53,11 +59,20 @@ def destination_passing(value: object) -> DestinationPassing | None:
     )
 
 
-def writes_last_arguments(call: GraphCall) -> bool:
-    """Say whether the call of a library function only writes to its last arguments.
+def written_last(call: GraphCall) -> int:
+    """Return how many of its last arguments the call of a library function writes, doing no more.
 
-    That is what destination passing is lowered to. Any other packed call states its result, even
-    if that is nothing.
+    That is what destination passing is lowered to; 0 for any other call. Raises IRTypeError for a
+    call that is not of the layout that `calls.call_into` makes.
     """
-    info = call.struct_info
-    return not call.sinfo_args and isinstance(info, TupleStructInfo) and not len(info)
+    count = call.attrs.get(NUM_OUTPUTS) if isinstance(call.op, ExternFunc) else None
+    if count is None:
+        return 0
+    possible = isinstance(count, int) and 0 < count <= len(call.args)
+    if not possible or not is_void(call.struct_info):
+        raise IRTypeError(
+            f"{NUM_OUTPUTS} says how many of the last arguments a call writes that gives nothing; "
+            f"it is {count} of a call with {len(call.args)} argument(s) that gives "
+            f"{call.struct_info}"
+        )
+    return int(count)

@@ -120,6 +120,11 @@ OBJECT: Final = ObjectStructInfo()
 VOID: Final = TupleStructInfo()
 
 
+def is_void(info: StructInfo) -> bool:
+    """Say whether a struct info describes a call that gives nothing."""
+    return isinstance(info, TupleStructInfo) and not info.elements
+
+
 def defining_extents(info: StructInfo) -> Sequence[PrimExpr]:
     """Return the integers of a struct info: a variable among them is defined where it is stated."""
     if isinstance(info, TensorStructInfo):

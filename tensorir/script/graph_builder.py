@@ -16,7 +16,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
 from tensorir.relax.relations import Fits, fits
-from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TupleStructInfo
+from tensorir.relax.struct_info import OBJECT, VOID, StructInfo, TupleStructInfo, is_void
 from tensorir.script.declarations import declare_sizes
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.graph_annotations import quoted_sizes, struct_info_of, unquoted
@@ -403,7 +403,7 @@ def _has_effect(call: g.GraphCall) -> bool:
     """Say whether a call may stand alone."""
     if isinstance(call.op, Operator):
         return not call.op.pure
-    return not isinstance(call.struct_info, TupleStructInfo) or not call.struct_info.elements
+    return not isinstance(call.struct_info, TupleStructInfo) or is_void(call.struct_info)
 
 
 def _told(value: g.GraphExpr, info: StructInfo) -> g.GraphExpr:

@@ -180,18 +180,26 @@ def call_dps_packed(
     )
 
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None) -> GraphCall:
+def call_packed(
+    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
+) -> GraphCall:
     """Call a library function that returns its result; it may have effects."""
-    infos = _infos(_either(sinfo_args, ty_args, ()))
-    return calls.call_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
+    return _packed(calls.call_packed, func, args, _either(sinfo_args, ty_args, ()), attrs)
 
 
 def call_pure_packed(
-    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None
+    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
 ) -> GraphCall:
     """Call a library function that returns its result and has no effect."""
-    infos = _infos(_either(sinfo_args, ty_args, ()))
-    return calls.call_pure_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
+    return _packed(calls.call_pure_packed, func, args, _either(sinfo_args, ty_args, ()), attrs)
+
+
+def _packed(
+    make: Callable[..., GraphCall], func: Any, args: Any, infos: Any, attrs: dict[str, Any]
+) -> GraphCall:
+    known = {name: _attribute(value) for name, value in attrs.items()}
+    operands = map(as_argument, args)
+    return make(_library(func), *operands, sinfo_args=_infos(infos), attrs=known)
 
 
 def operator_call(

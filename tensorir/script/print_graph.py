@@ -9,7 +9,7 @@ from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_DPS_PACKED, CALL_TIR, CALL_TIR_INPLACE
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import StructInfo, TupleStructInfo
+from tensorir.relax.struct_info import is_void
 from tensorir.script.print_graph_expr import signature_text
 from tensorir.visit import collect_vars, walk
 
@@ -122,7 +122,7 @@ class Suite:
         else:
             text = printer.expr(node.value)
             known = node.value.struct_info
-            if _is_void(var.struct_info) and var.name == "_" and var not in self._used:
+            if is_void(var.struct_info) and var.name == "_" and var not in self._used:
                 printer.line(text, node)
                 return
         goes_without = isinstance(node, g.MatchCast) or _states_result(node.value)
@@ -169,7 +169,3 @@ def _last_bound(branch: g.SeqExpr) -> g.GraphVar | None:
 
 def _states_result(value: g.GraphExpr) -> bool:
     return isinstance(value, g.GraphCall) and value.op in _STATES_RESULT
-
-
-def _is_void(info: StructInfo) -> bool:
-    return isinstance(info, TupleStructInfo) and not info.elements

@@ -110,7 +110,10 @@ def _call(p: ExprPrinter, n: g.GraphCall) -> Text:
     args = [p(a) for a in n.args]
     if isinstance(n.op, g.ExternFunc):
         args.insert(0, quote(n.op.symbol))
-        return f"{p.relax}.call_packed({', '.join([*args, *_stated(p, n)])})", ATOM
+        return (
+            f"{p.relax}.call_packed({', '.join([*args, *_attributes(p, n), *_stated(p, n)])})",
+            ATOM,
+        )
     return f"{p(n.op)}({', '.join(args)})", ATOM
 
 

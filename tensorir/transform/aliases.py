@@ -20,7 +20,7 @@ from tensorir.relax.calls import (
     COPY_INTO,
     PLACE_TENSOR,
 )
-from tensorir.relax.destination_passing import destination_passing, writes_last_arguments
+from tensorir.relax.destination_passing import destination_passing, written_last
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import (
     PrimStructInfo,
@@ -112,7 +112,7 @@ class Aliases:
                 return _everywhere(info, lambda: {Memory(Owner.FUNCTION)})
             self.kept |= seen
         elif isinstance(call.op, g.ExternFunc):
-            if writes_last_arguments(call):
+            if written_last(call):
                 return NOWHERE
             self.kept |= seen
         elif isinstance(call.op, g.GraphVar) or call.op is CALL_PURE_PACKED:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tensorir.expr import GlobalVar, Var
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
-from tensorir.relax.calls import FRESH, alloc_tensor, copy_into
+from tensorir.relax.calls import FRESH, alloc_tensor, call_into, copy_into
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.struct_info import VOID, TensorStructInfo, TupleStructInfo
@@ -117,8 +117,8 @@ class _Lowering(GraphRewriter):
                 args[index] = output
             outputs.append(output)
             places.append(frozenset({Memory(Owner.FUNCTION)}))
-        scalars = [g.PrimValue(self(n)) for n in call.scalars]
-        bindings.append(_step(g.GraphCall(call.callee, [*args, *own, *scalars], struct_info=VOID)))
+        scalars = [self(n) for n in call.scalars]
+        bindings.append(_step(call_into(call.callee, args, own, scalars)))
         if call.gives_tuple:
             bindings.append(g.VarBinding(self._plain(var), g.Tuple(outputs)))
             self._aliases.bind(var, tuple(places))

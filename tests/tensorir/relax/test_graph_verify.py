@@ -15,6 +15,7 @@ from tensorir.expr import GlobalVar, Var
 from tensorir.relax.expr import (
     BindingBlock,
     DataflowBlock,
+    ExternFunc,
     GraphCall,
     If,
     MatchCast,
@@ -272,6 +273,16 @@ def test_kernels_with_explicit_outputs_are_well_formed():
         VarBinding(relax.Var("_", VOID), relax.calls.copy_into(y, x)),
     ]
     assert verify_well_formed(IRModule({**kernels().functions, "main": function([x], bindings, y)}))
+
+
+@pytest.mark.parametrize(
+    ("count", "gives"), [(3, VOID), (0, VOID), ("x", VOID), (1, x_of(8, 4).struct_info)]
+)
+def test_a_call_that_writes_outputs_has_as_many_and_gives_nothing(count, gives):
+    x = x_of(8, 4)
+    call = GraphCall(ExternFunc("f"), [x, x], {"num_outputs": count}, [gives])
+    message = refusal(function([x], [VarBinding(relax.Var("y", gives), call)], x))
+    assert f"it is {count} of a call with 2 argument(s)" in message
 
 
 # ------------------------------------------------------------------------------------------ recursion

@@ -18,6 +18,7 @@ from tensorir.dialect import Dialect
 from tensorir.node import Node
 from tensorir.ops import const
 from tensorir.relax import Constant, Function, Operator, SeqExpr, TensorStructInfo
+from tensorir.transform.lower_graph import LOWERING
 
 PRINTED = """from tensorir import I, R, T
 
@@ -98,6 +99,18 @@ def test_random_modules_read_back(seed: int) -> None:
     again = parse(text)
     assert_structural_equal(again, mod)
     assert again.script(show_meta=True) == text
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20, deadline=None)
+def test_random_modules_read_back_at_every_stage_of_lowering(seed: int) -> None:
+    mod = random_graph(seed).mod
+    for step in LOWERING:
+        mod = step(mod)
+        text = mod.script(show_meta=True)
+        again = parse(text)
+        assert_structural_equal(again, mod)
+        assert again.script(show_meta=True) == text
 
 
 # ------------------------------------------------------------------------------------------ constants

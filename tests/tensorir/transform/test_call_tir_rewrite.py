@@ -50,6 +50,27 @@ def test_an_output_is_allocated_and_passed():
     )
 
 
+def test_a_library_function_is_told_how_many_outputs_it_writes():
+    mod = lowered("""
+        @R.function
+        def main(x: F4):
+            y = R.call_dps_packed("split", (x,), out_sinfo=[F4, F4])
+            return y
+    """)
+    assert_graph(
+        mod,
+        f"""
+        @R.function
+        def main(x: F4):
+            {alloc("a")}
+            {alloc("b")}
+            R.call_packed("split", x, a, b, num_outputs=2, sinfo_args=(R.Tuple,))
+            y = (a, b)
+            return y
+        """,
+    )
+
+
 def test_several_outputs_are_a_tuple():
     mod = lowered("""
         @R.function
