@@ -59,6 +59,11 @@ class GraphVar(GraphExpr):
     fields = ("struct_info", "name")
 
     def __init__(self, name: str, struct_info: StructInfo | None = None) -> None:
+        if struct_info is not None and not isinstance(struct_info, StructInfo):
+            raise IRTypeError(
+                f"what is known of the variable {name} is a struct info such as "
+                f'R.Tensor((1, 4), "float32"), got {struct_info!r}'
+            )
         self.name = name
         self.struct_info = OBJECT if struct_info is None else struct_info
 

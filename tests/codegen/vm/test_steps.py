@@ -91,7 +91,9 @@ def test_a_library_function_that_raises_is_named_and_the_machine_stays_usable() 
     main = machine(MIXED)["main"]
     with pytest.raises(LibraryFunctionError) as info:
         main(X * 100)
-    assert "'tests.negate'(float32[2, 3], float32[2, 3]), called for main: c = tests.negate" in str(info.value)
+    assert "'tests.negate'(float32[2, 3], float32[2, 3]), called for main: c = tests.negate" in str(
+        info.value
+    )
     assert isinstance(info.value.__cause__, ZeroDivisionError)
     np.testing.assert_array_equal(main(X), -X)
 
