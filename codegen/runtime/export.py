@@ -142,8 +142,8 @@ def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
     if has_constants:
         lines += [
-            "/* Pass this as constants. An arena is memory for temporaries, which calls at the same",
-            "   time do not share. Arrays begin at multiples of 64 bytes. */",
+            "/* Pass this as constants. An arena is memory for temporaries, which calls at the",
+            "   same time do not share. Arrays begin at multiples of 64 bytes. */",
             f"extern const uint8_t {CONSTANTS_SYMBOL}[];",
             "",
         ]
