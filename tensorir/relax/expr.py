@@ -12,7 +12,7 @@ a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,13 @@ class GraphExpr(Node):
 
     __slots__ = ("struct_info",)
     struct_info: StructInfo
+
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
+        """Refuse NumPy's functions, which would compare and add without knowing what."""
+        raise IRTypeError(
+            f"numpy.{ufunc.__name__} takes arrays, this is a value of a graph function; call a "
+            "tensor function by R.call_tir, or a library function by R.call_dps_packed"
+        )
 
     def __getitem__(self, index: int) -> TupleGetItem:
         return TupleGetItem(self, index)

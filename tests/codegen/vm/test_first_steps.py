@@ -14,8 +14,8 @@ import pytest
 
 import codegen
 from codegen.errors import CodegenError, LibraryFunctionError
-from tensorir import IRModule, relax, transform
-from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
+from tensorir import IRModule, relax, renew_defs, transform
+from tensorir.errors import DiagnosticError, IRTypeError, IRValueError, WellFormedError
 from tests.codegen.vm.models import module
 
 CHAIN = module("""
@@ -144,10 +144,23 @@ def main(x: R.Tensor((2, 3), "float32")):
 def test_wrong_kinds_of_python_values_are_named() -> None:
     with pytest.raises(IRTypeError, match=r"the variable x is a struct info such as R.Tensor"):
         relax.Var("x", (2, 3))  # type: ignore[arg-type]
+    with pytest.raises(IRTypeError, match=r"numpy.maximum takes arrays.*R.call_dps_packed"):
+        np.maximum(relax.Var("x"), 0)  # type: ignore[call-overload]
     with pytest.raises(IRTypeError, match="params map names of parameters to arrays, got list"):
         transform.BindParams("main", [X])  # type: ignore[arg-type]
     with pytest.raises(IRTypeError, match="an instrument is a PassInstrument, got 'timing'"):
         transform.PassContext(instruments=["timing"])  # type: ignore[list-item]
+
+
+def test_a_function_that_is_used_twice_needs_variables_of_its_own() -> None:
+    mod = CHAIN.clone()
+    mod["plus"] = mod["add"]
+    with pytest.raises(WellFormedError, match=r"by tensorir.renew_defs\(func\)"):
+        codegen.vm_build(mod, "llvm")
+    mod["plus"] = renew_defs(mod["add"])
+    np.testing.assert_array_equal(
+        codegen.VirtualMachine(codegen.vm_build(mod, "llvm"))["main"](X, Y), 2 * (X + Y)
+    )
 
 
 def test_text_of_steps_says_what_sizes_are_matched() -> None:
