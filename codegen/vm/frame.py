@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -36,12 +37,14 @@ class Frame:
     """Slots, registers and memory of a call."""
 
     __slots__ = (
+        "_references",
         "_shared",
         "address",
         "arena",
         "caller",
         "depth",
         "is_quick",
+        "lent",
         "name",
         "prepared_for",
         "registers",
@@ -70,6 +73,10 @@ class Frame:
         self.slots[program.constants_slot] = address_of(constants)
         self._shared = (self.arena, constants)
         """What views keep alive, should a library function keep them."""
+        self.lent: list[NDArray | np.ndarray[Any, Any]] = []
+        """Arrays over memory of the frame, which library functions may be given."""
+        self._references: list[int] = []
+        """How many references there are to each of them as long as nobody keeps one."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make what depends on the sizes of the parameters: temporaries, views, shapes."""
@@ -79,6 +86,15 @@ class Frame:
         for register, operand in program.prepared:
             self.registers[register] = self.evaluate(operand, sizes)
         self.prepared_for = dict(sizes)
+        self.lent = [self.registers[r] for r, x in program.prepared if isinstance(x, p.View)]
+        self.lent += self.temporaries
+        # What NumPy makes of an array refers to the plain array that its memory comes from.
+        self.lent += [x.base for x in self.temporaries if isinstance(x.base, np.ndarray)]
+        self._references = [*map(sys.getrefcount, self.lent)]
+
+    def is_held(self) -> bool:
+        """Say whether somebody keeps an array over memory of the frame, or a view of one."""
+        return [*map(sys.getrefcount, self.lent)] != self._references
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
         """Return new memory for an array and enter it."""

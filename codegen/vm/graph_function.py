@@ -197,7 +197,11 @@ class GraphFunction:
         return made
 
     def finished(self, frame: Frame) -> Any:
-        """Take the result out of a frame, and keep the frame for another call."""
+        """Take the result out of a frame, and keep the frame for another call.
+
+        A frame of whose memory a library function has kept an array is used no more, so that what
+        it kept stays as it is.
+        """
         program, registers = self.program, frame.registers
         result = program.result
         if type(result) is p.Register:
@@ -207,7 +211,8 @@ class GraphFunction:
         for register in self._often_transient if frame.is_quick else self._transient:
             registers[register] = None
         frame.caller = None
-        self._free.append(frame)
+        if not (frame.lent and frame.is_held()):
+            self._free.append(frame)
         return value
 
     def result_of(self, frame: Frame) -> Any:
