@@ -61,6 +61,8 @@ def functions_of(program: Program) -> dict[str, PrimFunc]:
     """
     if isinstance(program, PrimFunc):
         return {str(program.attrs.get("global_symbol") or "main"): program}
+    if isinstance(program, BaseFunc):
+        program = IRModule.from_expr(program)
     functions = program.functions if isinstance(program, IRModule) else program
     if not functions:
         raise CodegenError("cannot compile an empty module")

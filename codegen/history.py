@@ -13,7 +13,7 @@ from typing import Final
 
 from codegen.compile import Program
 from codegen.target import Target
-from tensorir.function import IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.stmt import Block, BlockRealize
 from tensorir.visit import walk
 
@@ -55,7 +55,7 @@ def with_history(program: Program, target: Target) -> Program:
     """
     if _lookup is None or not _consulted.get():
         return program
-    module = IRModule.from_expr(program) if isinstance(program, PrimFunc) else program
+    module = IRModule.from_expr(program) if isinstance(program, BaseFunc) else program
     functions = module.functions if isinstance(module, IRModule) else module
     found = {}
     for name, func in functions.items():

@@ -108,7 +108,8 @@ class _Verifier:
         if var in self._everywhere:
             raise WellFormedError(
                 f"TIR is ill-formed, due to multiple definitions of variable {var.name}"
-                f"{self._place()}"
+                f"{self._place()}; where a function is used twice, give the copy variables of its "
+                f"own by tensorir.renew_defs(func)"
             )
         self._live.add(var)
         self._everywhere.add(var)

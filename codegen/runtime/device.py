@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tensorir.errors import IRTypeError, IRValueError
+
 
 class Device:
     """Where a function runs; there is only the CPU."""
@@ -23,6 +25,21 @@ class Device:
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"
+
+
+def check_device(device: object) -> None:
+    """Refuse what is no device of this machine; None stands for the CPU.
+
+    Raises IRTypeError for what is no device at all, IRValueError for one that is not there.
+    """
+    if device is None:
+        return
+    if not isinstance(device, Device):
+        raise IRTypeError(
+            f"a device is codegen.cpu(), got {device!r} of type {type(device).__name__}"
+        )
+    if not device.exist:
+        raise IRValueError(f"there is no device {device}; there is codegen.cpu()")
 
 
 def cpu(index: int = 0) -> Device:

@@ -133,20 +133,38 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
     return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
 
 
-def c_header(info: ModuleInfo) -> str:
-    """Return prototypes in C for the functions of a library."""
+def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
+    """Return prototypes in C for the functions of a library, and its constants if it has some.
+
+    A C program has a `main` of its own, so of a function of that name the type is declared, for
+    what dlsym finds. Names that C cannot spell are left out.
+    """
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
+    if has_constants:
+        lines += [
+            "/* Pass this as constants. An arena is memory for temporaries, which calls at the",
+            "   same time do not share. Arrays begin at multiples of 64 bytes. */",
+            f"extern const uint8_t {CONSTANTS_SYMBOL}[];",
+            "",
+        ]
     for signature in info.functions:
-        lines += [f"/* {signature}; returns 0 on success */", f"{_prototype(signature)};", ""]
+        name, prefix = signature.symbol, ""
+        if not name.isidentifier():
+            continue
+        lines.append(f"/* {signature}; returns 0 on success */")
+        if name == "main":
+            lines.append('/* main_function* f = (main_function*)dlsym(library, "main"); */')
+            name, prefix = "main_function", "typedef "
+        lines += [f"{prefix}{_prototype(signature, name)};", ""]
     return "\n".join(lines)
 
 
-def _prototype(signature: Signature) -> str:
+def _prototype(signature: Signature, name: str) -> str:
     parts = [_c_parameter(p) for p in signature.parameters]
     parts += [f"{_c_type(str(dtype))} {name}" for name, dtype in signature.symbols]
     if signature.result is not None:
         parts.append(f"{_c_type(str(signature.result))}* result")
-    return f"int32_t {signature.symbol}({', '.join(parts) or 'void'})"
+    return f"int32_t {name}({', '.join(parts) or 'void'})"
 
 
 def _c_parameter(parameter: Parameter) -> str:

@@ -11,7 +11,7 @@ from codegen.emit.optimize import assembly, optimized
 from codegen.errors import CodegenError
 from codegen.history import with_history
 from codegen.runtime import export
-from codegen.runtime.device import Device
+from codegen.runtime.device import Device, check_device
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimeEvaluator
@@ -67,6 +67,11 @@ class Module:
         if found is None:
             raise IRValueError(
                 f"the module has no function {name!r}; it has {list(self._functions)}"
+                + (
+                    "; its graph functions are called by codegen.VirtualMachine(module)"
+                    if self.embedded_program
+                    else ""
+                )
             )
         return found
 
@@ -102,8 +107,7 @@ class Module:
         callable, or "cache_flush_cpu_non_first_arg") runs before each repeat, and the evaluator
         sleeps `cooldown_interval_ms` after every `repeats_to_cooldown` repeats.
         """
-        if dev is not None and not dev.exist:
-            raise CodegenError(f"there is no device {dev}")
+        check_device(dev)
         return TimeEvaluator(
             self.get_function(func_name),
             number,
@@ -181,9 +185,13 @@ class Module:
             )
         export.link_library(self.object_code, Path(path), embedded)
 
-    def c_header(self) -> str:
-        """Return the C prototypes of the functions, as the library exports them."""
-        return export.c_header(self._code.info)
+    def c_header(self, has_constants: bool = False) -> str:
+        """Return the C prototypes of the functions, as the library exports them.
+
+        A library with graph functions has constants; they are declared for `has_constants` too.
+        """
+        is_embedded = self.embedded_program is not None
+        return export.c_header(self._code.info, has_constants or is_embedded)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         """Pickle as object code; only for the same kind of machine."""

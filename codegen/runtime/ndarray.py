@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from codegen.runtime.array_view import view_of
-from codegen.runtime.device import Device, cpu
+from codegen.runtime.device import Device, check_device, cpu
 from tensorir.dtype import DataType
 from tensorir.errors import IRTypeError, IRValueError
 
@@ -171,8 +171,7 @@ def from_dlpack(value: Any) -> NDArray:
 
 
 def _aligned(shape: tuple[int, ...], kind: np.dtype[Any], device: Device | None) -> NDArray:
-    if device is not None and not device.exist:
-        raise IRValueError(f"there is no device {device}; arrays live on codegen.cpu()")
+    check_device(device)
     raw = np.empty(math.prod(shape) * kind.itemsize + ALIGNMENT, np.uint8)
     start = -raw.__array_interface__["data"][0] % ALIGNMENT
     return _new(NDArray, shape, kind, raw, start)

@@ -27,8 +27,8 @@ from tensorir.visit import walk
 def vm_build(
     mod: IRModule | Function,
     target: str | Mapping[str, Any] | Target | None = None,
-    *,
     params: Mapping[str | GraphVar, Any] | None = None,
+    *,
     guard_pages: bool = False,
 ) -> Executable:
     """Compile a module with graph functions; `target` defaults to the current one, else this CPU.

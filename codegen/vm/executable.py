@@ -11,6 +11,7 @@ from codegen.errors import CodegenError, LinkError
 from codegen.runtime import export
 from codegen.runtime.module import Module
 from codegen.runtime.ndarray import NDArray, array
+from codegen.signature import dim_text
 from codegen.vm import program as p
 from tensorir.function import IRModule
 
@@ -112,6 +113,14 @@ class Executable:
             },
         )
 
+    def c_header(self) -> str:
+        """Return what C programs need to know of the library that `export_library` writes.
+
+        A graph function that is machine code takes its arguments, memory for its results, an arena
+        for temporaries, and the constants of the library.
+        """
+        return self.module.c_header(has_constants=True)
+
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle as object code, programs and constants."""
         data = np.asarray(self.constants)
@@ -170,9 +179,23 @@ def _text(steps: tuple[p.Step, ...], indent: str) -> list[str]:
             kind = "library" if isinstance(step, p.CallLibrary) else "graph function"
             lines.append(f"{indent}call {kind} {step.function}({registers})")
         elif isinstance(step, p.Match):
-            lines.append(f"{indent}match r{step.value}: {step.pattern}")
+            lines.append(f"{indent}match r{step.value}: {_pattern_text(step.pattern)}")
         elif isinstance(step, p.Allocate):
             lines.append(f"{indent}allocate r{step.array.register}: {step.array.dtype}")
         else:
             lines.append(f"{indent}r{step.register} = {step.value}")
     return lines or [f"{indent}pass"]
+
+
+def _pattern_text(pattern: p.Pattern) -> str:
+    if isinstance(pattern, p.TuplePattern):
+        return f"{pattern.name}: tuple of {len(pattern.elements)}"
+    if isinstance(pattern, p.AnyPattern):
+        return pattern.name
+    if isinstance(pattern, p.ScalarPattern):
+        value = "" if pattern.value is None else f" equal to {dim_text(pattern.value)}"
+        return f"{pattern.name}: {pattern.dtype}{value}"
+    kind = f"{pattern.dtype or ''}" if isinstance(pattern, p.TensorPattern) else "shape "
+    dims = pattern.shape if isinstance(pattern, p.TensorPattern) else pattern.extents
+    shown = f"{pattern.ndim} extents" if dims is None else ", ".join(map(dim_text, dims))
+    return f"{pattern.name}: {kind}[{shown}]"

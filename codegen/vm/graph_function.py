@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -65,14 +65,39 @@ class GraphFunction:
         """The name in the module."""
         return self.program.name
 
-    def __call__(self, *args: Any) -> Any:
-        """Check the arguments, run, return the result.
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Check the arguments, given by position or by name, run, return the result.
 
         Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
         LibraryFunctionError for what a library function raises; ExecutionError where memory runs
         out or calls are nested too deeply; AssertionFailedError for an assertion of a kernel.
         """
+        if kwargs:
+            args = self.positional(args, kwargs)
         return self.finished(self.run(self.entered(args, None)))
+
+    def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return all arguments in the order of the parameters.
+
+        Raises IRTypeError for arguments that are missing, given twice, or of no parameter.
+        """
+        names = [pattern.name for pattern in self.program.parameters]
+        problems = [
+            f"{what} {', '.join(found)}"
+            for what, found in (
+                ("no parameter is called", [name for name in kwargs if name not in names]),
+                ("given twice:", [name for name in names[: len(args)] if name in kwargs]),
+                ("missing:", [name for name in names[len(args) :] if name not in kwargs]),
+            )
+            if found
+        ]
+        if problems or len(args) > len(names):
+            raise IRTypeError(
+                f"{self.name} takes {len(names)} argument(s) ({', '.join(names)}), got {len(args)} "
+                f"by position and {len(kwargs)} by name"
+                + "".join(f"; {problem}" for problem in problems)
+            )
+        return (*args, *(kwargs[name] for name in names[len(args) :]))
 
     def prepare(self, *args: Any) -> PreparedRun:
         """Check the arguments once, for many runs on the same frame."""

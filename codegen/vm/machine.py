@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from codegen.errors import CodegenError, LinkError
+from codegen.errors import LinkError
 from codegen.library_functions import get_global_func, missing_text
-from codegen.runtime.device import Device
+from codegen.runtime.device import Device, check_device
 from codegen.runtime.module import Module
 from codegen.runtime.timing import TimeEvaluator
 from codegen.vm.executable import Executable, executable_of
@@ -28,7 +28,8 @@ class GraphModule:
         found = self._functions.get(name)
         if found is None:
             raise IRValueError(
-                f"there is no graph function {name!r}; there are {sorted(self._functions)}"
+                f"there is no graph function {name!r}; there are {sorted(self._functions)} "
+                f"(tensor functions are called through codegen.build)"
             )
         return found
 
@@ -59,8 +60,7 @@ class GraphModule:
         The parameters are those of `codegen.Module.time_evaluator`. A function that is one run of
         machine code is timed in a compiled loop, without Python.
         """
-        if dev is not None and not dev.exist:
-            raise CodegenError(f"there is no device {dev}")
+        check_device(dev)
         return TimeEvaluator(
             self[func_name],
             number,
@@ -72,6 +72,9 @@ class GraphModule:
             cache_flush_bytes,
             f_preproc,
         )
+
+    def __repr__(self) -> str:
+        return f"<graph functions {', '.join(self._functions)}>"
 
 
 class VirtualMachine(StatefulCalls):
@@ -95,8 +98,7 @@ class VirtualMachine(StatefulCalls):
         """
         super().__init__()
         del memory_cfg, profile
-        if device is not None and not device.exist:
-            raise CodegenError(f"there is no device {device}")
+        check_device(device)
         self.executable = executable_of(executable)
         self.module = GraphModule(functions_of(self.executable))
 
@@ -109,11 +111,9 @@ class VirtualMachine(StatefulCalls):
         """Return a graph function."""
         return self.module[name]
 
-    def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, **options: Any
-    ) -> TimeEvaluator:
-        """Return what `module.time_evaluator` returns."""
-        return self.module.time_evaluator(func_name, dev, number, **options)
+    def time_evaluator(self, func_name: str, *args: Any, **options: Any) -> TimeEvaluator:
+        """Return what `module.time_evaluator` returns of the same arguments."""
+        return self.module.time_evaluator(func_name, *args, **options)
 
     def profile(self, func_name: str, *args: Any) -> Report:
         """Run a function once unmeasured and once measured, call by call; return the times.
@@ -123,6 +123,10 @@ class VirtualMachine(StatefulCalls):
         """
         self.module[func_name]  # raises for an unknown name
         return profile(self.executable, func_name, args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as the executable; calls and arguments that were kept stay behind."""
+        return VirtualMachine, (self.executable,)
 
     def __repr__(self) -> str:
         return f"<virtual machine of {self.executable}>"

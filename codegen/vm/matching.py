@@ -91,7 +91,10 @@ class Matcher:
     def _tensor(self, pattern: p.TensorPattern, value: Any) -> None:
         array = as_array(value)
         if array is None:
-            self._wrong_kind(pattern.name, f"an array of {pattern.dtype or 'numbers'}", value)
+            remedy = _how_to_make(value, pattern.dtype)
+            self._wrong_kind(
+                pattern.name, f"an array of {pattern.dtype or 'numbers'}", value, remedy
+            )
         if pattern.dtype is not None:
             expected = DataType(pattern.dtype).to_numpy()
             if array.dtype != expected:
@@ -177,14 +180,24 @@ class Matcher:
     def _where(self, name: str) -> str:
         return f"{self.place}{name!r}"
 
-    def _wrong_kind(self, name: str, expected: str, value: Any) -> NoReturn:
+    def _wrong_kind(self, name: str, expected: str, value: Any, remedy: str = "") -> NoReturn:
         raise IRTypeError(
             f"{self._where(name)}: expected {expected}, got {type(value).__name__}"
             + (f" of {len(value)}" if isinstance(value, (tuple, list)) else "")
+            + remedy
         )
 
     def _fail(self, name: str, reason: str) -> NoReturn:
         raise IRValueError(f"{self._where(name)}: {reason}")
+
+
+def _how_to_make(value: Any, dtype: str | None) -> str:
+    """Return how numbers become an array, "" for values that are none."""
+    if not isinstance(value, (bool, int, float, tuple, list)):
+        return ""
+    shown = "values" if isinstance(value, (tuple, list)) else repr(value)
+    kind = "" if dtype is None else f", {str(DataType(dtype).to_numpy())!r}"
+    return f"; make it one by numpy.array({shown}{kind})"
 
 
 def as_array(value: Any) -> NDArray | None:

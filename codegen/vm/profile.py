@@ -101,6 +101,8 @@ class _Recorder:
     def __init__(self) -> None:
         self.active = False
         self.times: dict[tuple[str, str, str, str], list[float]] = {}
+        self.spent = 0.0
+        """Seconds of recording itself, which belong to no row."""
         self._inner = 0.0
 
     def watch(self, link: Link) -> Link:
@@ -117,15 +119,18 @@ class _Recorder:
                 if not self.active:
                     run(frame)
                     return
+                entered = time.perf_counter()
                 name, kind, arguments = describe(frame)
+                key = (name, kind, f"{owner.name}: {binding}", arguments)
+                times = self.times.setdefault(key, [])
                 outer, self._inner = self._inner, 0.0
                 start = time.perf_counter()
                 run(frame)
-                passed = time.perf_counter() - start
-                own = passed - self._inner
-                self._inner = outer + passed
-                key = (name, kind, f"{owner.name}: {binding}", arguments)
-                self.times.setdefault(key, []).append(own)
+                end = time.perf_counter()
+                times.append(end - start - self._inner)
+                left = time.perf_counter()
+                self.spent += (start - entered) + (left - end)
+                self._inner = outer + (left - entered)
 
             return recorded
 
@@ -169,7 +174,7 @@ def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     recorder.active = True
     start = time.perf_counter()
     prepared()
-    total = time.perf_counter() - start
+    total = time.perf_counter() - start - recorder.spent
     return _report(name, recorder, total)
 
 

@@ -5,7 +5,6 @@ The protocol that programs written for TVM use where a connection lies between c
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -84,19 +83,11 @@ class StatefulCalls:
     def _positional(
         self, func_name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, ...]:
-        names = [pattern.name for pattern in self.function(func_name).program.parameters]
-        unknown = sorted(set(kwargs) - set(names))
+        function = self.function(func_name)
+        names = {pattern.name for pattern in function.program.parameters}
+        unknown = sorted(set(kwargs) - names)
         if unknown:
             warnings.warn(
                 f"{func_name} has no parameter {', '.join(unknown)}: ignored", stacklevel=3
             )
-        twice = [name for name in itertools.islice(names, len(args)) if name in kwargs]
-        missing = [name for name in names[len(args) :] if name not in kwargs]
-        if twice or missing or len(args) > len(names):
-            raise IRTypeError(
-                f"{func_name} takes {len(names)} argument(s) ({', '.join(names)}); got "
-                f"{len(args)} by position"
-                + (f", {', '.join(twice)} twice" if twice else "")
-                + (f", not {', '.join(missing)}" if missing else "")
-            )
-        return (*args, *(kwargs[name] for name in names[len(args) :]))
+        return function.positional(args, {n: v for n, v in kwargs.items() if n in names})

@@ -14,7 +14,8 @@ from codegen.vm import program as p
 from codegen.vm.call_stack import BranchChoice, GraphCall, Runner
 from codegen.vm.frame import Frame, copied
 from codegen.vm.graph_function import GraphFunction
-from codegen.vm.matching import Matcher, as_value
+from codegen.vm.matching import Matcher, as_array, as_value
+from tensorir.errors import IRValueError
 
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -84,6 +85,8 @@ class Linker:
                 raise library_error(name, args, problem, binding) from problem
             if enter is not None:
                 enter(frame, _independent(result, args))
+            elif result is not None:
+                _refuse_new_array(name, args, result, binding)
 
         return run
 
@@ -120,6 +123,19 @@ def _entering(
                 frame.slots[slot] = sizes[name]
 
     return enter
+
+
+def _refuse_new_array(name: str, args: Sequence[Any], result: Any, binding: str) -> None:
+    """Raise LibraryFunctionError for an array that was returned where it had to be written."""
+    array = None if isinstance(result, np.generic) else as_array(result)
+    if array is not None and not any(
+        isinstance(arg, np.ndarray) and np.may_share_memory(array, arg) for arg in args
+    ):
+        problem = IRValueError(
+            "it returned a new array, which nothing takes; results are written to the last "
+            "argument(s): out[...] = result"
+        )
+        raise library_error(name, args, problem, binding)
 
 
 def _independent(value: Any, args: Sequence[Any]) -> Any:

@@ -116,7 +116,20 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the builder where it is used first: it needs tensor expressions, nothing else here."""
+    """Load the builder and the transforms where they are used first: nothing here needs them."""
     if name == "BlockBuilder":
         return import_module("tensorir.relax.block_builder").BlockBuilder
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "transform":
+        return import_module("tensorir.transform")
+    elsewhere = _ELSEWHERE.get(name)
+    remedy = f"; it is {elsewhere}" if elsewhere else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{remedy}")
+
+
+_ELSEWHERE = {
+    "build": "codegen.vm_build",
+    "vm": "codegen.vm",
+    "VirtualMachine": "codegen.VirtualMachine",
+    "VMExecutable": "codegen.Executable",
+}
+"""Names that TVM's users look for here, which are those of layers above."""

@@ -257,7 +257,7 @@ def _extern(func: str | ExternFunc) -> ExternFunc:
         return ExternFunc(func)
     if not isinstance(func, ExternFunc):
         raise IRTypeError(
-            f"a library function is called by its name, got {type(func).__name__}; a function of "
-            "the module is called by call_tir"
+            f"a library function is called by its name in quotes, got {func!r}; a tensor function "
+            "of the module is called by call_tir"
         )
     return func

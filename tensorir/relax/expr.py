@@ -12,7 +12,7 @@ a variable (`tensorir.relax.verify` checks it, `BlockBuilder` makes it so).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,13 @@ class GraphExpr(Node):
     __slots__ = ("struct_info",)
     struct_info: StructInfo
 
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
+        """Refuse NumPy's functions, which would compare and add without knowing what."""
+        raise IRTypeError(
+            f"numpy.{ufunc.__name__} takes arrays, this is a value of a graph function; call a "
+            "tensor function by R.call_tir, or a library function by R.call_dps_packed"
+        )
+
     def __getitem__(self, index: int) -> TupleGetItem:
         return TupleGetItem(self, index)
 
@@ -59,6 +66,11 @@ class GraphVar(GraphExpr):
     fields = ("struct_info", "name")
 
     def __init__(self, name: str, struct_info: StructInfo | None = None) -> None:
+        if struct_info is not None and not isinstance(struct_info, StructInfo):
+            raise IRTypeError(
+                f"what is known of the variable {name} is a struct info such as "
+                f'R.Tensor((1, 4), "float32"), got {struct_info!r}'
+            )
         self.name = name
         self.struct_info = OBJECT if struct_info is None else struct_info
 

@@ -33,7 +33,13 @@ def _operators(prefix: str) -> Namespace:
         rests = (n[len(prefix) :] for n in Operator.names() if n.startswith(prefix))
         return {rest.split(".")[0] for rest in rests}
 
-    return Namespace(f"R.{prefix}".rstrip("."), {} if prefix else _TABLE, found, names)
+    return Namespace(f"R.{prefix}".rstrip("."), {} if prefix else _TABLE, found, names, _ADVICE)
+
+
+_ADVICE = (
+    "; R.call_tir calls a tensor function, R.call_dps_packed a library function, and "
+    "R.emit_te makes a tensor function of a tensor expression"
+)
 
 
 _TABLE: dict[str, Any] = {

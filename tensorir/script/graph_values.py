@@ -40,6 +40,9 @@ class Callee:
     def __init__(self, name: str) -> None:
         self.gvar = GlobalVar(name)
 
+    def __repr__(self) -> str:
+        return f'the function "{self.gvar.name}"'
+
     def __call__(self, *args: Any) -> GraphCall:
         """Call the function; the annotation of the binding says what it gives."""
         return GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)

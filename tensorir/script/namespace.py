@@ -105,11 +105,16 @@ class Namespace:
         entries: dict[str, Any],
         missing: Callable[[str], Any] = lambda _: None,
         more: Callable[[], Iterable[str]] = tuple,
+        advice: str = "",
     ) -> None:
-        """Build from a table; `missing` gives further entries, and `more` names some of them."""
+        """Build from a table; `missing` gives further entries, and `more` names some of them.
+
+        `advice` says what to do where nothing has a name like the one asked for.
+        """
         self._name = name
         self._missing = missing
         self._more = more
+        self._advice = advice
         self.__dict__.update(entries)
 
     def __getattr__(self, name: str) -> Any:
@@ -118,7 +123,7 @@ class Namespace:
         found = self._missing(name)
         if found is None:
             close = difflib.get_close_matches(name, dir(self), 1)
-            hint = f"; did you mean {self._name}.{close[0]}?" if close else ""
+            hint = f"; did you mean {self._name}.{close[0]}?" if close else self._advice
             raise AttributeError(f"there is nothing called {self._name}.{name}{hint}")
         setattr(self, name, found)
         return found

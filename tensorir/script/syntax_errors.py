@@ -42,7 +42,7 @@ _REMEDIES: Final = {
     "FOR": "comprehensions are not supported; write the items out, or make the list before the "
     "function and name it here",
     "IN": "`in` is not supported outside the head of a for loop",
-    "DEF": "a function in a script is decorated: @T.prim_func or @T.macro",
+    "DEF": "a function in a script is decorated: @T.prim_func, @R.function or @T.macro",
     "CLASS": "a class in a script is decorated: @I.ir_module",
     "AT": "`@` is not supported between values; write the loops of the product",
 }

@@ -37,6 +37,11 @@ class BindParams(ModulePass):
     """
 
     def __init__(self, func_name: str, params: Mapping[str | GraphVar, Any]) -> None:
+        if not isinstance(params, Mapping):
+            raise IRTypeError(
+                f"params map names of parameters to arrays, got {type(params).__name__}; "
+                'write {"w": array}'
+            )
         self.func_name = func_name
         self.params = dict(params)
 

@@ -93,6 +93,9 @@ class PassContext:
         self.disabled_pass = frozenset(disabled_pass or ())
         self.required_pass = frozenset(required_pass or ())
         self.instruments: tuple[PassInstrument, ...] = tuple(instruments or ())
+        for instrument in self.instruments:
+            if not hasattr(instrument, "enter_pass_ctx"):
+                raise IRTypeError(f"an instrument is a PassInstrument, got {instrument!r}")
 
     @staticmethod
     def current() -> PassContext:
