@@ -1,6 +1,6 @@
 """How many trials tuners of templates need, on a space that was measured once.
 
-    python -m benchmarks.tuners record tutorial tutorial.log     (a minute or two, on a quiet machine)
+    python -m benchmarks.tuners record tutorial tutorial.log   (`orders` takes minutes)
     python -m benchmarks.tuners replay tutorial tutorial.log
 
 `record` measures all configurations of a 512 x 512 x 512 matmul in one core: `tutorial` has the two
@@ -122,9 +122,10 @@ def replay(task: autotvm.Task, path: str, seeds: Sequence[int], names: Sequence[
             needed.append(min(reached, default=count))
             quarter.append(curve[min(count // 4, len(curve)) - 1] / best)
         median = statistics.median(needed)
+        seconds = (time.perf_counter() - began) / len(seeds)
         sys.stdout.write(
             f"{name:12} {needed!s:36} {median:6.0f}  {median / count:6.1%}  "
-            f"{statistics.median(quarter):6.1%}  {(time.perf_counter() - began) / len(seeds):6.1f}\n"
+            f"{statistics.median(quarter):6.1%}  {seconds:6.1f}\n"
         )
         sys.stdout.flush()
 

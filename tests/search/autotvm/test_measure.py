@@ -14,7 +14,7 @@ from search import autotvm
 from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, TemplateError
 from search.autotvm.measure_option import create_measure_batch
 from tests.search import programs
-from tests.search.autotvm.templates import TUTORIAL
+from tests.search.autotvm.templates import TUTORIAL, matmul
 
 TARGET = "llvm -num-cores=1"
 PROGRAMS = {
@@ -187,6 +187,29 @@ def test_results_print_as_autotvm_prints_them():
         "MeasureResult(costs=(0.0120379658,), error_no=MeasureErrorNo.NO_ERROR, "
         "all_cost=0.6942737102508545, timestamp=1672653690.186)"
     )
+
+
+def test_the_tutorial_from_a_template_to_a_library(tmp_path):
+    log = tmp_path / "matmul.log"
+    args = (64, 64, 64, "float32")
+    task = autotvm.task.create(TUTORIAL, args=args, target="llvm")
+    option = autotvm.measure_option(builder="local", runner=autotvm.LocalRunner(number=5))
+    tuner = autotvm.tuner.RandomTuner(task)
+    tuner.tune(
+        n_trial=5,
+        measure_option=option,
+        callbacks=[autotvm.callback.log_to_file(str(log))],
+    )
+    records = list(autotvm.record.load_from_file(log))
+    assert len(records) == 5
+    assert tuner.best_measure_pair[1] == min((r for _, r in records), key=lambda r: r.mean_cost)
+    with autotvm.apply_history_best(str(log)), codegen.Target("llvm"):
+        sch = matmul(*args)
+    assert task.config_of(sch).index == tuner.best_config.index
+    a, b = np.random.default_rng(0).random((2, 64, 64), np.float32)
+    c = codegen.empty((64, 64), "float32")
+    codegen.build(sch.mod, "llvm")["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
 def test_nothing_is_left_behind_when_nobody_asks_any_more(option):
