@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from search.arg_info import ArgInfo
 from search.autotvm.errors import InstantiationError
+from search.autotvm.feature.template_feature import TemplateFeature
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.template_space import TemplateSpace
 from search.autotvm.tuner.tuner import Tuner
 from search.context import TuneContext, normalize_mod
-from search.cost_model.cost_model import CostModel
+from search.cost_model import CostModel, XGBModel
 from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase, TuningRecord
 from search.database.records import FAILED
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from search.autotvm.record import Record
     from search.autotvm.task import Task
 
-_MOST_AT_ONCE: Final = 64
+_MOST_AT_ONCE: Final = 8
 
 
 class EvolutionTuner(Tuner):
@@ -44,14 +45,13 @@ class EvolutionTuner(Tuner):
     def __init__(
         self,
         task: Task,
-        cost_model: str | CostModel = "xgb",
+        cost_model: CostModel | None = None,
         strategy: str | SearchStrategy = "evolutionary",
         *,
         seed: int | None = None,
     ) -> None:
         super().__init__(task, seed=seed)
-        model = CostModel.create(cost_model)
-        self.cost_model: CostModel = CostModel.create("random") if model is None else model  # type: ignore[assignment]
+        self.cost_model = cost_model or XGBModel(extractor=TemplateFeature(task))
         self.database = MemoryDatabase()
         self._context = TuneContext(
             task.mod,

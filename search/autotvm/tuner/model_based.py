@@ -59,8 +59,8 @@ class ModelBasedTuner(Tuner):
 
     After each `plan_size` measurements the model is fitted, and `model_optimizer` finds the next
     plan; the last 5 % of one are random configurations. A plan has a sixteenth of the space at
-    most, so that the model is asked before most is measured. With `diversity_filter_ratio` r, 1 or more,
-    the plan is chosen from r times as many for its different values of knobs.
+    most, so that the model is asked before most is measured. With `diversity_filter_ratio` r, 1 or
+    more, the plan is chosen from r times as many for its different values of knobs.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ import pytest
 
 from schedule import Schedule
 from search import autotvm
+from search.arg_info import ArgInfo
 from search.autotvm import TemplateError
 from search.autotvm.feature import (
     ConfigFeatures,
@@ -14,7 +15,12 @@ from search.autotvm.feature import (
     get_itervar_feature,
     get_itervar_feature_flatten,
 )
+from search.autotvm.feature.template_feature import TemplateFeature
 from search.autotvm.feature.touches import LOOP_KINDS
+from search.context import TuneContext
+from search.design_space import DesignSpace
+from search.feature_extractor import NestFeature
+from search.measure_candidate import MeasureCandidate
 from tensorir import parse
 from tests.search.autotvm.templates import DEMO, TUTORIAL, product
 
@@ -153,3 +159,43 @@ def test_another_kind_is_refused():
     task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm")
     with pytest.raises(TemplateError, match=r"one of \['knob', 'itervar', 'curve'\]"):
         ConfigFeatures(task, "itervars")
+
+
+def candidate_of(task, index):
+    sch = task.instantiate(task.space.get(index))
+    return MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod))
+
+
+def test_the_model_of_the_search_sees_nests_and_knobs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target)
+    candidates = [candidate_of(task, index) for index in (0, 7, 21)]
+    features = TemplateFeature(task)
+    rows = np.vstack(features.extract_from(context, candidates))
+    nests = np.vstack(NestFeature().extract_from(context, candidates))
+    assert np.array_equal(rows[:, : nests.shape[1]], nests)
+    knobs = np.array([task.space.get(k).get_flatten_feature() for k in (0, 7, 21)])
+    assert np.array_equal(rows[:, nests.shape[1] :], knobs)
+
+
+def test_points_have_the_features_of_their_programs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target)
+    candidates = [candidate_of(task, index) for index in range(30)]
+    space = DesignSpace.of(candidates[0].sch, 0, task.mod)
+    points = [space.decisions_of(candidate.sch.trace) for candidate in candidates]
+    features = TemplateFeature(task)
+    packed = features.extract_points(context, space, points)
+    assert packed.count == len(packed.rows) == len(points)
+    np.testing.assert_allclose(
+        packed.rows, np.vstack(features.extract_from(context, candidates)), rtol=1e-5
+    )
+
+
+def test_a_program_of_another_template_has_no_knobs():
+    task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    other = autotvm.task.create(DEMO, (16, 24, 32, "float32"), "llvm -num-cores=1")
+    context = TuneContext(other.mod, target=other.target)
+    (row,) = TemplateFeature(task).extract_from(context, [candidate_of(other, 0)])
+    assert np.isnan(row[0, -4:]).all()
+    assert np.isfinite(row[0, :-4]).all()
