@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from codegen import host
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
 
 _FIRST_BATCH: Final = 16
+_MOST_DIRECTIONS: Final = 4096
 
 
 class DropletTuner(Tuner):
@@ -119,8 +121,11 @@ class DropletTuner(Tuner):
 
 
 def _directions(count: int) -> Iterator[list[int]]:
-    """Yield which of `count` knobs go up, all of them first; after each, the same knobs down."""
-    for pattern in range(2**count - 1, 0, -1):
+    """Yield which of `count` knobs go up, all of them first; after each, the same knobs down.
+
+    Of very many knobs, only the first ones stay at times.
+    """
+    for pattern in islice(range(2**count - 1, 0, -1), _MOST_DIRECTIONS):
         up = [pattern >> (count - 1 - k) & 1 for k in range(count)]
         yield up
         yield [-sign for sign in up]

@@ -50,6 +50,8 @@ class Tuner(ABC):
         self.n_trial = 0
         self.early_stopping = math.inf
         self.ttl = 0.0
+        self._put_off: list[ConfigEntity] = []
+        """Configurations that were proposed, but not measured any more: `tune` begins with them."""
         self.reset()
 
     @abstractmethod
@@ -107,9 +109,9 @@ class Tuner(ABC):
         trials = _Trials(self, si_prefix)
         try:
             with _tuning(), trials:
-                while trials.count < n_trial and not trials.over and self.has_next():
+                while trials.count < n_trial and not trials.over:
                     size = max(_LEAST_BATCH, measure_batch.n_parallel)
-                    configs = self.next_batch(min(size, n_trial - trials.count))
+                    configs = self._proposed(min(size, n_trial - trials.count))
                     if not configs:
                         break
                     self._measure(configs, measure_batch, trials, callbacks)
@@ -117,6 +119,13 @@ class Tuner(ABC):
             logger.warning(
                 "Interrupted after %d trials: what has been measured is kept", trials.count
             )
+
+    def _proposed(self, size: int) -> list[ConfigEntity]:
+        """Return what to measure next, nothing when there is no more."""
+        if self._put_off:
+            configs, self._put_off = self._put_off[:size], self._put_off[size:]
+            return configs
+        return self.next_batch(size) if self.has_next() else []
 
     def _measure(
         self,
@@ -139,6 +148,7 @@ class Tuner(ABC):
                     if trials.over:
                         break
         finally:
+            self._put_off = [*configs[len(results) :], *self._put_off]
             self.update(inputs[: len(results)], results)
 
 

@@ -202,6 +202,8 @@ def test_ctrl_c_keeps_what_was_measured(task, tmp_path, caplog):
     assert [inp.config.index for inp, _ in autotvm.record.load_from_file(log)] == seen
     assert "Interrupted after 11 trials: what has been measured is kept" in caplog.text
     assert not autotvm.GLOBAL_SCOPE.in_tuning
+    tuner.tune(64, measured_by(bowl))
+    assert seen == list(range(64)), "those that were sent off are measured first"
 
 
 def test_trials_are_told_at_debug_level(task, caplog):
