@@ -19,7 +19,7 @@ schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Names and defa
 AutoTVM.
 """
 
-from search.autotvm import measure, record, task
+from search.autotvm import callback, feature, measure, record, task, tuner
 from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
 from search.autotvm.axes import Axis, VirtualAxis
 from search.autotvm.config import Config
@@ -41,7 +41,11 @@ from search.autotvm.errors import (
 )
 from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure_builder import Builder, LocalBuilder
+from search.autotvm.measure_option import create_measure_batch, measure_option
+from search.autotvm.measure_runner import LocalRunner, Runner
+from search.autotvm.offline import measured_by, measured_from
 from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.reorder import ReorderEntity, ReorderSpace
@@ -61,6 +65,8 @@ __all__ = [
     "ApplyHistoryBest",
     "ArgumentsError",
     "Axis",
+    "BuildResult",
+    "Builder",
     "Config",
     "ConfigEntity",
     "ConfigSpace",
@@ -69,6 +75,8 @@ __all__ = [
     "FallbackContext",
     "InstantiationError",
     "KnobError",
+    "LocalBuilder",
+    "LocalRunner",
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
@@ -77,6 +85,7 @@ __all__ = [
     "OtherOptionSpace",
     "ReorderEntity",
     "ReorderSpace",
+    "Runner",
     "SpaceIndexError",
     "SplitEntity",
     "SplitSpace",
@@ -86,10 +95,17 @@ __all__ = [
     "UnknownKnobError",
     "VirtualAxis",
     "apply_history_best",
+    "callback",
+    "create_measure_batch",
+    "feature",
     "get_config",
     "measure",
+    "measure_option",
+    "measured_by",
+    "measured_from",
     "record",
     "task",
     "task_of_space",
     "template",
+    "tuner",
 ]
