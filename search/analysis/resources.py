@@ -49,9 +49,8 @@ def resources_of(program: IRModule | PrimFunc) -> Resources:
     Loops whose length is not constant count as one iteration; a buffer whose box is not constant
     counts as a whole, and one of symbolic shape not at all.
     """
-    funcs = program.functions.values() if isinstance(program, IRModule) else (program,)
-    bodies = [func.body for func in funcs if isinstance(func, PrimFunc)]
-    nests = [nest for body in bodies for nest in _nests(body, (), {})]
+    funcs = (program,) if isinstance(program, PrimFunc) else program.functions.values()
+    nests = [nest for func in funcs for nest in _nests(func.body, (), {})]
     if not nests:
         return Resources()
     largest = max(nests, key=lambda nest: nest.iterations)
@@ -82,12 +81,7 @@ class _Nest:
     @property
     def copies(self) -> int:
         """The copies that unrolled loops make, or those that a limit allows of the inner loops."""
-        limits = [
-            int(limit.value) if isinstance(limit, IntImm) else limit
-            for loop in self.loops
-            if type(limit := loop.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP, 0)) in (int, IntImm)
-        ]
-        limit = max(limits, default=0)
+        limit = max(map(_unroll_limit, self.loops), default=0)
         allowed = 1
         for loop in reversed(self.loops):
             if loop.kind is ForKind.VECTORIZED:
@@ -133,9 +127,7 @@ class _Nest:
         return sum(touched.values())
 
 
-def _nests(
-    node: Stmt, loops: tuple[For, ...], values: Mapping[Var, PrimExpr]
-) -> Iterator[_Nest]:
+def _nests(node: Stmt, loops: tuple[For, ...], values: Mapping[Var, PrimExpr]) -> Iterator[_Nest]:
     if isinstance(node, For):
         yield from _nests(node.body, (*loops, node), values)
     elif isinstance(node, BlockRealize):
@@ -166,10 +158,16 @@ def _box(access: BufferRegion, domain: Mapping[Var, Range]) -> int:
     box = estimate_region_upper_bound(access.region, domain, TRUE, analyzer)
     if all(dim.is_bounded for dim in box):
         sizes = [analyzer.simplify(dim.max_value - dim.min_value + 1) for dim in box]
-        if all(isinstance(size, IntImm) for size in sizes):
-            extents = [min(s.value, n) for s, n in zip(sizes, shape, strict=True)]
+        known = [int(size.value) for size in sizes if isinstance(size, IntImm)]
+        if len(known) == len(shape):
+            extents = [min(pair) for pair in zip(known, shape, strict=True)]
     return prod(extents) * access.buffer.dtype.nbytes
 
 
 def _extent(loop: For) -> int:
     return int(loop.extent.value) if isinstance(loop.extent, IntImm) else 1
+
+
+def _unroll_limit(loop: For) -> int:
+    limit = loop.annotations.get(PRAGMA_AUTO_UNROLL_MAX_STEP)
+    return int(limit.value) if isinstance(limit, IntImm) else 0
