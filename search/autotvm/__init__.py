@@ -22,6 +22,7 @@ AutoTVM.
 from search.autotvm import measure, record, task
 from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
 from search.autotvm.axes import Axis, VirtualAxis
+from search.autotvm.compare_logs import compare
 from search.autotvm.config import Config
 from search.autotvm.dispatch import (
     GLOBAL_SCOPE,
@@ -39,8 +40,10 @@ from search.autotvm.errors import (
     TemplateError,
     UnknownKnobError,
 )
+from search.autotvm.explain import explain_log
 from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
+from search.autotvm.log_rows import records_to_table
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
@@ -86,9 +89,12 @@ __all__ = [
     "UnknownKnobError",
     "VirtualAxis",
     "apply_history_best",
+    "compare",
+    "explain_log",
     "get_config",
     "measure",
     "record",
+    "records_to_table",
     "task",
     "task_of_space",
     "template",

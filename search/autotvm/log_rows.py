@@ -27,8 +27,10 @@ from search.flops import estimate_tir_flops
 from search.trials import Trial, load_run
 
 if TYPE_CHECKING:
+    from schedule.decision_domain import DecisionDomain
     from search.autotvm.entity import ConfigEntity
     from search.database import TuningRecord
+    from search.decision_site import Site
 
 LogSource: TypeAlias = "str | os.PathLike[str] | Iterable[Record]"
 """A log by name, the working directory of a run, or records."""
@@ -157,7 +159,7 @@ class _Programs:
     def __init__(self, work_dir: Path, trials: Iterable[Trial]) -> None:
         self._records: dict[str, TuningRecord] = {}
         self._flops: dict[str, float] = {}
-        self._names: dict[tuple[str, int | None], list[str]] = {}
+        self._sites: dict[tuple[str, int | None], tuple[Site, ...]] = {}
         if not all((work_dir / name).exists() for name in (WORKLOAD_FILE, RECORD_FILE)):
             return
         database = Database.create("json", work_dir=work_dir)
@@ -171,8 +173,11 @@ class _Programs:
             self._records[_key(workload, decisions, record.run_secs or ())] = record
         for trial in trials:
             stored = self._record(trial)
-            if stored is not None and (trial.workload, trial.space) not in self._names:
-                self._names[trial.workload, trial.space] = list(_site_names(stored))
+            sch = None
+            if stored is not None and (trial.workload, trial.space) not in self._sites:
+                sch = _replayed(stored)
+            if sch is not None:
+                self._sites[trial.workload, trial.space] = DesignSpace.of(sch).sites
 
     def _record(self, trial: Trial) -> TuningRecord | None:
         return self._records.get(_key(trial.workload, trial.decisions, trial.run_secs))
@@ -181,14 +186,16 @@ class _Programs:
         return self._flops.get(trial.workload)
 
     def knobs(self, trial: Trial) -> Iterator[tuple[str, Any]]:
-        decisions = trial.decisions or ()
-        unnamed = [f"site {k}" for k in range(len(decisions))]
-        names = self._names.get((trial.workload, trial.space), unnamed)
-        for name, decision in zip(names, decisions, strict=False):
+        sites = self._sites.get((trial.workload, trial.space), ())
+        names = list(_unique([site.name for site in sites]))
+        for k, decision in enumerate(trial.decisions or ()):
+            name = names[k] if names else f"site {k}"
             if isinstance(decision, (list, tuple)) and len(decision) != 1:
-                yield from ((f"{name}[{k}]", number) for k, number in enumerate(decision))
-            else:
-                yield name, decision[0] if isinstance(decision, (list, tuple)) else decision
+                yield from ((f"{name}[{j}]", number) for j, number in enumerate(decision))
+                continue
+            number = decision[0] if isinstance(decision, (list, tuple)) else decision
+            domain = sites[k].domain if names else None
+            yield name, number if domain is None or number is None else _labelled(domain, number)
 
     def resources(self, trial: Trial) -> Mapping[str, Any]:
         record = self._record(trial)
@@ -206,12 +213,16 @@ def _replayed(record: TuningRecord) -> Schedule | None:
     return sch
 
 
-def _site_names(record: TuningRecord) -> Iterator[str]:
-    """Yield the names of the sites of a record, numbered where several have the same."""
-    sch = _replayed(record)
-    names = [] if sch is None else [site.name for site in DesignSpace.of(sch).sites]
+def _unique(names: Sequence[str]) -> Iterator[str]:
+    """Yield names, numbered where several are the same."""
     for k, name in enumerate(names):
         yield name if names.count(name) == 1 else f"{name} ({names[:k].count(name) + 1})"
+
+
+def _labelled(domain: DecisionDomain, decision: Any) -> Any:
+    """Return what a decision stands for: a number where that is one."""
+    text = domain.label(decision)
+    return int(text) if text.removeprefix("-").isdigit() else text
 
 
 def _key(workload: str, decisions: Any, run_secs: Sequence[float]) -> str:

@@ -48,6 +48,10 @@ class CostCurve:
     median: tuple[float, ...]
     counts: tuple[int, ...]
     """How many measurements there are of each value."""
+    explained: float | None
+    """The share of the variance of the logarithm of the costs that the values explain: omega
+    squared, which is near 0 for values that do not matter, however many there are. None where no
+    value was measured twice."""
 
     def turning_point(self, rise: bool = False) -> TurningPoint | None:
         """Return the largest relative drop of the best cost between neighbours, or its rise.
@@ -192,6 +196,7 @@ class LogTable(Sequence[Row]):
             tuple(min(groups[value]) for value in values),
             tuple(statistics.median(groups[value]) for value in values),
             tuple(len(groups[value]) for value in values),
+            _explained([np.log(groups[value]) for value in values]),
         )
 
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
@@ -236,15 +241,21 @@ class LogTable(Sequence[Row]):
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts in columns, the first one to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Return texts in columns, numbers to the right; the first row is the heading."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [all(map(_is_number, column[1:])) for column in columns]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if k else text.ljust(width)
-            for k, (text, width) in enumerate(zip(row, widths, strict=True))
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(row, widths, right, strict=True)
         ).rstrip()
         for row in rows
     )
+
+
+def _is_number(text: str) -> bool:
+    return not text.strip("0123456789.+-e%")
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
@@ -275,3 +286,16 @@ def _order(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (int, float)):
         return (0, value, "")
     return (1, 0, value if isinstance(value, str) else json.dumps(value))
+
+
+def _explained(groups: Sequence[NDArray[np.float64]]) -> float | None:
+    """Return omega squared of groups of numbers, at least 0."""
+    everything = np.concatenate(groups) if groups else np.array([])
+    free = len(everything) - len(groups)
+    if free < 1 or len(groups) < 2:
+        return None
+    mean = everything.mean()
+    inside = float(sum(((group - group.mean()) ** 2).sum() for group in groups)) / free
+    between = float(sum(len(group) * (group.mean() - mean) ** 2 for group in groups))
+    total = between + inside * free
+    return max(0.0, (between - (len(groups) - 1) * inside) / (total + inside)) if total else None
