@@ -19,7 +19,7 @@ schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Names and defa
 AutoTVM.
 """
 
-from search.autotvm import measure, record, task
+from search.autotvm import callback, feature, measure, record, task, tuner
 from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
 from search.autotvm.axes import Axis, VirtualAxis
 from search.autotvm.compare_logs import compare
@@ -44,7 +44,10 @@ from search.autotvm.explain import explain_log
 from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
 from search.autotvm.log_rows import records_to_table
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure_builder import Builder, LocalBuilder
+from search.autotvm.measure_option import create_measure_batch, measure_option
+from search.autotvm.measure_runner import LocalRunner, Runner
 from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.reorder import ReorderEntity, ReorderSpace
@@ -64,6 +67,8 @@ __all__ = [
     "ApplyHistoryBest",
     "ArgumentsError",
     "Axis",
+    "BuildResult",
+    "Builder",
     "Config",
     "ConfigEntity",
     "ConfigSpace",
@@ -72,6 +77,8 @@ __all__ = [
     "FallbackContext",
     "InstantiationError",
     "KnobError",
+    "LocalBuilder",
+    "LocalRunner",
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
@@ -80,6 +87,7 @@ __all__ = [
     "OtherOptionSpace",
     "ReorderEntity",
     "ReorderSpace",
+    "Runner",
     "SpaceIndexError",
     "SplitEntity",
     "SplitSpace",
@@ -89,13 +97,18 @@ __all__ = [
     "UnknownKnobError",
     "VirtualAxis",
     "apply_history_best",
+    "callback",
     "compare",
+    "create_measure_batch",
     "explain_log",
+    "feature",
     "get_config",
     "measure",
+    "measure_option",
     "record",
     "records_to_table",
     "task",
     "task_of_space",
     "template",
+    "tuner",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,9 @@ class MeasureErrorNo(IntEnum):
     RUN_TIMEOUT = 7
     UNKNOWN_ERROR = 8
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
 
 class MeasureInput(NamedTuple):
     """A configuration of a task, to be measured for a target."""
@@ -34,6 +38,19 @@ class MeasureInput(NamedTuple):
     target: Target
     task: Task
     config: ConfigEntity
+
+
+class BuildResult(NamedTuple):
+    """A configuration that was built: the artifact, and the arguments of the program.
+
+    `arg_info` has ("TENSOR", dtype, shape) for each argument; `error` is None, since what cannot be
+    built is a `MeasureResult`; `time_cost` are the seconds that it took.
+    """
+
+    filename: str
+    arg_info: Sequence[Any]
+    error: None
+    time_cost: float
 
 
 class MeasureResult(NamedTuple):
@@ -48,6 +65,17 @@ class MeasureResult(NamedTuple):
     error_no: int
     all_cost: float
     timestamp: float
+
+    def __repr__(self) -> str:
+        return (
+            f"MeasureResult(costs={self.costs}, error_no={MeasureErrorNo(self.error_no)!s}, "
+            f"all_cost={self.all_cost}, timestamp={self.timestamp})"
+        )
+
+    @staticmethod
+    def failed(error_no: MeasureErrorNo, text: str, all_cost: float = 0.0) -> MeasureResult:
+        """Return the result of a measurement that ended now with an error."""
+        return MeasureResult((text,), error_no, all_cost, time.time())
 
     @property
     def mean_cost(self) -> float:

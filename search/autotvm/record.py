@@ -36,7 +36,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
     The texts of errors are not in it. Only protocol `json` is written: data, which is never run.
     """
-    _check_protocol(protocol)
+    check_protocol(protocol)
     failed = result.error_no != MeasureErrorNo.NO_ERROR
     costs = [_COST_OF_ERROR] if failed else [float(cost) for cost in result.costs]
     row = {
@@ -55,7 +55,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     None for a line of log format 0.1, which AutoTVM does not read either. LineError, a ValueError,
     for one that was cut short, has another version, or holds something else.
     """
-    _check_protocol(protocol)
+    check_protocol(protocol)
     try:
         fields = json.loads(row)
     except (ValueError, RecursionError) as error:
@@ -191,7 +191,8 @@ def _write(path: PathLike, records: Iterable[Record]) -> None:
     os.replace(beside, path)
 
 
-def _check_protocol(protocol: str) -> None:
+def check_protocol(protocol: str) -> None:
+    """Raise TemplateError for a protocol that is not written."""
     if protocol != "json":
         raise TemplateError(
             f"logs are written as 'json', not as {protocol!r}; reading pickles would run code"

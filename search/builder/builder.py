@@ -12,6 +12,7 @@ from search.kinds import Kinds
 
 if TYPE_CHECKING:
     from codegen import Target
+    from search.workers.worker import Ending
     from tensorir.function import IRModule
 
 
@@ -32,6 +33,8 @@ class BuilderResult:
     error_msg: str | None = None
     seconds: float = 0.0
     """The wall time that the build took."""
+    ending: Ending = "value"
+    """How the job ended that the build was, where it was one."""
 
 
 class BuilderFuture:

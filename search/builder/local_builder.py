@@ -170,4 +170,6 @@ def _result(outcome: Outcome) -> BuilderResult:
         text = f"An exception occurred\n{text}"
     else:
         text = f"{outcome.status.capitalize()}, {text}"
-    return BuilderResult(error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds)
+    return BuilderResult(
+        error_msg=f"LocalBuilder: {text}", seconds=outcome.seconds, ending=outcome.status
+    )

@@ -23,6 +23,8 @@ from search.arg_info import TensorInfo
 from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
+REFERENCE_SUFFIX: Final = ".npz"
+"""How the names of the files end that `Reference.save` writes."""
 _CHANCE: Final = 4
 """How many times the difference between the two runs a candidate may be off."""
 _USUAL_SHARE: Final = 0.99

@@ -6,10 +6,12 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from codegen import Target
 from search.builder.artifact_directory import ArtifactDirectory
+from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
@@ -89,20 +91,24 @@ class LocalRunner(Runner):
         config = self.evaluator_config
         common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
         if any(function is not None for function in own):
-            return self._result(entry, (measure_with, (*common, *own)))
+            return self._result((measure_with, (*common, *own)))
         expected = None
         if entry.reference_path is not None:
             expected = self._expected(entry.reference_path, entry.facts or ProgramFacts())
             if isinstance(expected, RunnerResult):
                 return expected
-        return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
+        best = entry.best_seconds
+        limit = None if entry.every_time else first_call_limit(best)
+        return self._result((measure, (*common, expected, best, limit)), limit)
 
     def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
-        """Run the unscheduled program, once; return the path of its results or the failure."""
+        """Return the path of what to expect, or why there is none; run a program for it once."""
+        if Path(reference_path).suffix == REFERENCE_SUFFIX:
+            return reference_path
         known = self._references.get(reference_path)
         if known is None:
             self._directory = self._directory or ArtifactDirectory()
-            path = str(self._directory.path / f"{len(self._references)}.npz")
+            path = str(self._directory.path / f"{len(self._references)}{REFERENCE_SUFFIX}")
             job = (evaluate_reference, (reference_path, path, facts, self._split))
             (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
             good = outcome.status == "value"
@@ -110,9 +116,8 @@ class LocalRunner(Runner):
             self._references[reference_path] = known
         return known
 
-    def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
+    def _result(self, job: Job, limit: float | None = None) -> RunnerResult:
         (outcome,) = self._pool.run([job], self.timeout_sec)
-        limit = first_call_limit(entry.best_seconds)
         if outcome.ended_by == signal.SIGPROF and limit is not None:
             return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)
         if outcome.status != "value":
@@ -181,4 +186,8 @@ def _failure(what: str, outcome: Outcome) -> RunnerResult:
     """Return the result of a job that ended without a value."""
     kinds = {"error": f"An exception occurred in {what}\n"}
     kind = kinds.get(outcome.status, f"{outcome.status.capitalize()} of {what}, ")
-    return RunnerResult(error_msg=f"LocalRunner: {kind}{outcome.value}", seconds=outcome.seconds)
+    return RunnerResult(
+        error_msg=f"LocalRunner: {kind}{outcome.value}",
+        seconds=outcome.seconds,
+        ending=outcome.status,
+    )

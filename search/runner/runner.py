@@ -15,6 +15,7 @@ from search.runner.program_facts import ProgramFacts
 if TYPE_CHECKING:
     from codegen import Target
     from search.arg_info import ArgInfo
+    from search.workers.worker import Ending
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,10 @@ class RunnerInput:
     """What to run: an artifact of a builder, where, and on which arguments.
 
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
-    compared with; None leaves that out. `best_seconds` is the best time so far, from which a runner
-    may see early that a candidate is no rival. `facts` are those of the unscheduled program.
+    compared with, or a file that `Reference.save` wrote; None leaves that out. `best_seconds` is
+    the best time so far, from which a runner may see early that a candidate is no rival; with
+    `every_time` it times that one shortly, where otherwise a bound may do. `facts` are those of the
+    unscheduled program.
     """
 
     artifact_path: str
@@ -32,6 +35,7 @@ class RunnerInput:
     reference_path: str | None = None
     best_seconds: float | None = None
     facts: ProgramFacts | None = None
+    every_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class RunnerResult:
     """Ended as soon as it was certain that this is not the best; `run_secs` is a lower bound."""
     stage: Literal["run", "check"] = "run"
     """Where a failure was found: in running the candidate or in checking its results."""
+    ending: Ending = "value"
+    """How the job ended that the measurement was, where it was one."""
 
     @property
     def median_secs(self) -> float | None:

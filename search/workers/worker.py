@@ -23,6 +23,9 @@ from search.errors import WorkerError
 
 _STARTUP_SECONDS: Final = 60.0
 
+Ending = Literal["value", "error", "timeout", "crash", "lost", "cancelled"]
+"""How a job ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -32,7 +35,7 @@ class Outcome:
     cancelled if nobody wants it any more.
     """
 
-    status: Literal["value", "error", "timeout", "crash", "lost", "cancelled"]
+    status: Ending
     value: Any = None
     """The value of the job, else a text that says what happened."""
     seconds: float = 0.0

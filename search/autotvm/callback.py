@@ -1,0 +1,140 @@
+"""Callbacks of tuners: what else is done with each measurement."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tqdm.auto import tqdm
+
+from search.arg_info import ArgInfo
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.record import PathLike, append_to_file, check_protocol, encode
+from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
+from search.context import normalize_mod
+from search.database import Database, TuningRecord
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from search.autotvm.tuner.tuner import Callback, Tuner
+
+logger = logging.getLogger("autotvm")
+
+
+class RecordStore(Protocol):
+    """What keeps records in its own way."""
+
+    def save(self, inp: MeasureInput, res: MeasureResult) -> object:
+        """Keep a record."""
+
+
+def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback:
+    """Append each measurement to a log, one line each; directories are made if need be.
+
+    TemplateError for a protocol other than `json`.
+    """
+    check_protocol(protocol)
+
+    def log(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        records = zip(inputs, results, strict=True)
+        if isinstance(file_out, (str, os.PathLike)):
+            append_to_file(file_out, records)
+        else:
+            file_out.writelines(f"{encode(inp, result)}\n" for inp, result in records)
+
+    if isinstance(file_out, (str, os.PathLike)):
+        folder = os.path.dirname(os.fspath(file_out))
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+    return log
+
+
+def log_to_database(database: Database | RecordStore) -> Callback:
+    """Store each measurement in a database of the search, or with `save(input, result)`.
+
+    A database gets the trace of the configuration, so that `tune_tir` and `compile_tir` find it.
+    Failures have no trace and are left out.
+    """
+
+    def store(_: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, result in zip(inputs, results, strict=True):
+            if not isinstance(database, Database):
+                database.save(inp, result)
+            elif result.error_no == MeasureErrorNo.NO_ERROR:
+                commit_record(database, inp, result)
+
+    return store
+
+
+def commit_record(database: Database, inp: MeasureInput, result: MeasureResult) -> None:
+    """Store a measurement that succeeded in a database of the search."""
+    sch = inp.task.instantiate(inp.config)
+    database.commit_tuning_record(
+        TuningRecord(
+            sch.trace,
+            database.commit_workload(normalize_mod(sch.initial_mod)),
+            [float(cost) for cost in result.costs],
+            inp.target,
+            ArgInfo.from_entry_func(sch.mod),
+        )
+    )
+
+
+class _Bar:
+    """A line that tells how far a tuner is and how fast the last and the best trial were."""
+
+    def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
+        self._si_prefix = si_prefix
+        silent = logger.isEnabledFor(logging.DEBUG)
+        self._bar = tqdm(total=total, desc=prefix.strip() or None, unit="trial", disable=silent)
+
+    def __call__(
+        self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        speeds = [in_si_unit(tuner.flops(result), self._si_prefix) for result in results]
+        best = in_si_unit(tuner.best_flops, self._si_prefix)
+        unit = f"{self._si_prefix.strip()}FLOPS"
+        if speeds:
+            text = f"Current/Best: {speeds[-1]:.2f}/{best:.2f} {unit}"
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(len(inputs))
+        if tuner.ttl <= 0:
+            self._bar.close()
+
+
+def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
+    """Show how many of `total` trials are done, and the current and best speed.
+
+    Nothing is shown where the logger `autotvm` tells of each trial.
+    """
+    return _Bar(total, prefix, checked_si_prefix(si_prefix))
+
+
+class Monitor:
+    """Collects the speed and the time of each trial."""
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
+
+    def __call__(
+        self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        """Enter trials."""
+        self.scores += map(tuner.flops, results)
+        self.timestamps += [result.timestamp for result in results]
+
+    def reset(self) -> None:
+        """Forget all trials."""
+        self.scores, self.timestamps = [], []
+
+    def trial_scores(self) -> list[float]:
+        """Return the operations per second of each trial, 0 for a failure."""
+        return list(self.scores)
+
+    def trial_timestamps(self) -> list[float]:
+        """Return when each trial ended, in seconds since 1970."""
+        return list(self.timestamps)

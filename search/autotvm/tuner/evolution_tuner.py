@@ -1,0 +1,159 @@
+"""A tuner that is the search system's: its strategy, its cost model, its features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from search.arg_info import ArgInfo
+from search.autotvm.errors import InstantiationError
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.template_space import TemplateSpace
+from search.autotvm.tuner.tuner import Tuner
+from search.context import TuneContext, normalize_mod
+from search.cost_model.cost_model import CostModel
+from search.cost_model.learn_from_records import learn_from_records
+from search.database import MemoryDatabase, TuningRecord
+from search.database.records import FAILED
+from search.measure_candidate import MeasureCandidate
+from search.runner import RunnerResult
+from search.search_strategy.search_strategy import SearchStrategy
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+    from search.autotvm.entity import ConfigEntity
+    from search.autotvm.record import Record
+    from search.autotvm.task import Task
+
+_MOST_AT_ONCE: Final = 64
+
+
+class EvolutionTuner(Tuner):
+    """Searches a template as `tune_tir` searches a design space.
+
+    The knobs are decisions of a trace, so what is known of traces helps: the model describes
+    programs by what decides how fast their loop nests run on the target (`nest-feature`), estimates
+    times before anything was measured, and scores thousands of points a second without making their
+    programs; it says how certain it is, and the batches weigh that. Two configurations with the
+    same program are measured once.
+
+    `cost_model` and `strategy` are those of the search or their short names. `load_history` learns
+    from records of any templates.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        cost_model: str | CostModel = "xgb",
+        strategy: str | SearchStrategy = "evolutionary",
+        *,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(task, seed=seed)
+        model = CostModel.create(cost_model)
+        self.cost_model: CostModel = CostModel.create("random") if model is None else model  # type: ignore[assignment]
+        self.database = MemoryDatabase()
+        self._context = TuneContext(
+            task.mod,
+            target=task.target,
+            space_generator=TemplateSpace(task),
+            search_strategy=strategy,
+            task_name=task.name,
+            rand_state=self.rng.fork(),
+        )
+        self._spaces: list[Schedule] | None = None
+        self._planned_for: int | None = None
+        """How many trials the search in progress was started for."""
+        self._batch: list[tuple[MeasureCandidate, ConfigEntity]] = []
+        self._sent = 0
+        self._results: dict[int, RunnerResult] = {}
+        """Results of the batch by place."""
+
+    def has_next(self) -> bool:
+        """Say whether the search finds another configuration."""
+        if self._sent == len(self._batch):
+            self._batch, self._sent = self._generated(), 0
+        return self._sent < len(self._batch)
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """Return the next configurations of the batch of the search."""
+        if not self.has_next():
+            return []
+        taken = self._batch[self._sent : self._sent + batch_size]
+        self._sent += len(taken)
+        return [config for _, config in taken]
+
+    def _generated(self) -> list[tuple[MeasureCandidate, ConfigEntity]]:
+        """Return the next batch of the search, which is told of the one before."""
+        self._tell()
+        trials = self.n_trial or len(self.space)
+        if self._planned_for != trials:
+            self._begin(trials)
+        candidates = self._context.generate_measure_candidates() or []
+        return [(one, self.task.config_of(one.sch)) for one in candidates]
+
+    def _begin(self, trials: int) -> None:
+        if self._spaces is None:
+            self._spaces = self._context.generate_design_space()
+        if self._planned_for is not None:
+            self._context.post_tuning()
+        self._planned_for = trials
+        learn_from_records(self.cost_model, self.database, self._context)
+        self._context.pre_tuning(
+            trials, _MOST_AT_ONCE, self._spaces, self.database, self.cost_model
+        )
+
+    def _tell(self) -> None:
+        """Tell the search and its model what the batch gave."""
+        places = sorted(self._results)
+        candidates = [self._batch[place][0] for place in places]
+        results = [self._results[place] for place in places]
+        self._results = {}
+        if candidates:
+            self._context.notify_runner_results(candidates, results)
+            self.cost_model.update(self._context, candidates, results)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Enter measurements; those of a log before `tune` seed the search."""
+        places = {id(config): k for k, (_, config) in enumerate(self._batch)}
+        for inp, result in zip(inputs, results, strict=True):
+            place = places.get(id(inp.config))
+            if place is None:
+                self._store(inp, result)
+                continue
+            self._results[place] = _runner_result(result)
+            candidate = self._batch[place][0]
+            self._commit(candidate.sch, inp, result)
+
+    def load_history(self, data_set: Iterable[Record], min_seed_records: int = 500) -> None:
+        """Let the model learn from records of other tasks; it is called before `tune`.
+
+        There is no least number of them: the model weighs what it learns itself.
+        """
+        for inp, result in data_set:
+            if inp.task.known_space() is not None:
+                self._store(inp, result)
+
+    def _store(self, inp: MeasureInput, result: MeasureResult) -> None:
+        try:
+            sch = inp.task.instantiate(inp.config)
+        except InstantiationError:
+            return
+        self._commit(sch, inp, result)
+
+    def _commit(self, sch: Schedule, inp: MeasureInput, result: MeasureResult) -> None:
+        self.database.commit_tuning_record(
+            TuningRecord(
+                sch.trace,
+                self.database.commit_workload(normalize_mod(sch.initial_mod)),
+                _runner_result(result).run_secs or (FAILED,),
+                self._context.target,
+                ArgInfo.from_entry_func(sch.mod),
+            )
+        )
+
+
+def _runner_result(result: MeasureResult) -> RunnerResult:
+    if result.error_no == MeasureErrorNo.NO_ERROR:
+        return RunnerResult(run_secs=tuple(float(cost) for cost in result.costs))
+    return RunnerResult(error_msg=f"{MeasureErrorNo(result.error_no)!s}: {result.costs}")

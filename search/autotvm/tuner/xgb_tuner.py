@@ -1,0 +1,50 @@
+"""A tuner whose model is made of gradient-boosted trees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedule.random_state import RandomState
+from search.autotvm.errors import TemplateError
+from search.autotvm.tuner.annealing import ModelOptimizer, SimulatedAnnealingOptimizer
+from search.autotvm.tuner.model_based import ModelBasedTuner
+from search.autotvm.tuner.xgb_cost_model import XGBoostCostModel
+
+if TYPE_CHECKING:
+    from search.autotvm.task import Task
+
+
+class XGBTuner(ModelBasedTuner):
+    """Measures what trees, fitted to the measurements so far, expect most of.
+
+    `feature_type`: `itervar` sees the loops of the program, `knob` the values of the knobs (the
+    fastest; for one task only), `curve` neither, for transfer between operators. `loss_type`,
+    `num_threads` and `log_interval` as for `XGBoostCostModel`; `plan_size` and
+    `diversity_filter_ratio` as for `ModelBasedTuner`. `optimizer` is `sa`, for simulated annealing,
+    or a `ModelOptimizer`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        plan_size: int = 64,
+        feature_type: str = "itervar",
+        loss_type: str = "reg",
+        num_threads: int | None = None,
+        optimizer: str | ModelOptimizer = "sa",
+        diversity_filter_ratio: float | None = None,
+        log_interval: int = 50,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        rng = RandomState(-1 if seed is None else seed)
+        model = XGBoostCostModel(
+            task, feature_type, loss_type, num_threads, log_interval, rng.fork()
+        )
+        if isinstance(optimizer, str):
+            if optimizer != "sa":
+                raise TemplateError(f"optimizer is 'sa' or a ModelOptimizer, got {optimizer!r}")
+            optimizer = SimulatedAnnealingOptimizer(
+                task, log_interval=log_interval, rng=RandomState(rng.fork())
+            )
+        super().__init__(task, model, optimizer, plan_size, diversity_filter_ratio, seed=rng.fork())
