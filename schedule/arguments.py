@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import Parameter
+from schedule.instruction import CONSTANTS, Parameter
 from schedule.operand_types import matches, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
@@ -347,7 +347,7 @@ def resolve(schedule: HandleTable, method: str, param: Parameter, value: Any) ->
     Raises ArgumentError for a mark of a compute location where there must be a loop.
     """
     kind = param.operand.kind
-    if kind in ("plain", "buffer", "buffer_side", "buffer_index", "ints"):
+    if kind in CONSTANTS:
         return value
     resolved = _resolve(schedule, value)
     if kind in _HANDLES and not param.operand.takes_marks:

@@ -72,6 +72,13 @@ class DecisionDomain(ABC):
         """Return what a decision stands for, in a word, where it is a code for something else."""
         return str(decision)
 
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers that a decision gives the program, always as many.
+
+        None where it gives it another structure, or that is not known.
+        """
+        return None
+
     def is_disjoint(self, other: DecisionDomain) -> bool:
         """Say whether two domains surely share nothing, without looking at all alternatives."""
         return False
@@ -163,6 +170,11 @@ class UnionDomain(DecisionDomain):
         """Return what a decision stands for in the first domain that has it."""
         having = [member for member in self.members if decision in member] or self.members
         return having[0].label(decision)
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the numbers of a decision in the first domain that has it."""
+        having = [member for member in self.members if decision in member] or self.members
+        return having[0].numbers(decision)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.members))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ class ListedDomain(IndexedDomain):
 
 @dataclass(frozen=True)
 class OptionDomain(IndexedDomain):
-    """The indices of a few candidates that may be anything; `labels` are their texts."""
+    """The indices of a few candidates that may be anything; `labels` are those as JSON."""
 
     labels: tuple[str, ...]
 
@@ -109,6 +110,17 @@ class OptionDomain(IndexedDomain):
         """Return the candidate."""
         assert isinstance(decision, int)
         return self.labels[decision]
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return the candidate, None unless all are numbers: others may mean anything."""
+        values = self._values
+        assert isinstance(decision, int)
+        return (values[decision],) if values else None
+
+    @cached_property
+    def _values(self) -> tuple[float, ...]:
+        values = [json.loads(label) for label in self.labels]
+        return tuple(values) if all(type(v) in (int, float) for v in values) else ()
 
     def repair(self, decision: Any) -> Decision:
         """Return the decision; ValueError if it is no index of the candidates."""

@@ -117,6 +117,9 @@ class Parameter:
         return self.default is inspect.Parameter.empty and not self.variadic
 
 
+CONSTANTS: Final = frozenset({"plain", "buffer", "buffer_side", "buffer_index", "ints"})
+"""The kinds of operand that are passed to a primitive as they are recorded."""
+
 _DOMAIN_PARAMS: Final = ("domain", "find_domain")
 
 
@@ -157,6 +160,8 @@ class InstructionKind:
             for p in parameters
             if p.name != "decision" and p.name not in self.injected
         )
+        self.varies = tuple(p.operand.kind not in CONSTANTS for p in self.params)
+        """For each parameter whether its value may have random variables in it."""
         self.result = _result(hints.get("return"))
         """`""`, `block`, `blocks`, `loop`, `loops`, `expr` or `exprs`."""
         self.summary = (inspect.getdoc(function) or "").split("\n", 1)[0]

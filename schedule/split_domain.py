@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from math import prod
 from typing import Any, Final
 
 from schedule.decision_domain import Decision
-from schedule.factorization import divisors
+from schedule.factorization import count_factorizations, divisors
 from schedule.indexed_domain import MOST_LISTED, ListedDomain
 
 NO_LIMIT: Final = 1 << 31
@@ -56,14 +57,15 @@ def split_sizes(
             for outer in chosen(count - 1, whole):
                 yield (*outer, factor)
 
-    found: list[Sizes] = []
-    for inner in chosen(parts - 1, 1):
-        found.append((-1, *inner))
-        if len(found) > MOST_LISTED:
-            raise ValueError(
-                f"splitting {extent} in {parts} parts by {policy} gives more than {MOST_LISTED} "
-                "alternatives; limit max_factor or list candidates"
-            )
+    whole = policy == "factors" and max_factor >= extent
+    known = count_factorizations(extent, parts) if whole else 0
+    ways = chosen(parts - 1, 1)
+    found = [] if known > MOST_LISTED else [(-1, *way) for way in islice(ways, MOST_LISTED + 1)]
+    if max(known, len(found)) > MOST_LISTED:
+        raise ValueError(
+            f"splitting {extent} in {parts} parts by {policy} gives more than {MOST_LISTED} "
+            "alternatives; limit max_factor or list candidates"
+        )
     return tuple(found)
 
 
@@ -109,6 +111,12 @@ class SplitDomain(ListedDomain):
         """Draw one of the neighbours."""
         others = self.neighbours(decision)
         return others[rng.uniform_int(0, len(others))] if others else None
+
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the sizes, the first as what is left over."""
+        assert isinstance(decision, tuple)
+        inner = prod(decision[1:])
+        return (-(-self.extent // inner), *decision[1:])
 
     def repair(self, decision: Any) -> Decision:
         """Return the sizes as they are: a stored split is kept, also if it is not offered now.

@@ -48,6 +48,11 @@ class TileDomain(DecisionDomain):
     def __iter__(self) -> Iterator[Decision]:
         return (tile for tile in factorizations(self.extent, self.n) if self.allows(tile))
 
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the factors."""
+        assert isinstance(decision, tuple)
+        return decision
+
     def is_disjoint(self, other: DecisionDomain) -> bool:
         """Say whether the tiles of two domains have another product or other numbers of parts."""
         if not isinstance(other, TileDomain):
@@ -234,6 +239,11 @@ class InferredTileDomain(DecisionDomain):
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return nothing: there is no other tile."""
         return ()
+
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the factors, of which the first is not known."""
+        assert isinstance(decision, tuple)
+        return decision
 
     def repair(self, decision: Any) -> Decision:
         """Return the tile with as many parts as the decision has."""

@@ -92,8 +92,9 @@ class Trace:
             if inst.kind.is_pure and not any(rv in used for rv in inst.outputs if rv is not None):
                 continue
             kept.append(inst)
-            for value in inst.values:
-                _collect_uses(value, used)
+            for value, varies in zip(inst.values, inst.kind.varies, strict=True):
+                if varies:
+                    _collect_uses(value, used)
         kept.reverse()
         return Trace(kept, {i: self.decisions[i] for i in kept if i in self.decisions})
 
@@ -128,7 +129,10 @@ class Trace:
             kind = inst.kind
             if remove_postproc and kind.name == _POSTPROC:
                 break
-            values = [translate(value, made) for value in inst.values]
+            values = [
+                translate(value, made) if varies else value
+                for value, varies in zip(inst.values, kind.varies, strict=True)
+            ]
             decision = decisions.get(inst) if kind.has_decision else None
             if decision_provider is not None:
                 inputs, attrs = kind.pack(values)

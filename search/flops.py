@@ -32,32 +32,36 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
         known = program.attrs.get("estimated_flops")
         if isinstance(known, (e.IntImm, e.FloatImm)):
             return float(known.value)
-        return _Counter().stmt(program.body)
-    return _Counter().stmt(program)
+        return OperationCounter().stmt(program.body)
+    return OperationCounter().stmt(program)
 
 
-class _Counter:
-    def __init__(self) -> None:
+class OperationCounter:
+    """Counts operations; `comparisons` and logic count 1 each, or nothing."""
+
+    def __init__(self, comparisons: bool = False) -> None:
         self._analyzer = Analyzer()
+        self._comparisons = comparisons
 
     def stmt(self, node: s.Stmt) -> float:
+        """Return the operations of what a statement stores, in all iterations of its loops."""
         if isinstance(node, s.BufferStore):
-            return _expr(node.value)
+            return self.expr(node.value)
         if isinstance(node, s.For):
             return self._extent(node) * self.stmt(node.body)
         if isinstance(node, s.SeqStmt):
             return sum(self.stmt(part) for part in node.seq)
         if isinstance(node, s.IfThenElse):
             other = 0.0 if node.else_case is None else self.stmt(node.else_case)
-            return _expr(node.condition) + max(self.stmt(node.then_case), other)
+            return self.expr(node.condition) + max(self.stmt(node.then_case), other)
         if isinstance(node, s.BlockRealize):
             return self.stmt(node.block.body)
         if isinstance(node, s.Block):
             return self.stmt(node.body)
         if isinstance(node, s.LetStmt):
-            return _expr(node.value) + self.stmt(node.body)
+            return self.expr(node.value) + self.stmt(node.body)
         if isinstance(node, s.Evaluate):
-            return _expr(node.value)
+            return self.expr(node.value)
         body: s.Stmt | None = getattr(node, "body", None)
         return 0.0 if body is None else self.stmt(body)
 
@@ -70,21 +74,22 @@ class _Counter:
         limit = self._analyzer.const_int_bound(extent).max_value
         return 1.0 if limit >= integer_limits(extent.dtype)[1] else float(max(0, limit))
 
-
-def _expr(node: PrimExpr) -> float:
-    kind = type(node)
-    if kind in _ONE_OPERATION or kind in _COMPARISONS:
-        assert isinstance(node, e.BinaryOp)
-        return (kind in _ONE_OPERATION) + _expr(node.a) + _expr(node.b)
-    if isinstance(node, e.Select):
-        branches = max(_expr(node.true_value), _expr(node.false_value))
-        return _expr(node.condition) + branches
-    if isinstance(node, e.Call):
-        return sum(_expr(arg) for arg in node.args)
-    if isinstance(node, (e.Cast, e.Broadcast)):
-        return _expr(node.value)
-    if isinstance(node, e.Not):
-        return _expr(node.a)
-    if isinstance(node, e.Let):
-        return _expr(node.value) + _expr(node.body)
-    return 0.0
+    def expr(self, node: PrimExpr) -> float:
+        """Return the operations of a value."""
+        kind = type(node)
+        if kind in _ONE_OPERATION or kind in _COMPARISONS:
+            assert isinstance(node, e.BinaryOp)
+            own = self._comparisons or kind in _ONE_OPERATION
+            return own + self.expr(node.a) + self.expr(node.b)
+        if isinstance(node, e.Select):
+            branches = max(self.expr(node.true_value), self.expr(node.false_value))
+            return self.expr(node.condition) + branches
+        if isinstance(node, e.Call):
+            return sum(self.expr(arg) for arg in node.args)
+        if isinstance(node, (e.Cast, e.Broadcast)):
+            return self.expr(node.value)
+        if isinstance(node, e.Not):
+            return self._comparisons + self.expr(node.a)
+        if isinstance(node, e.Let):
+            return self.expr(node.value) + self.expr(node.body)
+        return 0.0

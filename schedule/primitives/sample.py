@@ -56,6 +56,11 @@ class CategoricalDomain(DecisionDomain):
             raise ArgumentError("sample_categorical", "decision", reason)
         return index
 
+    def numbers(self, decision: Decision) -> tuple[float, ...]:
+        """Return the candidate."""
+        assert isinstance(decision, int)
+        return (float(self.candidates[decision]),)
+
     def label(self, decision: Decision) -> str:
         """Return the candidate."""
         assert isinstance(decision, int)

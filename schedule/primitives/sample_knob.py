@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
 
 from schedule.decision_domain import DecisionDomain
 from schedule.errors import ArgumentError
@@ -20,6 +22,9 @@ from schedule.random_state import RandomState
 from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from schedule.state import ScheduleState
 from schedule.tile_domain import MOST_PARTS
+
+_KEPT: Final = 256
+"""How many domains are kept: a search replays the same instructions thousands of times."""
 
 
 def knob_split_domain(
@@ -41,11 +46,24 @@ def knob_split_domain(
     if candidates is None and policy not in SPLIT_POLICIES:
         reason = f"is {policy!r}; it is one of {list(SPLIT_POLICIES)}, or give candidates"
         raise ArgumentError(method, "policy", reason)
+    if candidates is None:
+        return _splits(extent, parts, policy, max_factor, no_tail, None)
+    return _splits(extent, parts, "candidate", max_factor, no_tail, _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _splits(
+    extent: int,
+    parts: int,
+    policy: str,
+    max_factor: int,
+    no_tail: bool,
+    candidates: tuple[Any, ...] | None,
+) -> SplitDomain:
     domain = SplitDomain(extent, parts, policy, max_factor, no_tail)
     if candidates is None:
         return domain
-    listed = _each(method, domain, candidates)
-    return SplitDomain(extent, parts, "candidate", max_factor, no_tail, listed)
+    return replace(domain, candidates=_each("sample_knob_split", domain, candidates))
 
 
 @primitive("SampleKnobSplit", domain=knob_split_domain)
@@ -90,10 +108,15 @@ def knob_reorder_domain(
     if not 0 <= begin < last <= count:
         reason = f"is [{begin}, {last}); it is not empty and in [0, {count})"
         raise ArgumentError(method, "begin", reason)
-    domain = PermutationDomain(count, begin, last)
     if candidates is None:
-        return domain
-    return ListedOrderDomain(count, _each(method, domain, candidates))
+        return PermutationDomain(count, begin, last)
+    return _orders(count, _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _orders(count: int, candidates: tuple[Any, ...]) -> ListedOrderDomain:
+    whole = PermutationDomain(count, 0, count)
+    return ListedOrderDomain(count, _each("sample_knob_reorder", whole, candidates))
 
 
 @primitive("SampleKnobReorder", domain=knob_reorder_domain)
@@ -135,9 +158,16 @@ def knob_annotate_domain(
             loop_marks(count, policy)
         except ValueError as error:
             raise ArgumentError(method, "policy", str(error)) from None
-        return LoopMarkDomain(count, policy)
-    listed = _each(method, LoopMarkDomain(count, "none"), candidates)
-    return LoopMarkDomain(count, "candidate", listed)
+        return _marks(count, policy, None)
+    return _marks(count, "candidate", _frozen(method, candidates))
+
+
+@lru_cache(maxsize=_KEPT)
+def _marks(count: int, policy: str, candidates: tuple[Any, ...] | None) -> LoopMarkDomain:
+    domain = LoopMarkDomain(count, policy)
+    if candidates is None:
+        return domain
+    return replace(domain, candidates=_each("sample_knob_annotate", domain, candidates))
 
 
 @primitive("SampleKnobAnnotate", domain=knob_annotate_domain)
@@ -205,6 +235,16 @@ def sample_knob_option(
 def are_numbers(candidates: Sequence[object]) -> bool:
     """Say whether all candidates are whole numbers of int32."""
     return all(type(one) is int and -(1 << 31) <= one < 1 << 31 for one in candidates)
+
+
+def _frozen(method: str, candidates: Sequence[object]) -> tuple[Any, ...]:
+    """Return candidates as they are looked up by; ArgumentError for one that is no list."""
+    frozen = tuple([tuple(one) if isinstance(one, list) else one for one in candidates])
+    try:
+        hash(frozen)
+    except TypeError as error:
+        raise ArgumentError(method, "candidates", f"has no lists: {error}") from None
+    return frozen
 
 
 def _each(method: str, domain: DecisionDomain, candidates: Sequence[object]) -> tuple[Any, ...]:

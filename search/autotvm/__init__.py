@@ -48,6 +48,7 @@ from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, Me
 from search.autotvm.measure_builder import Builder, LocalBuilder
 from search.autotvm.measure_option import create_measure_batch, measure_option
 from search.autotvm.measure_runner import LocalRunner, Runner
+from search.autotvm.offline import measured_by, measured_from
 from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
 from search.autotvm.reorder import ReorderEntity, ReorderSpace
@@ -105,6 +106,8 @@ __all__ = [
     "get_config",
     "measure",
     "measure_option",
+    "measured_by",
+    "measured_from",
     "record",
     "records_to_table",
     "task",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
+from schedule.loop_mark_domain import MARKS, loop_marks
 from schedule.primitives.mark_loops import refused_extent
 from search.autotvm.axes import AxisLike, virtual_axis
 from search.autotvm.errors import KnobError
@@ -159,7 +159,6 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
                 ) from None
         self._indices = {anns: index for index, anns in enumerate(self._listed)}
         self._marks_only = all(ann in MARKS for anns in self._listed for ann in anns)
-        self.domain: Final = LoopMarkDomain(count, policy)
 
     def __len__(self) -> int:
         return len(self._listed)

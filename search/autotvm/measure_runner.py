@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
 
 _MOST_ERROR_TEXT: Final = 1024
+_ENDED: Final = (
+    "ended in its first call, which took 10 times as long as the best configuration; "
+    "LocalRunner(end_hopeless=False) times such ones too"
+)
 
 
 class Runner(ABC):
@@ -72,10 +76,13 @@ class LocalRunner(Runner):
     After one call that does not count, each of `repeat` costs is the time per call of at least
     `number` calls that take at least `min_repeat_ms` milliseconds together; of more than two costs
     the lowest and the highest are dropped. `enable_cpu_cache_flush` drops the arguments but the
-    first from the caches before each `number` calls. A configuration that is certainly slower than
-    the best of the task is timed with fewer calls. `timeout` are seconds for one configuration,
-    whose process is killed then. Between two measurements are at least `cooldown_interval` seconds,
-    in which others may be built.
+    first from the caches before each `number` calls. `timeout` are seconds for one configuration,
+    whose process is killed then. `cooldown_interval` is accepted and unused: builds go on between
+    measurements, and a callback that sleeps makes a pause.
+
+    With `end_hopeless`, a configuration that is certainly slower than the best of the task is timed
+    with fewer calls, and one whose first call takes 10 times as long (and 50 ms) is ended then: its
+    result is a RUN_TIMEOUT that says so. Without, each is timed in full, however slow.
 
     With `check_correctness` each configuration must compute what the unscheduled program does, but
     for rounding; or what `ref_func` says, which gets the arguments that the program reads and
@@ -94,6 +101,7 @@ class LocalRunner(Runner):
         enable_cpu_cache_flush: bool = False,
         module_loader: None = None,
         *,
+        end_hopeless: bool = True,
         check_correctness: bool = False,
         ref_func: Callable[..., Any] | None = None,
         rtol: float = 1e-3,
@@ -103,6 +111,7 @@ class LocalRunner(Runner):
             raise TemplateError(f"there are no module loaders, got {module_loader!r}")
         self.timeout = timeout
         self.cooldown_interval = cooldown_interval
+        self.end_hopeless = end_hopeless
         self.check_correctness = check_correctness or ref_func is not None
         self.ref_func = ref_func
         self.rtol = rtol
@@ -114,7 +123,6 @@ class LocalRunner(Runner):
         self._reference: str | None = None
         self._facts: ProgramFacts | None = None
         self._best: float | None = None
-        self._ready_at = 0.0
 
     def set_task(self, task: Task) -> None:
         """Prepare for a task: say what its configurations have to compute, if that is checked."""
@@ -150,19 +158,18 @@ class LocalRunner(Runner):
             yield built if isinstance(built, MeasureResult) else self._measured(inp, built)
 
     def _measured(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        time.sleep(max(0.0, self._ready_at - time.monotonic()))
         entry = RunnerInput(
             built.filename,
             inp.target.kind,
             [ArgInfo.from_json(info) for info in built.arg_info],
             self._reference,
-            self._best,
+            self._best if self.end_hopeless else None,
             self._facts,
-            every_time=True,
         )
         result = self._process.measure(entry).checked()
-        self._ready_at = time.monotonic() + self.cooldown_interval
         spent = built.time_cost + result.seconds
+        if result.stopped:
+            return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, _ENDED, spent)
         if result.run_secs is None:
             return MeasureResult.failed(
                 _error_of(result), (result.error_msg or "")[:_MOST_ERROR_TEXT], spent

@@ -75,6 +75,10 @@ class ScheduleTask(Task):
             raise InstantiationError(f"{self} refuses {config}: {refused}")
         return sch
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all there is, which works where the space generator can be pickled."""
+        return self.__dict__
+
     def _refused(self, sch: Schedule) -> str:
         generator = self._context.space_generator
         postprocs = [] if generator is None else generator.postprocs

@@ -34,7 +34,7 @@ class ConfigSpace(Config):
 
     A filter over several knobs (`multi_filter`) leaves indices out without renumbering the rest.
     `len(space)` counts those it lets through; in a space of more than a million it estimates them
-    (see `length_is_exact`).
+    (see `length_is_exact`). Beyond 2**63 there is no `len`; `range_length` is any number.
 
     Random choices take an `rng`; without one they take their own, seeded by the device.
     """

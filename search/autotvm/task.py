@@ -34,11 +34,18 @@ class Task:
         self.name = name
         self.args = serialize_args(args)
         self.kwargs: dict[str, Any] = {}
-        self.func: Template = lookup_template(name)
+        self._func: Template = lookup_template(name)
         self.config_space: ConfigSpace | None = None
         self.flop: float | None = None
         self.target: Target | None = None
         self._mod: IRModule | None = None
+
+    @property
+    def func(self) -> Template:
+        """The template; a `MissingTask` as long as none of its name is registered."""
+        if isinstance(self._func, MissingTask):
+            self._func = lookup_template(self.name)
+        return self._func
 
     @property
     def workload(self) -> Workload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from schedule.random_state import RandomState
 from search.autotvm.constraint import below
 from search.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
 from search.context import normalize_mod
+from search.design_space import DesignSpace
 from search.mutator.mutate_decision import MutateDecision
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
     from search.context import TuneContext
     from tensorir.function import IRModule
 
+logger = logging.getLogger("autotvm")
+
 _MOST_SPACES: Final = 64
 _MOST_TRIES: Final = 16
+_MOST_PROBED: Final = 4
 
 
 class TemplateSpace(SpaceGenerator):
@@ -33,8 +38,9 @@ class TemplateSpace(SpaceGenerator):
         search.tune_tir(task.mod, target, config, work_dir, space=autotvm.TemplateSpace(task))
 
     A knob that is only applied is a decision of the trace, which the search takes differently. For
-    knobs whose values Python reads (`cfg["x"].val`), the template is run once for each combination,
-    up to 64 of them; those are design spaces of their own.
+    knobs whose values Python reads (`cfg["x"].val`, or the length of a loop that was split; for the
+    latter some values are tried), the template is run once for each combination, up to 64 of them;
+    those are design spaces of their own.
 
     What is measured is what `task.instantiate` gives: there are no postprocessors but one that
     rejects what a filter of the space leaves out. `postprocs` and `mutator_probs` are added, and
@@ -62,6 +68,7 @@ class TemplateSpace(SpaceGenerator):
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return a schedule for each combination of the knobs that Python reads.
 
+        Where such a knob changes what is computed or how, only the schedules of `mod` are returned.
         TemplateError where the template gives no schedule, or one of another program than `mod`.
         """
         rng = RandomState(1 if self._context is None else self._context.fork_seed())
@@ -78,6 +85,15 @@ class TemplateSpace(SpaceGenerator):
             raise TemplateError(
                 f"{self.task} schedules another program than the one to tune; pass task.mod"
             )
+        if len(same) < len(made):
+            logger.warning(
+                "%s makes other programs with other values of %s: %d of %d design spaces are left "
+                "out, which a tuner of configurations would reach",
+                self.task,
+                ", ".join(sorted(self.task.space.reads)),
+                len(made) - len(same),
+                len(made),
+            )
         return same
 
     def _made(self, rng: RandomState) -> list[Schedule]:
@@ -87,8 +103,28 @@ class TemplateSpace(SpaceGenerator):
             known = set(space.reads)
             attempts = (self._attempt(fixed, rng) for fixed in _combinations(space, rng))
             made = [sch for sch in attempts if sch is not None]
+            for sch in made[:_MOST_PROBED] if space.reads == known else ():
+                self._probe(sch, rng)
             if space.reads == known:
                 return made
+
+    def _probe(self, sch: Schedule, rng: RandomState) -> None:
+        """Count knobs as read with other values of which the template leaves other instructions.
+
+        It may look at a loop that a knob has split, say, and go on as that has turned out.
+        """
+        space = self.task.space
+        design = DesignSpace.of(sch)
+        base = space.point2knob(self.task.config_of(sch).index)
+        for position, (name, dim) in enumerate(zip(space.space_map, space.dims, strict=True)):
+            if name in space.reads:
+                continue
+            for digit in sorted({0, dim - 1, below(rng, dim), below(rng, dim)}):
+                point = [*base[:position], digit, *base[position + 1 :]]
+                other = self._instantiated(point)
+                if other is not None and design.decisions_of(other.trace) is None:
+                    space.reads.add(name)
+                    break
 
     def _attempt(self, fixed: Mapping[int, int], rng: RandomState) -> Schedule | None:
         """Return a schedule in which some knobs have given values, None if none was accepted."""
@@ -99,11 +135,18 @@ class TemplateSpace(SpaceGenerator):
                 point = [below(rng, dim) for dim in space.dims]
             for position, digit in fixed.items():
                 point[position] = digit
-            try:
-                return self.task.instantiate(space.get(space.knob2point(point)))
-            except (InstantiationError, SpaceIndexError):
-                continue
+            sch = self._instantiated(point)
+            if sch is not None:
+                return sch
         return None
+
+    def _instantiated(self, point: Sequence[int]) -> Schedule | None:
+        """Return the schedule of a configuration, None where it is refused or filtered out."""
+        space = self.task.space
+        try:
+            return self.task.instantiate(space.get(space.knob2point(point)))
+        except (InstantiationError, SpaceIndexError):
+            return None
 
 
 class WithinFilter(Postproc):

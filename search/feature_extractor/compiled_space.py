@@ -26,7 +26,6 @@ from search.feature_extractor.compute_places import PlaceRule, Reach
 from search.feature_extractor.nests import FIRST_EXTENT, Numbers, ProgramShape
 from search.feature_extractor.number_expressions import Expressions, Factors, fitting
 from search.feature_extractor.read_nests import read_nests
-from tensorir.expr import PrimExpr
 
 if TYPE_CHECKING:
     from search.design_space import Decisions, DesignSpace
@@ -81,15 +80,22 @@ class CompiledSpace:
         self._space = space
         self._mod = mod
         self._rng = RandomState(seed)
-        self._tiles: list[tuple[int, int]] = []
-        """The sites that decide factors, and how many."""
-        self._values: list[tuple[int, tuple[float, ...] | None]] = []
-        """The sites that decide numbers: those of the alternatives, None if it is the decision."""
+        self._counts: dict[int, int] = {}
+        """The sites that decide numbers, and how many; those that decide most come first."""
+        self._plain: set[int] = set()
+        """Those of them whose decisions are the numbers."""
         self._structural: list[int] = []
         for k, site in enumerate(space.sites):
-            self._sort(k, site)
+            numbers = _numbers(site, space.decisions[k])
+            if numbers is None:
+                self._structural.append(k)
+            else:
+                self._counts[k] = len(numbers)
+                if numbers is space.decisions[k]:
+                    self._plain.add(k)
+        self._counts = dict(sorted(self._counts.items(), key=lambda entry: entry[1] == 1))
         self._combinations = prod(space.sites[k].size or 1 for k in self._structural)
-        self._factors = Factors(tuple(n for _, n in self._tiles), len(self._values))
+        self._factors = Factors(tuple(self._counts.values()))
         self._probes: dict[Decisions, _Probe | None] = {}
         self._points = 0
         """How many points there were in all."""
@@ -105,18 +111,6 @@ class CompiledSpace:
     def replays(self) -> int:
         """How many traces were replayed to find the expressions."""
         return len(self._probes)
-
-    def _sort(self, k: int, site: Site) -> None:
-        decision = self._space.decisions[k]
-        if isinstance(decision, tuple):
-            self._tiles.append((k, len(decision)))
-        elif not site.is_sampling:
-            self._values.append((k, None))
-        elif site.purpose != LOCATION and site.inst.kind.name == "SampleCategorical":
-            candidates = site.inst.value_of("candidates")
-            self._values.append((k, tuple(_number(c) for c in candidates)))
-        else:
-            self._structural.append(k)
 
     # -------------------------------------------------------------------------------------- points
 
@@ -153,11 +147,13 @@ class CompiledSpace:
         """Return the factors and numbers that points decide [entries, points]."""
         rows: list[NDArray[np.float64]] = []
         by_site = list(zip(*points, strict=True))
-        for k, _ in self._tiles:
-            rows.extend(np.array(by_site[k], np.float64).T)
-        for k, alternatives in self._values:
-            decided = np.array(by_site[k])
-            rows.append(decided if alternatives is None else np.array(alternatives)[decided])
+        for k in self._counts:
+            decided: Sequence[Any] = by_site[k]
+            if k not in self._plain:
+                site = self._space.sites[k]
+                numbers = {decision: _numbers(site, decision) for decision in set(decided)}
+                decided = [numbers[decision] for decision in decided]
+            rows.extend(np.array(decided, np.float64).T)
         return np.array(rows, np.float64).reshape(len(rows), len(points))
 
     def _by_places(
@@ -169,18 +165,23 @@ class CompiledSpace:
         """
         groups: dict[Places, NDArray[np.int64]] = {(): np.arange(len(points))}
         for k in self._structural[:sites]:
-            asked = np.array([point[k] for point in points])
+            # Places of blocks are numbers; what else is decided is told apart by its own number.
+            alternatives = sorted({point[k] for point in points}, key=repr)
+            by_number = self._space.sites[k].purpose == LOCATION
+            codes = {d: d if by_number else code for code, d in enumerate(alternatives)}
+            asked = np.array([codes[point[k]] for point in points])
             finer: dict[Places, NDArray[np.int64]] = {}
             for before, members in groups.items():
                 made = asked[members]
-                if self._space.sites[k].purpose == LOCATION:
+                if by_number:
                     self._asked_after[before] += len(members)
                     rule = self._rule(before)
                     if rule is None:
                         continue
                     made = rule.repaired(made, entries[:, members])
-                for place in np.unique(made):
-                    finer[(*before, int(place))] = members[made == place]
+                for code in np.unique(made):
+                    place = int(code) if by_number else alternatives[code]
+                    finer[(*before, place)] = members[made == code]
             groups = finer
         return groups
 
@@ -311,6 +312,8 @@ def _common(probes: Sequence[_Probe]) -> ProgramShape | None:
     return common
 
 
-def _number(candidate: object) -> float:
-    value = getattr(candidate, "value", candidate) if isinstance(candidate, PrimExpr) else candidate
-    return float(value) if isinstance(value, (int, float)) else float("nan")
+def _numbers(site: Site, decision: Any) -> tuple[float, ...] | None:
+    """Return the numbers that a decision gives the program, None if it gives its structure."""
+    if not site.is_sampling:
+        return (decision,)
+    return None if site.domain is None else site.domain.numbers(decision)

@@ -17,16 +17,16 @@ _EXACT: Final = 1e-9
 class Factors:
     """Products of neighbouring factors of tiles, and single numbers.
 
-    `tiles` are the numbers of factors; the entries of a point are those of all tiles one after the
-    other, then `count` numbers.
+    `tiles` are the numbers of factors, 1 for a single number; the entries of a point are those of
+    all tiles one after the other.
     """
 
-    def __init__(self, tiles: Sequence[int], count: int) -> None:
+    def __init__(self, tiles: Sequence[int]) -> None:
         self._ranges: list[tuple[int, int]] = []
         self.sites: list[int] = []
         """For each product, the tile or number that it is of; -1 for 1, which comes first."""
         first = 0
-        for site, size in enumerate((*tiles, *[1] * count)):
+        for site, size in enumerate(tiles):
             for start in range(size):
                 for end in range(start + 1, size + 1):
                     # The product of all factors is the same for all points.

@@ -91,15 +91,13 @@ class LocalRunner(Runner):
         config = self.evaluator_config
         common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
         if any(function is not None for function in own):
-            return self._result((measure_with, (*common, *own)))
+            return self._result(entry, (measure_with, (*common, *own)))
         expected = None
         if entry.reference_path is not None:
             expected = self._expected(entry.reference_path, entry.facts or ProgramFacts())
             if isinstance(expected, RunnerResult):
                 return expected
-        best = entry.best_seconds
-        limit = None if entry.every_time else first_call_limit(best)
-        return self._result((measure, (*common, expected, best, limit)), limit)
+        return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
 
     def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
         """Return the path of what to expect, or why there is none; run a program for it once."""
@@ -116,8 +114,9 @@ class LocalRunner(Runner):
             self._references[reference_path] = known
         return known
 
-    def _result(self, job: Job, limit: float | None = None) -> RunnerResult:
+    def _result(self, entry: RunnerInput, job: Job) -> RunnerResult:
         (outcome,) = self._pool.run([job], self.timeout_sec)
+        limit = first_call_limit(entry.best_seconds)
         if outcome.ended_by == signal.SIGPROF and limit is not None:
             return RunnerResult(run_secs=(limit,), seconds=outcome.seconds, stopped=True)
         if outcome.status != "value":

@@ -21,7 +21,7 @@ from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
 from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
 from search.runner.reference_program import EXACT
-from search.runner.time_call import times
+from search.runner.time_call import first_call_limit, times
 from search.workers.core_split import CoreSplit
 from tensorir.dtype import FLOAT64, DataType
 
@@ -81,14 +81,13 @@ def measure(
     split: CoreSplit | None,
     expected_path: str | None,
     best_seconds: float | None,
-    limit: float | None = None,
 ) -> Measured:
     """Run, check and time an artifact; there are `alloc_repeat * repeat` times.
 
     With `expected_path`, to which `evaluate_reference` wrote, the first call is on the arguments of
     the unscheduled program and must give its results. The candidate is timed on the same arguments,
-    on others for each further allocation. If the first call takes longer than `limit` seconds, the
-    process ends by SIGPROF.
+    on others for each further allocation. If the first call takes longer than
+    `first_call_limit(best_seconds)`, the process ends by SIGPROF.
     """
     module = _load(artifact_path, split)
     function = module.entry_func
@@ -99,13 +98,13 @@ def measure(
             reference, inputs = _reference(expected_path)
             arrays = _laid_out(module, inputs, infos)
             call = function.prepare(*arrays)
-            first = _first_call(call, limit, module.target)
+            first = _first_call(call, best_seconds, module.target)
             wrong = _wrong(module, arrays, inputs, reference)
             if wrong is not None:
                 return Measured(wrong=wrong)
         else:
             call = function.prepare(*random_arrays(infos, number, Fill()))
-            first = _first_call(call, limit, module.target)
+            first = _first_call(call, best_seconds, module.target)
         seconds += times(call, config, first, best_seconds or math.inf)
     return Measured(tuple(seconds))
 
@@ -141,11 +140,12 @@ def measure_with(
             f_cleanup()
 
 
-def _first_call(call: codegen.PreparedCall, limit: float | None, target: Target) -> float:
+def _first_call(call: codegen.PreparedCall, best: float | None, target: Target) -> float:
     """Return the seconds of a call, which the system ends, and this process, if it takes long.
 
     The clock counts what all threads computed, so that a busy machine takes nothing from it.
     """
+    limit = first_call_limit(best)
     if limit is None:
         return call.time(1).seconds
     cores = target.num_cores or host.logical_cores()

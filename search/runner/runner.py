@@ -24,9 +24,8 @@ class RunnerInput:
 
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
     compared with, or a file that `Reference.save` wrote; None leaves that out. `best_seconds` is
-    the best time so far, from which a runner may see early that a candidate is no rival; with
-    `every_time` it times that one shortly, where otherwise a bound may do. `facts` are those of the
-    unscheduled program.
+    the best time so far, from which a runner may see early that a candidate is no rival. `facts`
+    are those of the unscheduled program.
     """
 
     artifact_path: str
@@ -35,7 +34,6 @@ class RunnerInput:
     reference_path: str | None = None
     best_seconds: float | None = None
     facts: ProgramFacts | None = None
-    every_time: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from search.feature_extractor import FeatureExtractor, NestFeature, PackedFeatur
 from search.feature_extractor.compiled_space import CompiledSpace
 from search.list_spaces import design_spaces
 from search.measure_candidate import MeasureCandidate
+from search.space_generator.space_generator import SpaceArg
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search.programs import MATMUL_TEXT as MATMUL
@@ -98,11 +99,26 @@ def test_points_of_spaces_for_intrinsics():
     agrees(module(BYTES), "llvm -mcpu=cascadelake -num-cores=4")
 
 
-def agrees(mod: IRModule, target: str) -> None:
+def knobs(sch: Schedule) -> None:
+    """Decide sizes, of which the first is open, and structure: an order and what is a vector."""
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, sch.sample_knob_split("i", 32, 2, candidates=[[-1, 2], [-1, 4], [-1, 8]]))
+    j0, j1 = sch.split(j, sch.sample_knob_split("j", 32, 2, candidates=[[-1, 4], [-1, 8]]))
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.reorder_by([k, i1], sch.sample_knob_reorder("order", 2))
+    sch.mark_loops([j1], sch.sample_knob_annotate("vector", 1, "try_vec"))
+    sch.annotate(i0, "pragma_auto_unroll_max_step", sch.sample_knob_option("unroll", [0, 16]))
+
+
+def test_points_of_a_template():
+    agrees(module(MATMUL), TARGET, knobs)
+
+
+def agrees(mod: IRModule, target: str, generator: SpaceArg = "post-order-apply") -> None:
     context = TuneContext(mod, target=target)
     extractor = NestFeature()
     # The other spaces differ in the place of the write cache only.
-    for space in design_spaces(mod, target)[:1]:
+    for space in design_spaces(mod, target, generator)[:1]:
         packed = compiled(extractor, context, space)
         points = drawn(space)
         for owner, row in zip(packed.owner, packed.rows, strict=True):

@@ -25,8 +25,8 @@ logger = logging.getLogger("autotvm")
 
 _RANDOM_SHARE: Final = 0.05
 _LEAST_FLOPS: Final = 1e-6
-_LEAST_PLAN: Final = 8
-_PLANS: Final = 8
+_LEAST_PLAN: Final = 4
+_PLANS: Final = 16
 """How many plans at least make up a space that is not tiny."""
 
 
@@ -58,8 +58,8 @@ class ModelBasedTuner(Tuner):
     """Measures random configurations, then plans of those that a model expects most of.
 
     After each `plan_size` measurements the model is fitted, and `model_optimizer` finds the next
-    plan; the last 5 % of one are random configurations. A plan has at most an eighth of the space,
-    so that the model is asked before most is measured. With `diversity_filter_ratio` r, 1 or more,
+    plan; the last 5 % of one are random configurations. A plan has a sixteenth of the space at
+    most, so that the model is asked before most is measured. With `diversity_filter_ratio` r, 1 or more,
     the plan is chosen from r times as many for its different values of knobs.
     """
 
@@ -96,9 +96,11 @@ class ModelBasedTuner(Tuner):
         return len(self.visited) < len(self.space)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """Return the next of the plan, or random ones."""
+        """Return the next of the plan, or random ones; no more than until the next fit."""
         batch: list[ConfigEntity] = []
-        while len(batch) < batch_size and self.has_next():
+        until_fit = self.plan_size * (self.train_ct + 1) - len(self.xs)
+        wanted = min(batch_size, max(1, until_fit))
+        while len(batch) < wanted and self.has_next():
             index = self._next_index()
             if index is None:
                 break

@@ -44,7 +44,8 @@ class Tuner(ABC):
     def __init__(self, task: Task, *, seed: int | None = None) -> None:
         self.task = task
         self.space = task.space
-        self.rng: Final = RandomState(-1 if seed is None else seed)
+        # The first numbers of neighbouring seeds are neighbours; those of their forks are not.
+        self.rng: Final = RandomState(RandomState(-1 if seed is None else seed).fork())
         self.error_ct_threshold = 150
         self.n_trial = 0
         self.early_stopping = math.inf

@@ -20,6 +20,7 @@ from search.autotvm.record import (
     pick_best,
     split_workload,
 )
+from tests.search.autotvm import templates
 from tests.search.autotvm.templates import DEMO, TUTORIAL
 
 LINE = (
@@ -76,6 +77,15 @@ def test_a_log_of_a_template_that_is_not_here_is_read():
     inp, _ = decode(LINE.replace("demo/matmul", "elsewhere/conv2d"))
     assert isinstance(inp.task.func, autotvm.MissingTask)
     assert inp.task.workload[0] == "elsewhere/conv2d"
+    assert inp.task.known_space() is None
+
+
+def test_a_template_may_be_registered_after_its_log_was_read(monkeypatch):
+    monkeypatch.setattr("search.autotvm.registration.TASK_TABLE", {})
+    inp, _ = decode(LINE)
+    assert isinstance(inp.task.func, autotvm.MissingTask)
+    autotvm.template(DEMO, templates.all_knobs.__wrapped__)
+    assert inp.task.space.get(28193).entity_map == inp.config.entity_map
 
 
 def test_an_old_option_of_targets_is_understood():

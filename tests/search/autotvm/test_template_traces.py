@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -13,7 +14,7 @@ from search import DesignSpace, TuneContext, autotvm
 from search.autotvm import InstantiationError, KnobError, TemplateError, TemplateSpace
 from search.database import MemoryDatabase
 from search.mutator import MutateTileSize
-from tensorir import structural_equal, workloads
+from tensorir import structural_equal, te, workloads
 from tests.search.autotvm.templates import DEMO, TUTORIAL, product
 
 TARGET = "llvm -num-cores=1"
@@ -191,6 +192,27 @@ def test_tune_tir_takes_a_template(tmp_path):
     assert task.config_of(best).index in [config.index for config in configs]
 
 
+def test_a_model_guides_a_search_of_orders_and_marks(tmp_path):
+    task = task_of(args=(32, 32, 32, "float32"))
+    database = MemoryDatabase()
+    ms.tune_tir(
+        task.mod,
+        TARGET,
+        ms.TuneConfig(
+            max_trials_global=12,
+            num_trials_per_iter=4,
+            num_confirmed=0,
+            search_strategy_config={"population_size": 64, "init_min_unmeasured": 8},
+        ),
+        tmp_path,
+        space=TemplateSpace(task),
+        database=database,
+        seed=1,
+    )
+    configs = [task.config_of(record.trace) for record in database.get_all_tuning_records()]
+    assert len({config.index for config in configs}) == 12
+
+
 def test_a_template_tunes_its_own_program_only():
     task = structural()
     other = workloads.create("GMM", n=16, m=16, k=16)
@@ -220,6 +242,56 @@ def test_a_knob_that_is_read_after_it_was_applied_is_fixed():
     assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] * 3 + [True, False]
     sizes = [task.config_of(space.trace)["tile"].size[-1] for space in spaces]
     assert sizes == [1, 2, 4, 8, 16]
+
+
+def test_a_template_that_looks_at_loops():
+    """It does not ask the knob, but how long the loop is that the knob has split."""
+
+    @autotvm.template("test/looks")
+    def looks(n):
+        sch = product(n, n, n, "float32")
+        y, x, k = sch.get_loops(sch.get_block("C"))
+        cfg = autotvm.get_config()
+        cfg.define_split("tile_y", y, num_outputs=2)
+        cfg.define_split("tile_x", x, num_outputs=2)
+        yo, yi = cfg["tile_y"].apply(sch, y)
+        xo, xi = cfg["tile_x"].apply(sch, x)
+        sch.reorder(yo, xo, k, yi, xi)
+        if sch.get(xi).extent.value > 1:
+            sch.vectorize(xi)
+        return sch
+
+    task = autotvm.task.create("test/looks", (16,), TARGET)
+    assert task.config_space.reads == set()
+    _, spaces = design_spaces(task, TemplateSpace(task))
+    assert task.config_space.reads == {"tile_x"}
+    assert [space.num_points for space in spaces] == [5] * 5
+    assert ["sch.vectorize" in str(space.trace) for space in spaces] == [False] + [True] * 4
+
+
+def test_a_knob_that_changes_the_program(caplog):
+    @autotvm.template("test/program")
+    def template(n):
+        cfg = autotvm.get_config()
+        cfg.define_knob("order", ["ijk", "jik"])
+        left = cfg["order"].val == "ijk"
+        a = te.placeholder((n, n), name="A")
+        return Schedule(
+            te.create_prim_func(
+                [
+                    a,
+                    te.compute(
+                        (n, n), lambda i, j: a[i, j] * 2.0 if left else 2.0 * a[i, j], name="B"
+                    ),
+                ]
+            )
+        )
+
+    task = autotvm.task.create("test/program", (4,), TARGET)
+    with caplog.at_level(logging.WARNING, "autotvm"):
+        _, spaces = design_spaces(task, TemplateSpace(task))
+    assert len(spaces) == 1
+    assert "other values of order: 1 of 2 design spaces are left out" in caplog.text
 
 
 def test_a_template_that_always_refuses():

@@ -1,0 +1,221 @@
+"""Measuring configurations: what goes wrong with one is its own result, with a number of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from search import autotvm
+from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, TemplateError
+from search.autotvm.measure_option import create_measure_batch
+from tests.search import programs
+from tests.search.autotvm.templates import TUTORIAL, matmul
+
+TARGET = "llvm -num-cores=1"
+PROGRAMS = {
+    "adds one": programs.adds_one,
+    "adds two": programs.adds_two,
+    "aborts": programs.aborts,
+    "hangs": programs.hangs,
+    "computes for minutes": programs.computes_for_minutes,
+    "refused": programs.adds_one,
+    "template fails": programs.adds_one,
+    "build fails": programs.adds_one.with_attr("build", "fails"),
+    "build hangs": programs.adds_one.with_attr("build", "hangs"),
+    "build dies": programs.adds_one.with_attr("build", "dies"),
+}
+
+
+@autotvm.template("test/programs")
+def any_program():
+    cfg = autotvm.get_config()
+    cfg.define_knob("program", list(PROGRAMS))
+    cfg.add_flop(4)
+    name = cfg["program"].val
+    if name == "refused":
+        cfg.raise_error("it is not wanted")
+    if name == "template fails":
+        raise ZeroDivisionError("of its own")
+    return Schedule(PROGRAMS[name])
+
+
+def build(mod, target, note=""):
+    """Build as usual, but for programs that say otherwise."""
+    how = str(mod["main"].attrs.get("build", "")).strip('"')
+    if how == "fails":
+        raise ValueError(f"it does not build {note}")
+    if how == "hangs":
+        time.sleep(60)
+    if how == "dies":
+        os._exit(3)
+    return codegen.build(mod, target)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return autotvm.task.create("test/programs", (), TARGET)
+
+
+@pytest.fixture(scope="module")
+def option():
+    runner = autotvm.LocalRunner(timeout=2, number=2, repeat=5)
+    builder = autotvm.LocalBuilder(
+        timeout=2, n_parallel=1, build_func=build, build_kwargs={"note": "today"}
+    )
+    yield autotvm.measure_option(builder, runner)
+    builder.close()
+    runner.close()
+
+
+def measure(task, option, *names):
+    inputs = [
+        MeasureInput(task.target, task, task.space.get(list(PROGRAMS).index(name)))
+        for name in names
+    ]
+    return create_measure_batch(task, option)(inputs)
+
+
+def test_a_configuration_is_timed(task, option):
+    before = time.time()
+    (result,) = measure(task, option, "adds one")
+    assert result.error_no == MeasureErrorNo.NO_ERROR
+    assert len(result.costs) == 3, "of five repeats the fastest and the slowest are dropped"
+    assert 0 < result.mean_cost < 1e-3
+    assert 0 < result.all_cost < 60
+    assert before <= result.timestamp <= time.time()
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "text"),
+    [
+        ("refused", MeasureErrorNo.INSTANTIATION_ERROR, "it is not wanted"),
+        ("template fails", MeasureErrorNo.COMPILE_HOST, "ZeroDivisionError: of its own"),
+        ("build fails", MeasureErrorNo.COMPILE_HOST, "it does not build today"),
+        ("build dies", MeasureErrorNo.RUNTIME_DEVICE, "exited with 3"),
+        ("build hangs", MeasureErrorNo.BUILD_TIMEOUT, "killed after 2 seconds"),
+        ("aborts", MeasureErrorNo.RUNTIME_DEVICE, "SIGABRT"),
+        ("hangs", MeasureErrorNo.RUN_TIMEOUT, "killed after 2 seconds"),
+    ],
+)
+def test_what_goes_wrong_costs_one_configuration(task, option, name, number, text):
+    failed, good = measure(task, option, name, "adds one")
+    assert failed.error_no == number
+    assert text in failed.costs[0]
+    assert good.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_results_are_compared_with_those_of_the_unscheduled_program(task, option, monkeypatch):
+    monkeypatch.setattr(option["runner"], "check_correctness", True)
+    wrong, right = measure(task, option, "adds two", "adds one")
+    assert wrong.error_no == MeasureErrorNo.WRONG_ANSWER
+    assert "argument 1 (B) is wrong in 4 of 4 elements" in wrong.costs[0]
+    assert right.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_results_are_compared_with_those_of_a_function(task, option, monkeypatch):
+    runner = option["runner"]
+    monkeypatch.setattr(runner, "check_correctness", True)
+    monkeypatch.setattr(runner, "ref_func", lambda a: a + 1)
+    assert measure(task, option, "adds one")[0].error_no == MeasureErrorNo.NO_ERROR
+    monkeypatch.setattr(runner, "ref_func", lambda a: a + 1.01)
+    assert measure(task, option, "adds one")[0].error_no == MeasureErrorNo.WRONG_ANSWER
+    monkeypatch.setattr(runner, "atol", 0.02)
+    assert measure(task, option, "adds one")[0].error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_a_function_that_answers_something_else_is_refused(task, option, monkeypatch):
+    monkeypatch.setattr(option["runner"], "check_correctness", True)
+    monkeypatch.setattr(option["runner"], "ref_func", lambda a: a[:2])
+    with pytest.raises(TemplateError, match=r"shapes \[\(2,\)\]; the program writes \[\(4,\)\]"):
+        measure(task, option, "adds one")
+
+
+def test_arrays_of_the_user_are_run_on(task, option, monkeypatch):
+    arrays = [np.zeros(4, np.float32), np.zeros(4, np.float32)]
+    monkeypatch.setattr(option["runner"], "ref_input", arrays)
+    (result,) = measure(task, option, "adds one")
+    assert result.error_no == MeasureErrorNo.NO_ERROR
+    monkeypatch.setattr(option["runner"], "ref_input", arrays[:1])
+    (result,) = measure(task, option, "adds one")
+    assert "takes 2 argument(s), got 1" in result.costs[0]
+
+
+def test_a_hopeless_configuration_is_ended_in_its_first_call(task, option):
+    _, hopeless, good = measure(task, option, "adds one", "computes for minutes", "adds one")
+    assert hopeless.error_no == MeasureErrorNo.RUN_TIMEOUT
+    assert "10 times as long as the best" in hopeless.costs[0]
+    assert good.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_the_defaults_are_those_of_autotvm():
+    runner, builder = autotvm.LocalRunner(), autotvm.LocalBuilder()
+    config = runner._process.evaluator_config
+    assert (runner.timeout, runner.cooldown_interval) == (10, 0.1)
+    assert (config.number, config.repeat, config.min_repeat_ms) == (4, 3, 0)
+    assert not config.enable_cpu_cache_flush
+    assert builder.n_parallel == codegen.host.logical_cores()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: autotvm.measure_option("remote", "local"), "the builder of measure_option"),
+        (lambda: autotvm.measure_option("local", 5), "the runner of measure_option"),
+        (lambda: autotvm.LocalBuilder(build_func="ndk"), "build_func is 'default' or a function"),
+        (lambda: autotvm.LocalBuilder(runtime="crt"), "no runtimes"),
+        (lambda: autotvm.LocalRunner(module_loader=print), "no module loaders"),
+    ],
+)
+def test_what_there_is_not_is_refused(make, text):
+    with pytest.raises(TemplateError, match=text):
+        make()
+
+
+def test_an_option_that_is_none_is_refused(task):
+    with pytest.raises(TemplateError, match="no builder and no runner"):
+        create_measure_batch(task, {})
+
+
+def test_results_print_as_autotvm_prints_them():
+    result = MeasureResult((0.0120379658,), MeasureErrorNo(0), 0.6942737102508545, 1672653690.186)
+    assert str(result) == (
+        "MeasureResult(costs=(0.0120379658,), error_no=MeasureErrorNo.NO_ERROR, "
+        "all_cost=0.6942737102508545, timestamp=1672653690.186)"
+    )
+
+
+def test_the_tutorial_from_a_template_to_a_library(tmp_path):
+    log = tmp_path / "matmul.log"
+    args = (64, 64, 64, "float32")
+    task = autotvm.task.create(TUTORIAL, args=args, target="llvm")
+    option = autotvm.measure_option(builder="local", runner=autotvm.LocalRunner(number=5))
+    tuner = autotvm.tuner.RandomTuner(task)
+    tuner.tune(
+        n_trial=5,
+        measure_option=option,
+        callbacks=[autotvm.callback.log_to_file(str(log))],
+    )
+    records = list(autotvm.record.load_from_file(log))
+    assert len(records) == 5
+    assert tuner.best_measure_pair[1] == min((r for _, r in records), key=lambda r: r.mean_cost)
+    with autotvm.apply_history_best(str(log)), codegen.Target("llvm"):
+        sch = matmul(*args)
+    assert task.config_of(sch).index == tuner.best_config.index
+    a, b = np.random.default_rng(0).random((2, 64, 64), np.float32)
+    c = codegen.empty((64, 64), "float32")
+    codegen.build(sch.mod, "llvm")["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+
+
+def test_nothing_is_left_behind_when_nobody_asks_any_more(option):
+    task = autotvm.task.create(TUTORIAL, (16, 16, 16, "float32"), TARGET)
+    inputs = [MeasureInput(task.target, task, task.space.get(k)) for k in range(4)]
+    asked = create_measure_batch(task, option).each(inputs)
+    assert next(asked).error_no == MeasureErrorNo.NO_ERROR
+    asked.close()
+    assert option["builder"]._processes._directory is None
