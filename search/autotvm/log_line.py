@@ -33,7 +33,7 @@ ERROR_MEANINGS: Final = {
     "RUNTIME_DEVICE": "it failed while it ran, or the process that ran it died",
     "WRONG_ANSWER": "the results differ from those of the reference",
     "BUILD_TIMEOUT": "building took longer than the builder allows",
-    "RUN_TIMEOUT": "running took longer than the runner allows",
+    "RUN_TIMEOUT": "running took longer than the runner allows, or hopelessly longer than the best",
     "UNKNOWN_ERROR": "none of these",
     "STOPPED_EARLY": "it was stopped as soon as it was certain not to be the best",
     "BUILD_ERROR": "it could not be built",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = 3
 _MOST_CURVES: Final = 15
 _CROWDED: Final = 30
+_WORTH_A_DOT: Final = 1.05
 
 
 def plot_log(table: LogTable) -> NDArray[Any]:
@@ -58,13 +59,13 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
         ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
     ax.plot(places, best, "o-", color=COLOURS[colour], markersize=4, label=label or "best")
     turn = curve.turning_point()
-    if turn is not None:
+    if turn is not None and turn.factor >= _WORTH_A_DOT:
         at = curve.values.index(turn.after)
         ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9)
     log_scale(ax)
     if numeric:
         ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_major_formatter(lambda x, _: _in_words(x))
     else:
         ax.set_xticks(places, [str(value) for value in curve.values])
         if sum(len(str(value)) for value in curve.values) > _CROWDED:
@@ -73,6 +74,14 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     ax.set_ylabel("time (us)")
     ax.grid(alpha=0.3)
     return ax
+
+
+def _in_words(number: float) -> str:
+    """Return a number with K for 1024 and M for its square."""
+    for power, letter in ((2, "M"), (1, "K")):
+        if number >= 1024**power:
+            return f"{number / 1024**power:g}{letter}"
+    return f"{number:g}"
 
 
 def _progress(ax: Axes, table: LogTable) -> None:

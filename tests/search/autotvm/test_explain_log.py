@@ -265,7 +265,12 @@ def test_the_parts_of_an_explanation(tmp_path):
     )
     assert parts["How measurements ended"][1:] == [
         ("NO_ERROR", "34", "97%", "it was built and measured"),
-        ("RUN_TIMEOUT", "1", "3%", "running took longer than the runner allows"),
+        (
+            "RUN_TIMEOUT",
+            "1",
+            "3%",
+            "running took longer than the runner allows, or hopelessly longer than the best",
+        ),
     ]
     assert parts[f"What matters in {task}"][1][0] in ("tile_x[0]", "tile_x[1]")
     assert parts["Where time went"][1:] == [
