@@ -19,6 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from search.drawing import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    colour,
+    finished,
+    log_scale,
+    new_axes,
+    panels,
+    say,
+)
 from search.errors import TuningError
 from search.trials import RunTable, Trial
 
@@ -31,17 +42,7 @@ if TYPE_CHECKING:
 Runs: TypeAlias = RunTable | Mapping[str, RunTable]
 """One run, or several with their labels."""
 
-_COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-"""The palette of Okabe and Ito, whose colours people with any kind of colour vision tell apart."""
-_LINES: Final = ("-", "--", "-.", ":")
-_MARKERS: Final = ("o", "s", "^", "D")
-
 _MOST_PANELS: Final = 24
-_PANEL_COLUMNS: Final = 4
-
-# Ratios of the ends of a logarithmic axis: 1, 2 and 5 in each decade are enough ticks between them.
-_FEW_ROUND_NUMBERS: Final = 5
-_MANY_DECADES: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def best_so_far(
     """
     if against not in ("trials", "seconds"):
         raise TuningError(f'against is "trials" or "seconds", got {against!r}')
-    ax = _axes(ax)
+    ax = new_axes(ax)
     for k, (label, run) in enumerate(_parts(runs)):
         table = run.array
         measured = np.isfinite(table["best_so_far"])
@@ -80,16 +81,16 @@ def best_so_far(
         ax.step(
             x[measured],
             table["best_so_far"][measured] * 1e6,
-            _LINES[k % len(_LINES)],
+            LINES[k % len(LINES)],
             where="post",
-            color=_colour(k),
+            color=colour(k),
             label=label,
             linewidth=2,
         )
-    _log_scale(ax)
+    log_scale(ax)
     ax.set_xlabel("trials" if against == "trials" else "time since the start (s)")
     ax.set_ylabel("best time so far (us)")
-    return _finished(ax)
+    return finished(ax)
 
 
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
@@ -99,7 +100,7 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
     were predicted in the right order, half of them being a guess; pairs are of one batch, since the
     model learns between batches. Trials without a prediction are left out.
     """
-    ax = _axes(ax)
+    ax = new_axes(ax)
     for k, (label, run) in enumerate(_parts(runs)):
         trials = [
             (t.predicted, t.seconds, t.batch) for t in run if t.predicted is not None and t.seconds
@@ -112,17 +113,17 @@ def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
         ax.plot(
             speed,
             predicted,
-            _MARKERS[k % len(_MARKERS)],
-            color=_colour(k),
+            MARKERS[k % len(MARKERS)],
+            color=colour(k),
             alpha=0.6,
             markersize=5,
             label=f"{label}: {right}" if label else right,
         )
     if not ax.lines:
-        _say(ax, "no trial has a prediction")
+        say(ax, "no trial has a prediction")
     ax.set_xlabel("measured speed (share of the best)")
     ax.set_ylabel("predicted score (higher is faster)")
-    return _finished(ax)
+    return finished(ax)
 
 
 def cost_by_decision(
@@ -148,16 +149,16 @@ def cost_by_decision(
     if not trials:
         raise TuningError("no measured trial of the run has decisions of this design space")
     seconds = np.array([t.seconds for t in trials]) * 1e6
-    panels = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
-    drawn = _panels(max(len(panels), 1)) if axes is None else np.asarray(axes, object).ravel()
-    for ax, numbers in zip(drawn, panels, strict=False):
+    varied = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
+    drawn = panels(max(len(varied), 1)) if axes is None else np.asarray(axes, object).ravel()
+    for ax, numbers in zip(drawn, varied, strict=False):
         _strip(ax, numbers, seconds)
-    for ax in drawn[: len(panels)]:
-        _log_scale(ax)
-    for ax in drawn[max(len(panels), 1) :]:
+    for ax in drawn[: len(varied)]:
+        log_scale(ax)
+    for ax in drawn[max(len(varied), 1) :]:
         ax.set_visible(False)
-    if not panels:
-        _say(drawn[0], "all trials decided the same")
+    if not varied:
+        say(drawn[0], "all trials decided the same")
     return drawn
 
 
@@ -175,7 +176,7 @@ def where_time_went(
     that was entered during the run (`profilers`: one, or one for each label) it is told apart into
     `search`, `learn`, `wait for builds` and `other`.
     """
-    ax = _axes(ax)
+    ax = new_axes(ax)
     named = {"": runs} if isinstance(runs, RunTable) else dict(runs)
     of_run = profilers if isinstance(profilers, Mapping) else dict.fromkeys(named, profilers)
     stages = {label: _stages(run, of_run.get(label)) for label, run in named.items()}
@@ -183,15 +184,13 @@ def where_time_went(
     height = 0.8 / len(stages)
     for k, (label, seconds) in enumerate(stages.items()):
         places = [names.index(name) + (k - (len(stages) - 1) / 2) * height for name in seconds]
-        bars = ax.barh(
-            places, list(seconds.values()), height, color=_colour(k), label=label or None
-        )
+        bars = ax.barh(places, list(seconds.values()), height, color=colour(k), label=label or None)
         ax.bar_label(bars, fmt=" %.3g s", fontsize=9)
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.margins(x=0.15)
     ax.set_xlabel("time (s)")
-    return _finished(ax)
+    return finished(ax)
 
 
 def right_pairs(
@@ -277,40 +276,6 @@ def _sum(spent: Mapping[str, float], prefixes: tuple[str, ...]) -> float:
 # ------------------------------------------------------------------------------------ the drawing
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib, which comes with the extra `notebook`: "
-            "pip install 'tensorir[notebook]'"
-        ) from error
-    return plt
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is not None:
-        return ax
-    made: Axes = _pyplot().subplots(figsize=(7, 4), layout="constrained")[1]
-    return made
-
-
-def _panels(count: int) -> NDArray[Any]:
-    columns = min(count, _PANEL_COLUMNS)
-    rows = -(-count // columns)
-    _, made = _pyplot().subplots(
-        rows,
-        columns,
-        figsize=(2.6 * columns + 0.6, 2.4 * rows + 0.3),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    for row in made:
-        row[0].set_ylabel("time (us)")
-    return np.asarray(made, object).ravel()
-
-
 def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
     """Draw times over the numbers that occur, which stand side by side in their order."""
     jitter = np.random.default_rng(0)
@@ -318,40 +283,11 @@ def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
         times = microseconds[[value == number for value in numbers.values]]
         # Dots of one number would hide each other.
         x = place + jitter.uniform(-0.2, 0.2, len(times))
-        ax.plot(x, times, "o", color=_COLOURS[0], alpha=0.45, markersize=4, markeredgewidth=0)
-        ax.hlines(np.median(times), place - 0.35, place + 0.35, color=_COLOURS[5], linewidth=2)
+        ax.plot(x, times, "o", color=COLOURS[0], alpha=0.45, markersize=4, markeredgewidth=0)
+        ax.hlines(np.median(times), place - 0.35, place + 0.35, color=COLOURS[5], linewidth=2)
     labels = [numbers.label(number) for number in numbers.present]
     ax.set_xticks(range(len(labels)), labels)
     if sum(map(len, labels)) > 16:
         ax.tick_params(axis="x", labelrotation=60)
     ax.set_title(numbers.name, fontsize=9)
     ax.grid(axis="y", alpha=0.3)
-
-
-def _log_scale(ax: Axes) -> None:
-    """Make the times that were drawn logarithmic, with ticks that are plain numbers."""
-    from matplotlib import ticker  # noqa: PLC0415 - optional
-
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    steps = (1, 2, 5) if high / low < _MANY_DECADES else (1,)
-    few = high / low < _FEW_ROUND_NUMBERS
-    ax.yaxis.set_major_locator(ticker.MaxNLocator(5) if few else ticker.LogLocator(subs=steps))
-    ax.yaxis.set_minor_locator(ticker.NullLocator())
-    ax.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
-
-
-def _finished(ax: Axes) -> Axes:
-    ax.grid(alpha=0.3)
-    ax.set_axisbelow(True)
-    if len(ax.get_legend_handles_labels()[1]):
-        ax.legend(frameon=False)
-    return ax
-
-
-def _say(ax: Axes, sentence: str) -> None:
-    ax.text(0.5, 0.5, sentence, ha="center", va="center", transform=ax.transAxes)
-
-
-def _colour(k: int) -> str:
-    return _COLOURS[k % len(_COLOURS)]

@@ -22,6 +22,7 @@ AutoTVM.
 from search.autotvm import callback, feature, measure, record, task, tuner
 from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
 from search.autotvm.axes import Axis, VirtualAxis
+from search.autotvm.compare_logs import compare
 from search.autotvm.config import Config
 from search.autotvm.dispatch import (
     GLOBAL_SCOPE,
@@ -39,8 +40,10 @@ from search.autotvm.errors import (
     TemplateError,
     UnknownKnobError,
 )
+from search.autotvm.explain import explain_log
 from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
+from search.autotvm.log_rows import records_to_table
 from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.measure_builder import Builder, LocalBuilder
 from search.autotvm.measure_option import create_measure_batch, measure_option
@@ -96,7 +99,9 @@ __all__ = [
     "VirtualAxis",
     "apply_history_best",
     "callback",
+    "compare",
     "create_measure_batch",
+    "explain_log",
     "feature",
     "get_config",
     "measure",
@@ -104,6 +109,7 @@ __all__ = [
     "measured_by",
     "measured_from",
     "record",
+    "records_to_table",
     "task",
     "task_of_space",
     "template",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from tqdm.auto import tqdm
+from tqdm import TqdmWarning
 
 from search.arg_info import ArgInfo
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from search.autotvm.tuner.tuner import Callback, Tuner
+
+with warnings.catch_warnings():
+    # In a notebook without widgets the bar is text; that needs no warning.
+    warnings.simplefilter("ignore", TqdmWarning)
+    from tqdm.auto import tqdm
 
 logger = logging.getLogger("autotvm")
 

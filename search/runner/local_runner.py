@@ -105,16 +105,12 @@ class LocalRunner(Runner):
         return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
 
     def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
-<<<<<<< HEAD
-        """Run the unscheduled program, once; return the path of its results or the failure.
+        """Return the path of what to expect, or why there is none; run a program for it once.
 
         Raises TuningError for a program that calls functions which the process does not have.
         """
-=======
-        """Return the path of what to expect, or why there is none; run a program for it once."""
         if Path(reference_path).suffix == REFERENCE_SUFFIX:
             return reference_path
->>>>>>> tuners
         known = self._references.get(reference_path)
         if known is None:
             self._directory = self._directory or ArtifactDirectory()

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from schedule.random_state import RandomState
+from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from search.task_scheduler.task_record import TaskRecord
 from search.task_scheduler.task_scheduler import TaskScheduler
 
 if TYPE_CHECKING:
     from search.tuning_run import TuningRun
 
+Objective: TypeAlias = Callable[[Sequence[float]], float]
+"""What to minimise: a number for the best latency of each task in seconds, in their order."""
+
 _UNKNOWN: Final = -1e9
+_STEP: Final = 1e-4
+"""How much lower a latency is taken to see what the objective gains, relative to it."""
 
 
 @TaskScheduler.kinds.register("gradient")
 class GradientBased(TaskScheduler):
-    """Works on the task whose weighted latency is expected to fall most in its next batch.
+    """Works on the task that is expected to lower the objective most in its next batch.
 
-    The expectation mixes, by `alpha`, how much the best latency fell over the last `window_size`
-    batches and how much it would fall if it went on as on average since the start (Zheng et al.,
-    Ansor, OSDI 2020). Each task gets one batch first. One of which no trial succeeded has no
-    gradient: it gets as many batches as the others on average. Ties are broken at random by `seed`;
-    -1 takes one from the first task.
+    The objective is the sum of latencies by the weights of the tasks, or `objective_func`. What
+    counts of a task is how fast the objective falls with its latency, times how much that is
+    expected to fall (Zheng et al., Ansor, OSDI 2020). The expectation mixes, by `alpha`, how much
+    the best latency fell over the last `window_size` batches and how much it would fall if it went
+    on as on average since the start; or if it came within a factor `beta` of the operations per
+    second of similar tasks, where that is more. `group_of` says which tasks are similar: those with
+    the same answer, None being similar to none.
+
+    Each task gets one batch first. One of which no trial succeeded has no gradient: it gets as many
+    batches as the others on average, and for `objective_func` it is as slow as the slowest. Ties
+    are broken at random by `seed`; -1 takes one from the first task.
     """
 
     def __init__(
@@ -34,16 +46,24 @@ class GradientBased(TaskScheduler):
         window_size: int = 3,
         seed: int = -1,
         logger: logging.Logger | None = None,
+        objective_func: Objective | None = None,
+        beta: float = 2.0,
+        group_of: Callable[[TaskRecord], Hashable | None] = tagged_group,
     ) -> None:
         super().__init__(logger)
         self.alpha = alpha
         self.window_size = window_size
         self.seed = seed
+        self.objective_func = objective_func
+        self.beta = beta
+        self.group_of = group_of
         self._rng = RandomState(seed)
+        self._similar = SimilarTasks((), beta)
 
     def tune(self, run: TuningRun) -> None:
         """Search all tasks of a run until its trials are used up or the tasks are exhausted."""
         self._rng = RandomState(run.tasks[0].fork_seed() if self.seed == -1 else self.seed)
+        self._similar = SimilarTasks((), self.beta)
         super().tune(run)
 
     def next_task_id(self) -> int:
@@ -61,7 +81,9 @@ class GradientBased(TaskScheduler):
         behind = self._behind(alive)
         if behind is not None:
             return behind
-        gradients = [self._gradient(self.tasks[index]) for index in alive]
+        if len(self._similar.groups) != len(self.tasks):
+            self._similar = SimilarTasks([self.group_of(task) for task in self.tasks], self.beta)
+        gradients = [self._gradient(index) for index in alive]
         steepest = max(gradients)
         if min(gradients) == steepest:
             return alive[self._rng.uniform_int(0, len(alive))]
@@ -76,11 +98,27 @@ class GradientBased(TaskScheduler):
             return None
         return least
 
-    def _gradient(self, task: TaskRecord) -> float:
+    def _gradient(self, index: int) -> float:
+        """Return how much the objective is expected to fall with the next batch of a task."""
+        task = self.tasks[index]
         if task.best_ms is None:
             return _UNKNOWN
         history = task.best_history_ms
         n, best, window = len(history), history[-1], self.window_size
         backward = (history[n - 1 - window] - best) / window if n > window else 0.0
-        forward = best / n
-        return (self.alpha * backward + (1 - self.alpha) * forward) * task.task_weight
+        reachable = self._similar.reachable_ms(index, self.tasks)
+        forward = best / n if reachable is None else max(best / n, best - reachable)
+        expected = self.alpha * backward + (1 - self.alpha) * forward
+        return self._importance(index) * expected / 1e3
+
+    def _importance(self, index: int) -> float:
+        """Return how much the objective falls for each second that the latency of a task does."""
+        if self.objective_func is None:
+            return self.tasks[index].task_weight
+        known = [None if task.best_ms is None else task.best_ms / 1e3 for task in self.tasks]
+        slowest = max(seconds for seconds in known if seconds is not None)
+        latencies = [slowest if seconds is None else seconds for seconds in known]
+        step = latencies[index] * _STEP
+        lower = [*latencies]
+        lower[index] -= step
+        return float(self.objective_func(latencies) - self.objective_func(lower)) / step

@@ -14,7 +14,9 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.measure_callback import MeasureCallback
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler import TaskRecord, TaskScheduler
+from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from search.tuning_run import TuningRun
+from tensorir import te
 from tests.search.programs import Matmul, split_all
 
 TARGET = Target("llvm -num-cores=1")
@@ -65,15 +67,16 @@ def tune(
     result_of: Callable[[int], RunnerResult],
     trials: int,
     callbacks: Sequence[MeasureCallback] | None = None,
+    batch: int = 2,
 ) -> list[int]:
-    """Return how many trials each task got, in batches of 2."""
+    """Return how many trials each task got."""
     artifacts = folder / "artifacts"
     artifacts.mkdir(exist_ok=True)
     with TuningRun.open(
         tasks,
         [1.0] * len(tasks),
         folder,
-        ms.TuneConfig(trials, num_trials_per_iter=2, num_confirmed=0),
+        ms.TuneConfig(trials, num_trials_per_iter=batch, num_confirmed=0),
         builder=EmptyFiles(artifacts),
         runner=MadeUpTimes(result_of),
         database="memory",
@@ -156,3 +159,108 @@ def test_builds_go_on_beside_measurements_where_that_is_faster(
 ):
     task = TaskRecord(None, build_seconds=build_seconds, measure_seconds=measure_seconds)
     assert task.is_faster_side_by_side(cores) == beside
+
+
+# ------------------------------------------------------------------------------------ the objective
+
+
+def known(*best_ms: float | None, gflops: float = 1.0, batches: int = 4) -> list[TaskRecord]:
+    """Return tasks with these latencies, which did not get better since their first batch."""
+    tasks = []
+    for best in best_ms:
+        ctx = ms.TuneContext(Matmul, target=TARGET)
+        record = TaskRecord(ctx, flop=gflops * 1e6 * (best or 1.0), batches=batches)
+        record.latency_ms = [] if best is None else [best]
+        record.best_history_ms = [1e9 if best is None else best] * batches
+        tasks.append(record)
+    return tasks
+
+
+def choice(scheduler: TaskScheduler, tasks: list[TaskRecord]) -> int:
+    scheduler.tasks = tasks
+    return scheduler.next_task_id()
+
+
+def test_an_objective_that_knows_one_task_gets_its_trials(tmp_path: Path) -> None:
+    scheduler = ms.task_scheduler.GradientBased(objective_func=lambda costs: 1e5 * costs[0], seed=1)
+    assert tune(tmp_path, scheduler, [task("a"), task("b")], one_ms, 5, batch=1) == [4, 1]
+
+
+def test_the_objective_is_the_weighted_sum_unless_it_is_given() -> None:
+    tasks = known(5.0, 1.0)
+    tasks[1].task_weight = 10.0
+    assert choice(ms.task_scheduler.GradientBased(seed=1), tasks) == 1
+    slowest = ms.task_scheduler.GradientBased(objective_func=max, seed=1)
+    assert choice(slowest, tasks) == 0, "only the slowest task lowers the maximum"
+
+
+def test_an_objective_that_is_reached_asks_for_no_more() -> None:
+    def above_2_ms(costs: Sequence[float]) -> float:
+        return sum(max(seconds, 2e-3) for seconds in costs)
+
+    scheduler = ms.task_scheduler.GradientBased(objective_func=above_2_ms, seed=1)
+    assert choice(scheduler, known(1.0, 1.9, 2.1)) == 2
+
+
+def test_a_task_without_a_time_counts_as_the_slowest() -> None:
+    asked = []
+
+    def remembered(costs: Sequence[float]) -> float:
+        asked.append(tuple(costs))
+        return sum(costs)
+
+    scheduler = ms.task_scheduler.GradientBased(objective_func=remembered, seed=1)
+    tasks = known(1.0, 4.0, None)
+    tasks[2].batches = 8
+    assert choice(scheduler, tasks) == 1
+    assert asked[0] == (1e-3, 4e-3, 4e-3)
+
+
+# ------------------------------------------------------------------------------------ similar tasks
+
+
+def test_a_task_that_is_slow_for_its_kind_promises_more() -> None:
+    """At 8 GFLOPS like the first, with a factor of 2 to spare, the second could save 6 of 8 ms."""
+    tasks = [*known(20.0, gflops=8.0), *known(8.0, gflops=1.0)]
+    assert choice(ms.task_scheduler.GradientBased(seed=1), tasks) == 0
+    alike = ms.task_scheduler.GradientBased(seed=1, group_of=lambda _: "conv2d")
+    assert choice(alike, tasks) == 1
+    strict = ms.task_scheduler.GradientBased(seed=1, group_of=lambda _: "conv2d", beta=7.0)
+    assert choice(strict, tasks) == 0, "1/7 of the speed is all that is expected"
+
+
+def test_a_task_that_stays_slow_leaves_its_group() -> None:
+    scheduler = ms.task_scheduler.GradientBased(seed=1, group_of=lambda _: "conv2d")
+    fast, slow = [*known(20.0, gflops=8.0), *known(8.0, gflops=1.0)]
+    assert choice(scheduler, [fast, slow]) == 1
+    slow.batches = fast.batches + 5
+    assert choice(scheduler, [fast, slow]) == 1
+    slow.batches = fast.batches + 6
+    assert choice(scheduler, [fast, slow]) == 0
+    slow.batches = fast.batches
+    assert choice(scheduler, [fast, slow]) == 0, "it does not come back"
+
+
+def tagged(size: int, tag: str | None) -> TaskRecord:
+    """Return the task of doubling numbers, `size` operations."""
+    a = te.placeholder((size,), name="A")
+    attrs = {} if tag is None else {"auto_scheduler_task_scheduler_tag": tag}
+    doubled = te.compute((size,), lambda i: a[i] * 2.0, name="B", attrs=attrs)
+    return TaskRecord.of(ms.TuneContext(te.create_prim_func([a, doubled]), target=TARGET))
+
+
+def test_similar_are_tasks_with_the_same_tag_and_about_as_many_operations() -> None:
+    # The golden ratio to the 14th is 843, to the 15th 1364.
+    assert tagged_group(tagged(900, "double")) == ("double", 14)
+    assert tagged_group(tagged(1300, "double")) == ("double", 14)
+    assert tagged_group(tagged(1400, "double")) == ("double", 15)
+    assert tagged_group(tagged(900, "twice")) == ("twice", 14)
+    assert tagged_group(tagged(900, None)) is None
+
+
+def test_tasks_without_a_group_are_similar_to_none() -> None:
+    assert SimilarTasks([None, None], 2.0).reachable_ms(0, known(1.0, 2.0)) is None
+    assert SimilarTasks(["a", "b"], 2.0).reachable_ms(0, known(1.0, 2.0)) is None
+    assert SimilarTasks(["a", "a"], 2.0).reachable_ms(0, known(None, None)) is None
+    one, two = [*known(6.0, gflops=1.0), *known(2.0, gflops=4.0)]
+    assert SimilarTasks(["a", "a"], 2.0).reachable_ms(0, [one, two]) == pytest.approx(3.0)

@@ -1,0 +1,211 @@
+"""What is in a log: its fields, what was best, what failed, what matters, where time went."""
+
+from __future__ import annotations
+
+import html
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from search.autotvm.errors import TemplateError
+from search.autotvm.log_line import ERROR_MEANINGS, Field, fields_of_record, fields_of_trial, utc
+from search.autotvm.log_rows import records_to_table
+from search.autotvm.log_table import NO_ERROR, LogTable, Row, aligned, html_table
+from search.autotvm.record import Record, load_from_file
+from search.trials import load_run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Rows = list[tuple[str, ...]]
+
+_LONGEST: Final = 50
+_WIDEST: Final = 76
+_SHARES: Final = (8, 4, 2, 1)
+
+
+def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
+    """Return what a log says, or the working directory of a `tune_tir` run.
+
+    It prints; in a notebook it shows tables. `.table()` are the measurements, `.plot()` is a
+    picture. Templates that are registered here tell what the log does not: see `records_to_table`.
+
+    OSError for a log that cannot be opened, DatabaseError for a directory without trials,
+    TemplateError for a log in which no line is a record.
+    """
+    if Path(path).is_dir():
+        run = load_run(path)
+        table = records_to_table(path)
+        if not run.trials:
+            raise TemplateError(f"no run left trials in {os.fspath(path)}")
+        best = min(run.trials, key=lambda t: (t.seconds is None, t.seconds))
+        row = table[run.trials.index(best)]
+        decided = {name: row[name] for name in table.knobs if row[name] is not None}
+        return LogExplanation(path, table, fields_of_trial(best, decided), 0)
+    records = list(load_from_file(path))
+    if not records:
+        raise TemplateError(f"no line of {os.fspath(path)} is a record")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = sum(bool(line.strip()) and not line.startswith("#") for line in file)
+    table = records_to_table(records)
+    return LogExplanation(path, table, fields_of_record(*_fastest(records)), lines - len(records))
+
+
+class LogExplanation:
+    """What `explain_log` found."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        table: LogTable,
+        fields: Sequence[Field],
+        left_out: int = 0,
+    ) -> None:
+        self.path = path
+        self.fields = tuple(fields)
+        """The line of the fastest measurement, taken apart."""
+        self.left_out = left_out
+        """How many lines are no records."""
+        self._table = table
+
+    def table(self) -> LogTable:
+        """Return the measurements: a row for each, with knobs, resources and costs."""
+        return self._table
+
+    def plot(self, task: str | int = 0) -> NDArray[Any]:
+        """Draw progress, errors, time, and the cost against each knob; return the axes."""
+        from search.autotvm.log_plot import plot_log  # noqa: PLC0415 - needs matplotlib
+
+        return plot_log(self._table.of_task(task))
+
+    # --------------------------------------------------------------------------------------- parts
+
+    @property
+    def heading(self) -> str:
+        """How much there is in the log, in a sentence."""
+        times = self._table.column("time")
+        count, tasks = len(self._table), len(self._table.tasks)
+        return (
+            f"{os.fspath(self.path)}: {count} measurement{'s' * (count != 1)} of {tasks} "
+            f"task{'s' * (tasks != 1)}, {utc(times.min())} to {utc(times.max())}"
+            + (f"; {self.left_out} line(s) are no records" if self.left_out else "")
+        )
+
+    def sections(self) -> Iterator[tuple[str, Rows]]:
+        """Yield the title and the table of each part; the first row of a table is its heading."""
+        yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
+        yield "Best of each task", list(self._best())
+        yield "How measurements ended", list(self._errors())
+        for task in self._table.tasks:
+            rows = list(self._matters(self._table.of_task(task)))
+            if len(rows) > 1:
+                yield f"What matters in {task}", rows
+        yield "Where time went", list(self._time())
+        yield "Progress: the best (us) after a share of the measurements", list(self._progress())
+
+    def _best(self) -> Iterator[tuple[str, ...]]:
+        yield ("task", "measured", "failed", "best (us)", "GFLOPS", "found at", "with")
+        for task in self._table.tasks:
+            table = self._table.of_task(task)
+            failed = str(sum(row["cost"] is None for row in table))
+            best = table.best()
+            if best is None:
+                yield (task, str(len(table)), failed, "", "", "", "")
+                continue
+            yield (
+                task,
+                str(len(table)),
+                failed,
+                f"{best['cost'] * 1e6:.2f}",
+                "" if best["gflops"] is None else f"{best['gflops']:.2f}",
+                str(table.rows.index(best) + 1),
+                _setting(best, table),
+            )
+
+    def _errors(self) -> Iterator[tuple[str, ...]]:
+        yield ("kind", "count", "share", "meaning")
+        for kind, count in self._table.errors().items():
+            share = f"{count / len(self._table):.0%}"
+            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, ""))
+
+    def _matters(self, table: LogTable) -> Iterator[tuple[str, ...]]:
+        """Yield the columns that varied, those first that explain most of the costs."""
+        yield ("column", "values", "explains", "best at", "drops most", "rises most")
+        curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
+        varied = [curve for curve in curves if len(curve.values) > 1]
+        for curve in sorted(varied, key=lambda curve: -(curve.explained or 0.0)):
+            yield (
+                curve.column,
+                str(len(curve.values)),
+                "" if curve.explained is None else f"{curve.explained:.0%}",
+                str(curve.values[curve.best.index(min(curve.best))]),
+                str(curve.turning_point() or ""),
+                str(curve.turning_point(rise=True) or ""),
+            )
+
+    def _time(self) -> Iterator[tuple[str, ...]]:
+        yield ("what", "seconds", "per measurement (s)")
+        rows = {
+            "building": "build_seconds",
+            "running": "run_seconds",
+            "building and running": "all_cost",
+        }
+        for label, name in rows.items():
+            spent = [row[name] for row in self._table if row[name] is not None]
+            if spent:
+                yield (label, f"{sum(spent):.1f}", f"{sum(spent) / len(spent):.3f}")
+        lost = sum(row["all_cost"] for row in self._table if row["error"] != NO_ERROR)
+        if lost:
+            yield ("of it for what failed or was stopped", f"{lost:.1f}", "")
+        span = max(row["elapsed"] for row in self._table)
+        yield ("from the first end to the last", f"{span:.1f}", "")
+
+    def _progress(self) -> Iterator[tuple[str, ...]]:
+        yield ("task", *(f"1/{share}" if share > 1 else "all" for share in _SHARES), "within 10%")
+        for task in self._table.tasks:
+            table = self._table.of_task(task)
+            best = [row["best_so_far"] for row in table]
+            after = [best[max(1, len(best) // share) - 1] for share in _SHARES]
+            near = next(
+                (k + 1 for k, b in enumerate(best) if b is not None and b <= best[-1] * 1.1), None
+            )
+            yield (
+                task,
+                *("" if b is None else f"{b * 1e6:.2f}" for b in after),
+                "" if near is None else f"after {near}",
+            )
+
+    # ------------------------------------------------------------------------------------ printing
+
+    def __str__(self) -> str:
+        parts = [self.heading]
+        for title, rows in self.sections():
+            parts.append(f"{title}\n{aligned([line for row in rows for line in _wrapped(row)])}")
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<LogExplanation of {self.heading}>"
+
+    def _repr_html_(self) -> str:
+        tables = (
+            f"<h4>{html.escape(title)}</h4>{html_table(rows)}" for title, rows in self.sections()
+        )
+        return f"<p>{html.escape(self.heading)}</p>{''.join(tables)}"
+
+
+def _fastest(records: Sequence[Record]) -> Record:
+    return min(records, key=lambda record: record[1].mean_cost)
+
+
+def _setting(row: Row, table: LogTable) -> str:
+    return ", ".join(f"{name}={row[name]}" for name in table.knobs if row[name] is not None)
+
+
+def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield a row as lines, of which those after the first go on with the last column."""
+    *cells, last = row
+    first, *rest = textwrap.wrap(last, _WIDEST) or [""]
+    yield (*(textwrap.shorten(text, _LONGEST, placeholder="...") for text in cells), first)
+    yield from ((*("" for _ in cells), line) for line in rest)

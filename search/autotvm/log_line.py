@@ -1,0 +1,180 @@
+"""One line of a log, or one trial of a run, taken apart: what each field means, with its value."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from search.autotvm.entity import ConfigEntity
+from search.autotvm.log_rows import flop_of
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.record import encode
+from search.autotvm.task import Task
+from search.trials import Trial
+
+
+class Field(NamedTuple):
+    """A field of a line."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+ERROR_MEANINGS: Final = {
+    "NO_ERROR": "it was built and measured",
+    "INSTANTIATION_ERROR": "the template or a primitive refused the configuration",
+    "COMPILE_HOST": "the program could not be compiled",
+    "COMPILE_DEVICE": "the program could not be compiled for the device",
+    "RUNTIME_DEVICE": "it failed while it ran, or the process that ran it died",
+    "WRONG_ANSWER": "the results differ from those of the reference",
+    "BUILD_TIMEOUT": "building took longer than the builder allows",
+    "RUN_TIMEOUT": "running took longer than the runner allows, or hopelessly longer than the best",
+    "UNKNOWN_ERROR": "none of these",
+    "STOPPED_EARLY": "it was stopped as soon as it was certain not to be the best",
+    "BUILD_ERROR": "it could not be built",
+    "RUN_ERROR": "it failed while it ran",
+    "CHECK_ERROR": "the results differ from those of the unscheduled program",
+}
+
+
+def fields_of_record(inp: MeasureInput, result: MeasureResult) -> list[Field]:
+    """Return the fields of a line of a log."""
+    line = json.loads(encode(inp, result))
+    target, name, args, kwargs = line["input"]
+    config = line["config"]
+    costs, error_no, all_cost, timestamp = line["result"]
+    return [
+        Field("input[0]", target, "the target it was compiled for"),
+        Field("input[1]", name, "the name of the template"),
+        Field("input[2]", json.dumps(args), "what the template was called with"),
+        Field("input[3]", json.dumps(kwargs), "arguments by name; AutoTVM leaves them empty"),
+        Field("config.index", str(config["index"]), _index_meaning(inp.task, inp.config)),
+        Field(
+            "config.code_hash",
+            json.dumps(config["code_hash"]),
+            "what a schedule said of the code it was made for, if it said something",
+        ),
+        *_entities(inp.task, inp.config),
+        Field("result[0]", json.dumps(costs), _costs_meaning(inp.task, result)),
+        Field("result[1]", str(error_no), _error_meaning(error_no)),
+        Field(
+            "result[2]",
+            f"{all_cost:.6g}",
+            "wall time in seconds of building and running together; the log does not tell them "
+            "apart",
+        ),
+        Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
+        Field("version", str(line["version"]), "the version of this format"),
+        Field("tvm_version", line["tvm_version"], "the version of the writer"),
+    ]
+
+
+def fields_of_trial(trial: Trial, decided: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of a trial; `decided` are the knobs of its row in the table."""
+    named = ", ".join(f"{name} = {value}" for name, value in decided.items())
+    times = [seconds * 1e6 for seconds in trial.run_secs]
+    spread = f"; they lie {max(times) / min(times) - 1:.1%} apart" if len(times) > 1 else ""
+    meanings = {
+        "task": "the name of the task",
+        "workload": "the key of its program in the database beside",
+        "target": "the target it was compiled for",
+        "batch": "the batch of the task that it was measured in; the model learns between batches",
+        "number": "its place in the task, from 0",
+        "stage": "how far it came: build, run, check, done, or stopped early",
+        "error": "the text of the error",
+        "build_secs": "seconds that building took",
+        "measure_secs": "seconds that running took, with warm-up",
+        "run_secs": (
+            f"seconds per call, one number for each repeat; the mean is "
+            f"{sum(times) / len(times):.1f} us{spread}"
+            if times
+            else "seconds per call; there are none"
+        ),
+        "predicted": "what the cost model said before; higher is faster",
+        "time": f"when it ended: {utc(trial.time)}",
+        "space": "the design space that it is a point of",
+        "decisions": f"the point, a decision for each site: {named}",
+    }
+    return [
+        Field(field.name, json.dumps(trial.as_json()[field.name]), meanings[field.name])
+        for field in fields(trial)
+    ]
+
+
+def utc(timestamp: float) -> str:
+    """Return a time in seconds since 1970 as a date; the number if it is none."""
+    try:
+        return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp} s after 1970"
+
+
+def _index_meaning(task: Task, config: ConfigEntity) -> str:
+    space = task.known_space()
+    if space is None:
+        return "the number of the configuration; its template is not registered here"
+    index = space.index_of(config.entity_map)
+    if index != config.index:
+        return (
+            f"the number that the configuration had in the space it was taken from; here it has "
+            f"{'none' if index is None else index}, and what counts is config.entity"
+        )
+    digits, weights = space.point2knob(index), [1]
+    for dim in space.dims[:-1]:
+        weights.append(weights[-1] * dim)
+    terms = " + ".join(
+        str(digit) if weight == 1 else f"{digit}*{weight}"
+        for digit, weight in zip(digits, weights, strict=True)
+    )
+    return f"its number among {space.range_length}: {terms}, a digit for each knob"
+
+
+def _entities(task: Task, config: ConfigEntity) -> Iterator[Field]:
+    space = task.known_space()
+    for k, (name, entity) in enumerate(config.entity_map.items()):
+        code, value = entity.to_json()
+        known = None if space is None else space.space_map.get(name)
+        offers = "" if known is None else f"; one of {len(known)}"
+        yield Field(
+            f"config.entity[{k}]",
+            json.dumps([name, code, value]),
+            f"the knob {name!r}: {_KINDS[code](value)}{offers}",
+        )
+
+
+def _split_meaning(value: Any) -> str:
+    inner = math.prod(value[1:])
+    left = f", -1 being what is left of it divided by {inner}" if value[0] == -1 else ""
+    return f"a loop split in {len(value)} parts, the outermost first{left}"
+
+
+_KINDS: Final[dict[str, Callable[[Any], str]]] = {
+    "sp": _split_meaning,
+    "re": lambda value: f"loops reordered: first the one that was at place {value[0]}",
+    "an": lambda value: f"what each of {len(value)} loops becomes",
+    "ot": lambda value: f"an option, {value!r}",
+}
+
+
+def _costs_meaning(task: Task, result: MeasureResult) -> str:
+    if result.error_no != MeasureErrorNo.NO_ERROR:
+        return "after an error there are no costs, and 1e9 stands for them"
+    count = len(result.costs)
+    text = f"seconds per run, one number for each of {count} repeat{'s' if count > 1 else ''}"
+    if count > 1:
+        text += f"; they lie {max(result.costs) / min(result.costs) - 1:.1%} apart"
+    text += f"; the mean is {result.mean_cost * 1e6:.1f} us"
+    flop = flop_of(task)
+    if flop:
+        text += f", so {flop:.4g} operations run at {flop / result.mean_cost / 1e9:.1f} GFLOPS"
+    return text
+
+
+def _error_meaning(error_no: int) -> str:
+    name = MeasureErrorNo(error_no).name
+    return f"{name}: {ERROR_MEANINGS[name]}"

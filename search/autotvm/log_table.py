@@ -1,0 +1,301 @@
+"""The measurements of a log as a table: knobs, resources, costs."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.analysis.resources import RESOURCES
+from search.autotvm.errors import TemplateError
+
+Row = dict[str, Any]
+
+NO_ERROR: Final = "NO_ERROR"
+STOPPED: Final = "STOPPED_EARLY"
+_MOST_SHOWN: Final = 20
+
+
+@dataclass(frozen=True)
+class TurningPoint:
+    """Two neighbouring values of a column between which the best cost changes most."""
+
+    before: Any
+    after: Any
+    factor: float
+    """The best cost at `before`, divided by that at `after`; above 1 where costs drop."""
+
+    def __str__(self) -> str:
+        if self.factor >= 1:
+            return f"{self.before} -> {self.after}: {self.factor:.2f} times as fast"
+        return f"{self.before} -> {self.after}: {1 / self.factor:.2f} times as slow"
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """Costs in seconds against the values of one column, in the order of the values."""
+
+    column: str
+    values: tuple[Any, ...]
+    best: tuple[float, ...]
+    median: tuple[float, ...]
+    counts: tuple[int, ...]
+    """How many measurements there are of each value."""
+    explained: float | None
+    """The share of the variance of the logarithm of the costs that the values explain: omega
+    squared, which is near 0 for values that do not matter, however many there are. None where no
+    value was measured twice."""
+
+    def turning_point(self, rise: bool = False) -> TurningPoint | None:
+        """Return the largest relative drop of the best cost between neighbours, or its rise.
+
+        None where it drops (rises) nowhere.
+        """
+        steps = [
+            TurningPoint(self.values[k], self.values[k + 1], self.best[k] / self.best[k + 1])
+            for k in range(len(self.values) - 1)
+        ]
+        if rise:
+            least = min(steps, key=lambda step: step.factor, default=None)
+            return least if least is not None and least.factor < 1 else None
+        most = max(steps, key=lambda step: step.factor, default=None)
+        return most if most is not None and most.factor > 1 else None
+
+    def __str__(self) -> str:
+        rows = [(self.column, "best (us)", "median (us)", "measured")]
+        for value, best, median, count in zip(
+            self.values, self.best, self.median, self.counts, strict=True
+        ):
+            rows.append((str(value), f"{best * 1e6:.1f}", f"{median * 1e6:.1f}", str(count)))
+        return aligned(rows)
+
+
+class LogTable(Sequence[Row]):
+    """One row for each measurement, in the order of the log; a row maps columns to values.
+
+    Columns: `task`, `target`, `index` (of the configuration, or of the design space), the `knobs`,
+    the resources of the program (see `Resources`), `cost` (mean seconds per run), `gflops`,
+    `error` (`NO_ERROR`, a name of `MeasureErrorNo`, or the stage that failed), `build_seconds`,
+    `run_seconds` and `all_cost` (both together), `time` (seconds since 1970), `best_so_far`
+    (seconds, of the task up to here) and `elapsed` (seconds since the first ended).
+    What is not known is None. A knob of several numbers has a column for each, `tile_y[0]` the
+    outermost.
+    """
+
+    def __init__(self, rows: Sequence[Row], knobs: Sequence[str]) -> None:
+        self.rows = list(rows)
+        self.knobs = tuple(knobs)
+
+    @staticmethod
+    def of(rows: Sequence[Row]) -> LogTable:
+        """Return the table of rows whose values of knobs are under `knobs`, a dictionary."""
+        knobs = list(dict.fromkeys(name for row in rows for name in row["knobs"]))
+        best: dict[str, float] = {}
+        start = min((row["time"] for row in rows), default=0.0)
+        finished = []
+        for row in rows:
+            task = _label(row)
+            if row["cost"] is not None:
+                best[task] = min(best.get(task, math.inf), row["cost"])
+            values = {name: row["knobs"].get(name) for name in knobs}
+            plain = {name: value for name, value in row.items() if name != "knobs"}
+            finished.append(
+                {
+                    **{name: plain.pop(name) for name in ("task", "target", "index")},
+                    **values,
+                    **plain,
+                    "best_so_far": best.get(task),
+                    "elapsed": row["time"] - start,
+                }
+            )
+        return LogTable(finished, knobs)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.rows[0]) if self.rows else ()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The columns of what programs take that are known."""
+        return tuple(name for name in RESOURCES if any(row[name] is not None for row in self.rows))
+
+    @property
+    def tasks(self) -> list[str]:
+        """What tells the tasks apart: their names, with the target where they have several."""
+        labels = dict.fromkeys(_label(row) for row in self.rows)
+        names = [label.partition("\n")[0] for label in labels]
+        several = len(set(names)) < len(names)
+        return [label.replace("\n", " on ") for label in labels] if several else names
+
+    def of_task(self, task: str | int) -> LogTable:
+        """Return the rows of a task, by its place or its name in `tasks`.
+
+        TemplateError for one that is not there.
+        """
+        tasks = self.tasks
+        if isinstance(task, int) and not -len(tasks) <= task < len(tasks):
+            raise TemplateError(f"there is no task {task}; the log has {len(tasks)}")
+        if isinstance(task, str) and task not in tasks:
+            raise TemplateError(f"there is no task {task!r}; the log has {tasks}")
+        place = tasks.index(task) if isinstance(task, str) else task
+        label = list(dict.fromkeys(_label(row) for row in self.rows))[place]
+        rows = [row for row in self.rows if _label(row) == label]
+        knobs = [name for name in self.knobs if any(row[name] is not None for row in rows)]
+        return LogTable(rows, knobs)
+
+    def best(self) -> Row | None:
+        """Return the row with the lowest cost, None if nothing was measured."""
+        measured = [row for row in self.rows if row["cost"] is not None]
+        return min(measured, key=lambda row: row["cost"], default=None)
+
+    def errors(self) -> dict[str, int]:
+        """Return how many measurements ended in which way, the most frequent first."""
+        kinds = [row["error"] for row in self.rows]
+        counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column: float64 with NaN for None where all are numbers, else objects.
+
+        TemplateError for one that is not there.
+        """
+        if self.rows and name not in self.rows[0]:
+            raise TemplateError(f"there is no column {name!r}; known are {list(self.columns)}")
+        values = [row[name] for row in self.rows]
+        if all(value is None or type(value) in (int, float) for value in values):
+            return np.array([math.nan if v is None else v for v in values], np.float64)
+        return np.array(values, object)
+
+    def group_by(self, column: str) -> CostCurve:
+        """Return the costs for each value of a column.
+
+        TemplateError for a column that is not there, and where several tasks would be mixed:
+        choose one with `of_task`.
+        """
+        if len(self.tasks) > 1:
+            raise TemplateError(
+                f"costs of different tasks do not compare; choose one of {self.tasks} with of_task"
+            )
+        self.column(column)
+        groups: dict[Any, list[float]] = {}
+        for row in self.rows:
+            if row["cost"] is not None and row[column] is not None:
+                groups.setdefault(row[column], []).append(row["cost"])
+        values = sorted(groups, key=_order)
+        return CostCurve(
+            column,
+            tuple(values),
+            tuple(min(groups[value]) for value in values),
+            tuple(statistics.median(groups[value]) for value in values),
+            tuple(len(groups[value]) for value in values),
+            _explained([np.log(groups[value]) for value in values]),
+        )
+
+    def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
+        """Return where the curve of the best cost against a column drops (rises) most."""
+        return self.group_by(column).turning_point(rise)
+
+    def frame(self) -> Any:
+        """Return the table as a pandas data frame. ImportError without pandas."""
+        try:
+            import pandas  # noqa: PLC0415 - optional
+        except ImportError as error:
+            raise ImportError("LogTable.frame needs pandas; .column needs nothing") from error
+        return pandas.DataFrame(self.rows, columns=list(self.columns))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one row, or the table of a slice."""
+        chosen = self.rows[index]
+        return LogTable(chosen, self.knobs) if isinstance(index, slice) else chosen
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """Return a heading and rows of texts, without columns in which nothing is known."""
+        names = [n for n in self.columns if any(row[n] is not None for row in self.rows)]
+        return [tuple(names), *(tuple(cell(row[n]) for n in names) for row in self.rows)]
+
+    def __str__(self) -> str:
+        rows = self._cells()
+        shown = rows[: _MOST_SHOWN + 1]
+        rest = len(rows) - len(shown)
+        return aligned(shown) + (f"\n... and {rest} more" if rest else "")
+
+    def __repr__(self) -> str:
+        return f"<LogTable of {len(self)} measurements>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._cells()[: _MOST_SHOWN + 1])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return texts in columns, numbers to the right; the first row is the heading."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    right = [all(map(_is_number, column[1:])) for column in columns]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _is_number(text: str) -> bool:
+    return not text.strip("0123456789.+-e%")
+
+
+def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return texts as a table, the first row of which is the heading."""
+    heading, *body = rows
+    return f"<table><thead>{_html('th', heading)}</thead><tbody>" + "".join(
+        [*(_html("td", row) for row in body), "</tbody></table>"]
+    )
+
+
+def cell(value: Any) -> str:
+    """Return a value of a table as a short text."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _html(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in cells) + "</tr>"
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return f"{row['task']}\n{row['target']}"
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    """Order numbers by size, before texts."""
+    if isinstance(value, (int, float)):
+        return (0, value, "")
+    return (1, 0, value if isinstance(value, str) else json.dumps(value))
+
+
+def _explained(groups: Sequence[NDArray[np.float64]]) -> float | None:
+    """Return omega squared of groups of numbers, at least 0."""
+    everything = np.concatenate(groups) if groups else np.array([])
+    free = len(everything) - len(groups)
+    if free < 1 or len(groups) < 2:
+        return None
+    mean = everything.mean()
+    inside = float(sum(((group - group.mean()) ** 2).sum() for group in groups)) / free
+    between = float(sum(len(group) * (group.mean() - mean) ** 2 for group in groups))
+    total = between + inside * free
+    return max(0.0, (between - (len(groups) - 1) * inside) / (total + inside)) if total else None
