@@ -11,12 +11,8 @@ from typing import Any, Final
 
 from codegen import Target
 from search.builder.artifact_directory import ArtifactDirectory
-        """Return the path of what to expect, or why there is none; run a program for it once.
-
-        Raises TuningError for a program that calls functions which the process does not have.
-        """
-        if Path(reference_path).suffix == REFERENCE_SUFFIX:
-            return reference_path
+from search.errors import TuningError
+from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
