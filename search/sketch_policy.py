@@ -147,7 +147,7 @@ class Sketch:
     @property
     def loops(self) -> list[str]:
         """The loops and blocks of the sketch, a line for each."""
-        funcs = self._sch.mod.functions.values()
+        funcs = self._sch.mod.prim_funcs().values()
         return [line for func in funcs for line in self._lines(func.body, 0)]
 
     # ------------------------------------------------------------------------------------- holes
@@ -264,7 +264,7 @@ def sketches(
 
 
 def _all_loops(sch: Schedule) -> list[For]:
-    bodies = [func.body for func in sch.mod.functions.values()]
+    bodies = [func.body for func in sch.mod.prim_funcs().values()]
     return [node for body in bodies for node in walk(body) if isinstance(node, For)]
 
 

@@ -49,7 +49,7 @@ def resources_of(program: IRModule | PrimFunc) -> Resources:
     Loops whose length is not constant count as one iteration; a buffer whose box is not constant
     counts as a whole, and one of symbolic shape not at all.
     """
-    funcs = (program,) if isinstance(program, PrimFunc) else program.functions.values()
+    funcs = (program,) if isinstance(program, PrimFunc) else program.prim_funcs().values()
     nests = [nest for func in funcs for nest in _nests(func.body, (), {})]
     if not nests:
         return Resources()

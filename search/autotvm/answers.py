@@ -26,7 +26,7 @@ def write_answers(
     or a tuple of several. Elements may be off by `atol` plus `rtol` times their size.
     TemplateError for answers of another number or shape.
     """
-    func = mod[entry_name(mod)]
+    func = mod.prim_func(entry_name(mod))
     stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
     written = [k for k, param in enumerate(func.params) if func.buffer_map.get(param) in stored]
     infos = [info for info in ArgInfo.from_prim_func(func) if isinstance(info, TensorInfo)]

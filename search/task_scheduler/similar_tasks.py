@@ -68,7 +68,7 @@ class SimilarTasks:
 def _tags(mod: IRModule) -> list[str]:
     found = [
         node.annotations[TAG]
-        for func in mod.functions.values()
+        for func in mod.prim_funcs().values()
         for node in walk(func.body)
         if isinstance(node, Block) and TAG in node.annotations
     ]

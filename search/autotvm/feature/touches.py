@@ -113,7 +113,7 @@ def touching_loops(mod: IRModule) -> list[TouchingLoop]:
     out. A loop of unknown length counts as one of length 1.
     """
     reader = _Reader()
-    reader.visit(mod[entry_name(mod)].body, Bindings(), [])
+    reader.visit(mod.prim_func(entry_name(mod)).body, Bindings(), [])
     return reader.loops
 
 
