@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.random_arguments import random_arguments
 from benchmarks.random_kernels import BOOL_KERNELS, IN_PLACE, LIBRARY, kernel, kernel_name
 from tensorir.arith import Analyzer
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
@@ -57,44 +58,12 @@ class RandomGraph:
 
     def inputs(self, seed: int) -> list[Any]:
         """Return arguments of `main`; symbolic sizes differ between seeds."""
-        rng = np.random.default_rng(seed)
         func = self.mod[self.entry]
         assert isinstance(func, Function)
-        sizes: dict[Var, int] = {}
-        return [_argument(param.struct_info, sizes, rng) for param in func.params]
+        return random_arguments(func, np.random.default_rng(seed))
 
     def __repr__(self) -> str:
         return f"random_graph({self.seed})"
-
-
-def _argument(info: StructInfo, sizes: dict[Var, int], rng: np.random.Generator) -> Any:
-    if isinstance(info, TupleStructInfo):
-        return tuple(_argument(part, sizes, rng) for part in info.elements)
-    if isinstance(info, PrimStructInfo):
-        return 0 if info.value is None else _number(info.value, sizes, rng)
-    if isinstance(info, ShapeStructInfo):
-        return tuple(_number(n, sizes, rng) for n in info.values or ())
-    assert isinstance(info, TensorStructInfo)
-    assert info.shape is not None
-    assert info.dtype is not None
-    shape = [_number(n, sizes, rng) for n in info.shape]
-    high = 2 if info.dtype == "bool" else 4
-    return np.asarray(rng.integers(0, high, shape)).astype(info.dtype.to_numpy())
-
-
-def _number(extent: PrimExpr, sizes: dict[Var, int], rng: np.random.Generator) -> int:
-    """Return an extent: a number, a size, or twice a size."""
-    if isinstance(extent, IntImm):
-        return extent.value
-    if isinstance(extent, Var):
-        return sizes.setdefault(extent, int(rng.integers(0, 6)))
-    factor, var = 1, extent
-    for part in walk(extent):
-        if isinstance(part, IntImm):
-            factor = part.value
-        elif isinstance(part, Var):
-            var = part
-    return factor * _number(var, sizes, rng)
 
 
 def random_graph(
