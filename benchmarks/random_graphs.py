@@ -3,98 +3,49 @@
     graph = random_graph(seed=7)
     expected = interpret_graph(graph.mod, "main", *graph.inputs(0), library=LIBRARY)
 
-Graphs have shared inputs, calls that overwrite an argument, unused results, constants, tuples,
-arrays without elements, several dtypes, calls of other graph functions, `if`, symbolic sizes and
-library functions. All arithmetic is exact, so results are compared bit by bit.
+Graphs have shared inputs, calls that overwrite arguments, unused results, constants that functions
+share, nested tuples as values, parameters and results, arrays without elements, all kinds of
+dtypes, scalars and shapes as parameters, calls of other graph functions (some of them symbolic,
+some of them calling themselves), `if` within `if`, symbolic sizes, and library functions that
+return or keep what they are given.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tensorir import parse
+from benchmarks.random_arguments import random_arguments
+from benchmarks.random_kernels import BOOL_KERNELS, IN_PLACE, LIBRARY, kernel, kernel_name
+from tensorir.arith import Analyzer
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
-from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.function import BaseFunc, IRModule
 from tensorir.relax import calls
 from tensorir.relax import expr as g
+from tensorir.relax.callee import is_pure_call, result_of
 from tensorir.relax.function import Function
-from tensorir.relax.struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from tensorir.relax.relations import Fits, fits, is_base_of
+from tensorir.relax.struct_info import (
+    OBJECT,
+    VOID,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from tensorir.relax.visit import merged_blocks
+from tensorir.visit import collect_vars, substitute, walk
 
-Shape = tuple[PrimExpr | int, ...]
+__all__ = ["LIBRARY", "RandomGraph", "random_graph"]
 
-DTYPES: Final = ("float32", "int32", "float64", "int8")
-SHAPES: Final[tuple[tuple[int, ...], ...]] = ((4,), (2, 3), (0, 3), (1,), (33,), (2, 3, 4))
-
-KERNELS: Final = {
-    # name: (buffers and scalars, statement); X are those read, Y those written.
-    "add": ("X0 X1 Y0", "Y0[{i}] = X0[{i}] + X1[{i}]"),
-    "twice": ("X0 Y0", "Y0[{i}] = X0[{i}] + X0[{i}]"),
-    "negate": ("X0 Y0", "Y0[{i}] = {zero} - X0[{i}]"),
-    "fill": ("Y0", "Y0[{i}] = {one}"),
-    "both": ("X0 X1 Y0 Y1", "Y0[{i}] = X0[{i}] + X1[{i}]; Y1[{i}] = X0[{i}] - X1[{i}]"),
-    "increment": ("Y0", "Y0[{i}] = Y0[{i}] + {one}"),
-    "accumulate": ("Y0 X0", "Y0[{i}] = Y0[{i}] + X0[{i}]"),
-    "add_scalar": ("X0 Y0 k", "Y0[{i}] = X0[{i}] + T.cast(k, {dtype!r})"),
-}
-
-
-def _add_to(a: Any, b: Any, out: Any) -> None:
-    np.add(np.asarray(a), np.asarray(b), out=np.asarray(out))
-
-
-def _doubled(a: Any) -> NDArray[Any]:
-    return np.asarray(a) + np.asarray(a)
-
-
-LIBRARY: Final[dict[str, Callable[..., Any]]] = {
-    "random_graphs.add_to": _add_to,
-    "random_graphs.doubled": _doubled,
-}
-"""Library functions that graphs call; `add_to` writes to its last argument."""
-
-
-def kernel_name(kind: str, shape: tuple[int | str, ...], dtype: str) -> str:
-    """Return the name of a tensor function in a module."""
-    return "_".join([kind, *map(str, shape), dtype])
-
-
-@cache
-def kernel(kind: str, shape: tuple[int | str, ...], dtype: str) -> PrimFunc:
-    """Return a tensor function; an extent that is a str is a symbolic size."""
-    params, body = KERNELS[kind]
-    rank = len(shape)
-    sizes = sorted({n for n in shape if isinstance(n, str)})
-    names = params.split()
-    head = ", ".join("k: T.int64" if p == "k" else f"{p.lower()}_: T.handle" for p in names)
-    extents = ", ".join(map(str, shape)) + ("," if rank == 1 else "")
-    index = ", ".join(f"v{d}" for d in range(rank)) if rank else "()"
-    zero, one = (f"T.{dtype}({v})" for v in (0, 1))
-    lines = [
-        "@T.prim_func",
-        f"def {kernel_name(kind, shape, dtype)}({head}):",
-        "    T.func_attr({'tir.noalias': True})",
-    ]
-    lines += [f"    {n} = T.int64()" for n in sizes]
-    lines += [
-        f"    {p} = T.match_buffer({p.lower()}_, ({extents}), {dtype!r})" for p in names if p != "k"
-    ]
-    loops = ", ".join(f"i{d}" for d in range(rank))
-    lines += [f"    for {loops} in T.grid({', '.join(map(str, shape))}):"]
-    lines += ["        with T.block('compute'):"]
-    lines += [f"            v{d} = T.axis.spatial({shape[d]}, i{d})" for d in range(rank)]
-    text = body.format(i=index, zero=zero, one=one, dtype=dtype)
-    lines += [f"            {statement}" for statement in text.split("; ")]
-    func = parse("\n".join(lines))
-    assert isinstance(func, PrimFunc)
-    return func.without_attr("global_symbol")
+DTYPES: Final = ("float32", "int32", "float64", "int8", "float16", "bool", "uint8", "int64")
+SHAPES: Final[tuple[tuple[int, ...], ...]] = ((4,), (2, 3), (0, 3), (1,), (33,), (2, 3, 4), ())
+COUNTER: Final = TensorStructInfo((), "int32")
 
 
 @dataclass(frozen=True)
@@ -105,24 +56,14 @@ class RandomGraph:
     seed: int
     entry: str = "main"
 
-    def inputs(self, seed: int) -> list[NDArray[Any]]:
+    def inputs(self, seed: int) -> list[Any]:
         """Return arguments of `main`; symbolic sizes differ between seeds."""
-        rng = np.random.default_rng(seed)
-        size = int(rng.integers(0, 6))
         func = self.mod[self.entry]
         assert isinstance(func, Function)
-        return [_array(param.struct_info, size, rng) for param in func.params]
+        return random_arguments(func, np.random.default_rng(seed))
 
     def __repr__(self) -> str:
         return f"random_graph({self.seed})"
-
-
-def _array(info: StructInfo, size: int, rng: np.random.Generator) -> NDArray[Any]:
-    assert isinstance(info, TensorStructInfo)
-    assert info.shape is not None
-    assert info.dtype is not None
-    shape = [n.value if isinstance(n, IntImm) else size for n in info.shape]
-    return rng.integers(0, 2 if info.dtype == "bool" else 4, shape).astype(info.dtype.to_numpy())
 
 
 def random_graph(
@@ -133,99 +74,169 @@ def random_graph(
     library: bool = True,
     nested: bool = True,
     branches: bool = True,
+    packed: bool = False,
+    failing: bool = False,
 ) -> RandomGraph:
     """Return a random module whose `main` has about `steps` calls.
 
     The options leave out symbolic sizes, library functions, calls of other graph functions, `if`.
+    With `packed`, tensor functions call library functions, which have to be registered then; with
+    `failing`, calls may fail: by a `match_cast`, by extents that do not agree, or by `refuse`.
     """
     rng = random.Random(seed)
-    functions: dict[str, BaseFunc] = {}
-    inner: list[tuple[str, Function]] = []
-    if nested and rng.random() < 0.4:
-        for k in range(rng.randint(1, 2)):
-            maker = _Maker(rng, functions, list(inner), symbolic=False, library=library)
-            name = f"part{k}"
-            inner.append((name, maker.function(name, steps // 3 + 1, branches)))
-            functions[name] = inner[-1][1].without_attr("global_symbol")
-    maker = _Maker(rng, functions, inner, symbolic, library)
-    functions["main"] = maker.function("main", steps, branches)
-    return RandomGraph(IRModule(functions), seed)
+    module = _Module(rng, symbolic, library, branches, packed, failing)
+    if nested and rng.random() < 0.6:
+        for k in range(rng.randint(1, 3)):
+            module.add(f"part{k}", steps // 3 + 1, loops=branches and rng.random() < 0.3)
+    module.add("main", steps)
+    return RandomGraph(IRModule(module.functions), seed)
+
+
+class _Module:
+    """The functions that there are, and what may be in them."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        symbolic: bool,
+        library: bool,
+        branches: bool,
+        packed: bool,
+        failing: bool,
+    ) -> None:
+        self.rng = rng
+        self.symbolic = symbolic
+        self.library = library
+        self.branches = branches
+        self.failing = failing
+        self.kernels = [kind for kind in BOOL_KERNELS if packed or kind != "packed"]
+        self.functions: dict[str, BaseFunc] = {}
+        self.graphs: dict[str, Function] = {}
+        self.loops: set[str] = set()
+        self.constants: list[g.Constant] = []
+
+    def add(self, name: str, steps: int, loops: bool = False) -> None:
+        """Add a graph function; one that loops calls itself as often as its first argument says."""
+        func = (_Loop if loops else _Maker)(self).function(name, steps)
+        private = name != "main" and self.rng.random() < 0.6
+        self.functions[name] = func.without_attr("global_symbol") if private else func
+        self.graphs[name] = func
+        if loops:
+            self.loops.add(name)
+
+    def kernel(self, kind: str, info: TensorStructInfo) -> GlobalVar:
+        """Return the name of a tensor function for tensors like this, which is in the module."""
+        assert info.shape is not None
+        assert info.dtype is not None
+        names: dict[str, str] = {}
+        shape = tuple(
+            n.value if isinstance(n, IntImm) else names.setdefault(str(n), f"n{len(names)}")
+            for n in info.shape
+        )
+        name = kernel_name(kind, shape, str(info.dtype))
+        self.functions.setdefault(name, kernel(kind, shape, str(info.dtype)))
+        return GlobalVar(name)
 
 
 class _Maker:
     """Makes one function."""
 
-    def __init__(
-        self,
-        rng: random.Random,
-        functions: dict[str, BaseFunc],
-        inner: list[tuple[str, Function]],
-        symbolic: bool,
-        library: bool,
-    ) -> None:
-        self._rng = rng
-        self._functions = functions
-        self._inner = inner
-        self._library = library
-        self._size = Var("n", "int64")
-        self._symbolic = symbolic and rng.random() < 0.4
+    def __init__(self, module: _Module) -> None:
+        self._module = module
+        self._rng = module.rng
         self._values: list[g.GraphVar] = []
         self._bindings: list[g.Binding] = []
+        self._sizes: list[Var] = []
         self._count = 0
         self._in_dataflow = False
-
-    def function(self, name: str, steps: int, branches: bool) -> Function:
-        """Return a function of about `steps` calls."""
         rng = self._rng
-        params = [
-            g.GraphVar(f"x{k}", self._info(self._shape(), rng.choice(DTYPES)))
-            for k in range(rng.randint(1, 3))
+        self._kinds = [
+            TensorStructInfo(rng.choice(SHAPES), rng.choice(DTYPES))
+            for _ in range(rng.randint(1, 4))
         ]
-        if self._symbolic:
-            params.append(g.GraphVar("s", self._info((self._size, 3), "float32")))
-        flag = g.GraphVar("flag", self._info((), "bool"))
-        params.append(flag)
-        self._values = [p for p in params if p is not flag]
-        blocks: list[g.BindingBlock] = []
-        while steps > 0:
-            count = rng.randint(1, steps)
-            steps -= count
-            if rng.random() < 0.5:
-                blocks.append(self._dataflow(count))
-            else:
-                blocks.append(self._plain(count))
-            if branches and rng.random() < 0.3:
-                blocks.append(self._branch(flag))
+        if module.symbolic and rng.random() < 0.5:
+            n, dtype = Var("n", "int64"), rng.choice(DTYPES)
+            self._kinds += [TensorStructInfo((n, 3), dtype), TensorStructInfo((n * 2,), dtype)]
+            self._sizes = [n]
+
+    # ------------------------------------------------------------------------------------ functions
+
+    def function(self, name: str, steps: int) -> Function:
+        """Return a function of about `steps` calls."""
+        params = self._params()
+        self._values = list(params)
+        blocks = self._blocks(steps, depth=2)
         result = self._result(blocks)
-        has_effects = any(
-            isinstance(b.value, g.GraphCall) and isinstance(b.value.op, g.ExternFunc)
-            for block in blocks
-            for b in _all_bindings(block)
-        )
-        calls_impure = any(
-            isinstance(b.value, g.GraphCall)
-            and isinstance(b.value.op, GlobalVar)
-            and not self._functions[b.value.op.name].is_pure  # type: ignore[attr-defined]
-            for block in blocks
-            for b in _all_bindings(block)
-        )
-        return Function(
-            params,
-            g.SeqExpr(merged_blocks(blocks), result),
-            is_pure=not (has_effects or calls_impure),
-            attrs={"global_symbol": name},
+        return self._made(name, params, g.SeqExpr(merged_blocks(blocks), result))
+
+    def _made(self, name: str, params: list[g.GraphVar], body: g.SeqExpr) -> Function:
+        known = self._module.functions
+        inside = [n for n in walk(body) if isinstance(n, g.GraphCall)]
+        others = [n for n in inside if not (isinstance(n.op, GlobalVar) and n.op.name == name)]
+        is_pure = all(is_pure_call(call, known) for call in others)
+        return Function(params, body, is_pure=is_pure, attrs={"global_symbol": name})
+
+    def _params(self) -> list[g.GraphVar]:
+        rng = self._rng
+        infos: list[StructInfo] = [TensorStructInfo((), "bool")]
+        infos += [rng.choice(self._kinds) for _ in range(rng.randint(1, 3))]
+        if self._sizes:
+            infos.append(self._kinds[-2])
+        if rng.random() < 0.3:
+            infos.append(self._tuple_info())
+        if self._module.symbolic and rng.random() < 0.2:
+            self._sizes.append(Var("k", "int64"))
+            infos.append(PrimStructInfo("int64", self._sizes[-1]))
+            self._kinds.append(TensorStructInfo((self._sizes[-1],), rng.choice(DTYPES)))
+        if self._module.symbolic and rng.random() < 0.2:
+            self._sizes.append(Var("m", "int64"))
+            infos.append(ShapeStructInfo((self._sizes[-1], 2)))
+            self._kinds.append(TensorStructInfo((2, self._sizes[-1]), rng.choice(DTYPES)))
+        rng.shuffle(infos)
+        return [g.GraphVar(f"x{k}", info) for k, info in enumerate(infos)]
+
+    def _tuple_info(self, depth: int = 2) -> TupleStructInfo:
+        return TupleStructInfo(
+            self._tuple_info(depth - 1)
+            if depth and self._rng.random() < 0.3
+            else self._rng.choice(self._kinds)
+            for _ in range(self._rng.randint(1, 3))
         )
 
     def _result(self, blocks: list[g.BindingBlock]) -> g.GraphExpr:
-        picked = [self._rng.choice(self._values) for _ in range(self._rng.randint(1, 3))]
-        if len(picked) == 1:
-            return picked[0]
-        whole = g.Tuple(picked)
-        if self._rng.random() < 0.5:
+        whole = self._whole(2)
+        if self._rng.random() < 0.5 or not isinstance(whole, g.Tuple):
             return whole
         var = g.GraphVar("result", whole.struct_info)
         blocks.append(g.BindingBlock([g.VarBinding(var, whole)]))
         return var
+
+    def _whole(self, depth: int) -> g.GraphExpr:
+        """Return a value that exists, a constant, a number, a shape, or a tuple of such."""
+        rng = self._rng
+        choice = rng.random()
+        if choice < 0.5 or not depth:
+            return rng.choice(self._values)
+        if choice < 0.6:
+            return self._constant(rng.choice(self._kinds)) or rng.choice(self._values)
+        if choice < 0.65:
+            return g.PrimValue(self._scalar())
+        if choice < 0.7:
+            return g.ShapeExpr([self._scalar() for _ in range(rng.randint(0, 2))])
+        return g.Tuple(self._whole(depth - 1) for _ in range(rng.randint(0 if depth < 2 else 1, 3)))
+
+    # --------------------------------------------------------------------------------------- blocks
+
+    def _blocks(self, steps: int, depth: int) -> list[g.BindingBlock]:
+        rng = self._rng
+        blocks: list[g.BindingBlock] = []
+        while steps > 0:
+            count = rng.randint(1, steps)
+            steps -= count
+            blocks.append(self._dataflow(count) if rng.random() < 0.5 else self._plain(count))
+            if self._module.branches and depth and rng.random() < 0.4:
+                blocks += self._branch(depth)
+        return blocks
 
     def _plain(self, count: int) -> g.BindingBlock:
         self._bindings = []
@@ -235,123 +246,209 @@ class _Maker:
 
     def _dataflow(self, count: int) -> g.BindingBlock:
         """Return a block in which some variables are local; those are forgotten behind it."""
-        self._bindings, self._in_dataflow = [], True
-        for _ in range(count):
-            self._step()
+        self._in_dataflow = True
+        block = self._plain(count)
         self._in_dataflow = False
         self._values = [v for v in self._values if not isinstance(v, g.DataflowVar)]
-        return g.DataflowBlock(self._bindings)
+        return g.DataflowBlock(block.bindings)
 
-    def _branch(self, flag: g.GraphVar) -> g.BindingBlock:
-        outside = list(self._values)
-        kind = self._rng.choice(outside).struct_info
+    def _branch(self, depth: int) -> Iterator[g.BindingBlock]:
+        conditions = [v for v in self._values if _is_condition(v.struct_info)]
+        if not conditions:
+            return
+        condition = self._rng.choice(conditions)
+        kind = self._rng.choice(self._values).struct_info
+        outside, sizes, kinds = list(self._values), list(self._sizes), list(self._kinds)
         branches = []
         for _ in range(2):
-            self._values = list(outside)
-            block = self._plain(self._rng.randint(1, 3))
-            same = [v for v in self._values if v.struct_info is kind]
-            branches.append(g.SeqExpr([block] if block.bindings else [], same[-1]))
-        self._values = outside
+            blocks = self._blocks(self._rng.randint(0, 3), depth - 1)
+            branches.append(g.SeqExpr(merged_blocks(blocks), self._like(kind)))
+            self._values, self._sizes, self._kinds = list(outside), list(sizes), list(kinds)
         self._bindings = []
-        self._bind(g.If(flag, branches[0], branches[1]), kind)
-        return g.BindingBlock(self._bindings)
+        self._bind(g.If(condition, branches[0], branches[1]))
+        yield g.BindingBlock(self._bindings)
+
+    # ---------------------------------------------------------------------------------------- steps
 
     def _step(self) -> None:
         rng = self._rng
-        choice = rng.random()
         x = rng.choice(self._values)
         info = x.struct_info
         if isinstance(info, TupleStructInfo):
             if len(info):
-                k = rng.randrange(len(info))
-                self._bind(g.TupleGetItem(x, k), info.elements[k])
+                self._bind(g.TupleGetItem(x, rng.randrange(len(info))))
             return
-        assert isinstance(info, TensorStructInfo)
-        if choice < 0.55:
+        if not isinstance(info, TensorStructInfo):
+            return
+        if info.shape is None:
+            self._cast(x, info)
+            return
+        choice = rng.random()
+        if choice < 0.5:
             self._kernel_call(x, info)
-        elif choice < 0.62:
-            others = [rng.choice(self._values) for _ in range(rng.randint(1, 2))]
-            self._bind(g.Tuple([x, *others]))
+        elif choice < 0.58:
+            self._bind(g.Tuple([x, *(self._whole(1) for _ in range(rng.randint(0, 2)))]))
+        elif choice < 0.63:
+            self._bind(x)
         elif choice < 0.68:
-            self._bind(x, info)
-        elif choice < 0.74:
-            self._values.append(x)
-            self._constant(info)
-        elif choice < 0.78:
-            var = self._var(info)
-            self._bindings.append(g.MatchCast(var, x, info))
-        elif choice < 0.88 and self._library:
+            constant = self._constant(info)
+            if constant is not None:
+                self._bind(constant)
+        elif choice < 0.72:
+            self._cast(x, info)
+        elif choice < 0.88 and self._module.library:
             self._library_call(x, info)
-        elif self._inner:
+        elif self._module.graphs:
             self._graph_call()
+
+    def _cast(self, x: g.GraphVar, info: TensorStructInfo) -> None:
+        """Bind a checked value: what is known already, or with sizes that the check defines."""
+        rng = self._rng
+        shape = info.shape
+        if shape is None or (self._module.symbolic and rng.random() < 0.5):
+            shape = tuple(Var(f"s{len(self._sizes) + k}", "int64") for k in range(info.ndim))
+        if self._module.failing and shape and rng.random() < 0.3:
+            shape = (*shape[:-1], rng.choice([*self._sizes, IntImm("int64", 3)]))
+        stated = TensorStructInfo(shape, info.dtype)
+        if fits(stated, info) is not Fits.NO:
+            self._bindings.append(g.MatchCast(self._var(stated), x, stated))
+            self._sizes += [n for n in shape if isinstance(n, Var) and n not in self._sizes]
 
     def _kernel_call(self, x: g.GraphVar, info: TensorStructInfo) -> None:
         rng = self._rng
-        kind = rng.choice(list(KERNELS))
-        callee = self._kernel(kind, info)
-        if kind == "increment":
-            self._bind(calls.call_tir_inplace(callee, [x], 0, info))
-        elif kind == "accumulate":
-            self._bind(calls.call_tir_inplace(callee, [x, self._like(info)], 0, info))
+        kind = rng.choice(self._module.kernels)
+        if kind == "fill":
+            info = rng.choice([info, *self._kinds])
+        callee = self._module.kernel(kind, info)
+        if kind in IN_PLACE:
+            inplace = IN_PLACE[kind]
+            args = [x] if kind in ("increment", "previous") else [x, self._like(info)]
+            self._bind(calls.call_tir_inplace(callee, args, inplace, [info] * len(inplace)))
         elif kind == "both":
             self._bind(calls.call_tir(callee, [x, self._like(info)], [info, info]))
+        elif kind == "fill":
+            self._bind(calls.call_tir(callee, [], info))
         elif kind == "add_scalar":
-            self._bind(calls.call_tir(callee, [x], info, [rng.randint(0, 3)]))
+            self._bind(calls.call_tir(callee, [x], info, [self._scalar()]))
         else:
-            reads = {"add": 2, "fill": 0}.get(kind, 1)
+            reads = 2 if kind in ("add", "packed") else 1
             self._bind(calls.call_tir(callee, [x, self._like(info)][:reads], info))
 
     def _library_call(self, x: g.GraphVar, info: TensorStructInfo) -> None:
-        choice = self._rng.random()
-        if choice < 0.6:
+        rng = self._rng
+        known = info if rng.random() < 0.6 else TensorStructInfo(None, info.dtype, info.ndim)
+        choice = rng.random()
+        if choice < 0.25:
             args = [x, self._like(info)]
             self._bind(calls.call_dps_packed("random_graphs.add_to", args, info))
-        elif choice < 0.8 or self._in_dataflow:
-            self._bind(calls.call_pure_packed("random_graphs.doubled", x, sinfo_args=info))
+        elif choice < 0.35:
+            self._bind(calls.call_dps_packed("random_graphs.split_to", [x], [info, info]))
+        elif choice < 0.5:
+            self._bind(calls.call_pure_packed("random_graphs.doubled", x, sinfo_args=known))
+        elif choice < 0.6:
+            self._bind(calls.call_pure_packed("random_graphs.same", x, sinfo_args=known))
+        elif choice < 0.64:
+            pair = TupleStructInfo([known, info])
+            self._bind(calls.call_pure_packed("random_graphs.twins", x, sinfo_args=pair))
+        elif choice < 0.7:
+            other = self._rng.choice([v for v in self._values if _is_tensor(v.struct_info)])
+            swapped = TupleStructInfo([other.struct_info, known])
+            both = g.Tuple([x, other])
+            self._bind(calls.call_pure_packed("random_graphs.swapped", both, sinfo_args=swapped))
+        elif choice < 0.78:
+            shape = g.ShapeExpr([self._scalar() for _ in range(rng.randint(0, 2))])
+            args = [shape, g.PrimValue(self._scalar()), g.StringValue("text")]
+            made = TensorStructInfo(shape.values, "int32")
+            self._bind(calls.call_pure_packed("random_graphs.shaped", *args, sinfo_args=made))
+        elif self._in_dataflow:
+            return
+        elif choice < 0.85:
+            self._bind(calls.call_packed("random_graphs.keep", x, sinfo_args=VOID))
+            self._values.pop()
+        elif choice < 0.95 or not self._module.failing:
+            self._bind(calls.call_packed("random_graphs.kept", x, sinfo_args=known))
         else:
-            self._bind(calls.call_packed("random_graphs.doubled", x, sinfo_args=info))
+            self._bind(calls.call_packed("random_graphs.refuse", x, sinfo_args=known))
 
     def _graph_call(self) -> None:
-        name, func = self._rng.choice(self._inner)
-        if self._in_dataflow and not func.is_pure:
+        rng = self._rng
+        name = rng.choice(list(self._module.graphs))
+        func = self._module.graphs[name]
+        if self._in_dataflow and not is_pure_call(_call(name, []), self._module.functions):
             return
-        args: list[g.GraphExpr] = []
-        for param in func.params:
-            assert isinstance(param.struct_info, TensorStructInfo)
-            args.append(self._like(param.struct_info))
-        self._bind(g.GraphCall(GlobalVar(name), args, struct_info=func.ret_struct_info))
+        sizes: dict[Var, PrimExpr] = {}
+        args = [self._argument(param.struct_info, sizes) for param in func.params]
+        if any(arg is None for arg in args):
+            return
+        if name in self._module.loops:
+            args[0] = g.Constant(np.int32(rng.randint(0, 3)))
+        call = _call(name, [arg for arg in args if arg is not None])
+        known = result_of(call, self._module.functions)
+        self._bind(_call(name, call.args, known))
 
-    def _like(self, info: TensorStructInfo) -> g.GraphExpr:
+    # --------------------------------------------------------------------------------------- values
+
+    def _argument(self, wanted: StructInfo, sizes: dict[Var, PrimExpr]) -> g.GraphExpr | None:
+        """Return a value for a parameter of a function whose sizes are these; None without one."""
+        if isinstance(wanted, TupleStructInfo):
+            parts = [self._argument(part, sizes) for part in wanted.elements]
+            return None if None in parts else g.Tuple(part for part in parts if part is not None)
+        if isinstance(wanted, PrimStructInfo):
+            assert isinstance(wanted.value, Var)
+            return g.PrimValue(sizes.setdefault(wanted.value, self._scalar()))
+        if isinstance(wanted, ShapeStructInfo):
+            extents = [
+                sizes.setdefault(n, self._scalar()) if isinstance(n, Var) else n
+                for n in wanted.values or ()
+            ]
+            return g.ShapeExpr(extents)
+        assert isinstance(wanted, TensorStructInfo)
+        assert wanted.shape is not None
+        fitting = []
+        for var in self._values:
+            info = var.struct_info
+            if not isinstance(info, TensorStructInfo) or info.shape is None:
+                continue
+            trial = dict(sizes)
+            if info.dtype == wanted.dtype and _agree(wanted.shape, info.shape, trial):
+                fitting.append((var, trial))
+        if fitting and self._rng.random() < 0.9:
+            found, trial = self._rng.choice(fitting)
+            sizes.update(trial)
+            return found
+        return self._constant(wanted)
+
+    def _like(self, info: StructInfo) -> g.GraphExpr:
         """Return a value of this kind: one that exists, else a constant."""
-        same = [v for v in self._values if _text(v.struct_info) == _text(info)]
-        if same and self._rng.random() < 0.85:
-            return self._rng.choice(same)
-        if info.static_shape is None:
-            return same[0]
-        return self._constant_of(info)
+        same = [v for v in self._values if is_base_of(info, v.struct_info)]
+        constant = self._constant(info) if not same or self._rng.random() < 0.15 else None
+        return self._rng.choice(same) if constant is None else constant
 
-    def _constant(self, info: TensorStructInfo) -> None:
-        if info.static_shape is not None:
-            self._bind(self._constant_of(info), info)
+    def _constant(self, info: StructInfo) -> g.Constant | None:
+        """Return a constant, perhaps one that there is already; None for what is not static."""
+        shape = info.static_shape if isinstance(info, TensorStructInfo) else None
+        if shape is None or not isinstance(info, TensorStructInfo) or info.dtype is None:
+            return None
+        known = [c for c in self._module.constants if is_base_of(info, c.struct_info)]
+        if known and self._rng.random() < 0.4:
+            return self._rng.choice(known)
+        numbers = np.random.default_rng(self._rng.randrange(1 << 30))
+        data = numbers.integers(0, 2 if info.dtype == "bool" else 4, shape)
+        made = g.Constant(np.asarray(data).astype(info.dtype.to_numpy()))
+        self._module.constants.append(made)
+        return made
 
-    def _constant_of(self, info: TensorStructInfo) -> g.Constant:
-        assert info.static_shape is not None
-        assert info.dtype is not None
-        rng = np.random.default_rng(self._rng.randrange(1 << 30))
-        high = 2 if info.dtype == "bool" else 4
-        return g.Constant(rng.integers(0, high, info.static_shape).astype(info.dtype.to_numpy()))
+    def _scalar(self) -> PrimExpr:
+        """Return a number that is at least 0: a constant, a size, or twice a size."""
+        number: PrimExpr = IntImm("int64", self._rng.randint(0, 3))
+        if self._sizes and self._rng.random() < 0.5:
+            number = self._rng.choice(self._sizes)
+            if self._rng.random() < 0.3:
+                number = number * 2
+        return number
 
-    def _kernel(self, kind: str, info: TensorStructInfo) -> GlobalVar:
-        assert info.shape is not None
-        assert info.dtype is not None
-        shape = tuple(n.value if isinstance(n, IntImm) else "n" for n in info.shape)
-        name = kernel_name(kind, shape, str(info.dtype))
-        self._functions.setdefault(name, kernel(kind, shape, str(info.dtype)))
-        return GlobalVar(name)
-
-    def _bind(self, value: g.GraphExpr, info: StructInfo | None = None) -> None:
-        var = self._var(value.struct_info if info is None else info)
-        self._bindings.append(g.VarBinding(var, value))
+    def _bind(self, value: g.GraphExpr) -> None:
+        self._bindings.append(g.VarBinding(self._var(value.struct_info), value))
 
     def _var(self, info: StructInfo) -> g.GraphVar:
         local = self._in_dataflow and self._rng.random() < 0.7
@@ -360,26 +457,54 @@ class _Maker:
         self._values.append(var)
         return var
 
-    def _shape(self) -> Shape:
-        return self._rng.choice(SHAPES)
 
-    @staticmethod
-    def _info(shape: Shape, dtype: str) -> TensorStructInfo:
-        return TensorStructInfo(shape, dtype)
+class _Loop(_Maker):
+    """Makes a function that calls itself: its first parameter counts down to 0."""
+
+    def function(self, name: str, steps: int) -> Function:
+        """Return a function of about `steps` calls a round."""
+        self._sizes = []
+        self._kinds = [info for info in self._kinds if info.static_shape is not None]
+        kind = self._rng.choice(self._kinds)
+        count, x = g.GraphVar("count", COUNTER), g.GraphVar("x", kind)
+        self._values = [x]
+        blocks = self._blocks(steps, depth=1)
+        self._bindings = []
+        callee = self._module.kernel("decrement", COUNTER)
+        self._bind(calls.call_tir(callee, [count], COUNTER))
+        args = [self._values[-1], self._like(kind)]
+        self._bind(_call(name, args, kind))
+        blocks.append(g.BindingBlock(self._bindings))
+        again = g.SeqExpr(merged_blocks(blocks), self._like(kind))
+        result = g.GraphVar("result", kind)
+        chosen = g.VarBinding(result, g.If(count, again, g.SeqExpr([], x)))
+        return self._made(name, [count, x], g.SeqExpr([g.BindingBlock([chosen])], result))
 
 
-def _all_bindings(block: g.BindingBlock) -> list[g.Binding]:
-    found: list[g.Binding] = []
-    for binding in block.bindings:
-        found.append(binding)
-        if isinstance(binding.value, g.If):
-            for branch in (binding.value.true_branch, binding.value.false_branch):
-                found += [b for inner in branch.blocks for b in _all_bindings(inner)]
-    return found
+def _call(name: str, args: Any, info: StructInfo = OBJECT) -> g.GraphCall:
+    return g.GraphCall(GlobalVar(name), args, struct_info=info)
 
 
-def _text(info: StructInfo) -> tuple[object, ...]:
-    """Return what two tensors have to agree on to be added."""
-    if not isinstance(info, TensorStructInfo) or info.shape is None:
-        return (VOID, info)
-    return (info.dtype, *(n.value if isinstance(n, IntImm) else n for n in info.shape))
+def _agree(
+    wanted: tuple[PrimExpr, ...], shape: tuple[PrimExpr, ...], sizes: dict[Var, PrimExpr]
+) -> bool:
+    """Say whether a shape fits the one of a parameter, having given its sizes their values."""
+    if len(wanted) != len(shape):
+        return False
+    for pattern, extent in zip(wanted, shape, strict=True):
+        if isinstance(pattern, Var):
+            if str(sizes.setdefault(pattern, extent)) != str(extent):
+                return False
+            continue
+        known = all(var in sizes for var in collect_vars(pattern))
+        if not known or not Analyzer().can_prove_equal(substitute(pattern, sizes), extent):
+            return False
+    return True
+
+
+def _is_condition(info: StructInfo) -> bool:
+    return _is_tensor(info) and info.ndim == 0 and not info.dtype.is_float  # type: ignore[attr-defined]
+
+
+def _is_tensor(info: StructInfo) -> bool:
+    return isinstance(info, TensorStructInfo) and info.shape is not None

@@ -69,7 +69,7 @@ def view_of(value: Any) -> ArrayView | None:
             interface["shape"],
             interface.get("strides"),
             read_only,
-            value,
+            (value, interface),  # a NumPy scalar's memory is a copy that only the interface holds
         )
     if hasattr(value, "__dlpack__"):
         return _from_dlpack(value)

@@ -10,12 +10,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from codegen.errors import ExecutionError
 from codegen.runtime.guard import guarded_pages
 from codegen.runtime.ndarray import ALIGNMENT, NDArray
-from codegen.signature import Dim, evaluate_dim
+from codegen.signature import Dim, dim_text, evaluate_dim
 from codegen.vm import program as p
 from codegen.vm.matching import address_of
 from tensorir.dtype import DataType
+from tensorir.errors import IRValueError
 
 Allocator: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], NDArray]
 _new: Final[Callable[..., NDArray]] = np.ndarray.__new__
@@ -97,8 +99,21 @@ class Frame:
         return [*map(sys.getrefcount, self.lent)] != self._references
 
     def place(self, array: p.Fresh, sizes: dict[str, int], allocate: Allocator) -> NDArray:
-        """Return new memory for an array and enter it."""
-        made = allocate(_numbers(array.shape, sizes), DataType(array.dtype).to_numpy())
+        """Return new memory for an array and enter it.
+
+        Raises IRValueError for a negative extent, ExecutionError where memory runs out.
+        """
+        shape = self._numbers(array.shape, sizes)
+        if min(shape, default=0) < 0:
+            extents = ", ".join(map(dim_text, array.shape))
+            raise IRValueError(f"{self.name}: an array of shape ({extents}) would be {shape}")
+        try:
+            made = allocate(shape, DataType(array.dtype).to_numpy())
+        except (MemoryError, ValueError) as problem:
+            raise ExecutionError(
+                f"{self.name}: there is no memory for an array of {array.dtype} of shape {shape}: "
+                f"{problem}"
+            ) from problem
         self.slots[array.slot] = address_of(made)
         self.registers[array.register] = made
         return made
@@ -108,7 +123,7 @@ class Frame:
         if isinstance(operand, p.Register):
             return self.registers[operand.number]
         if isinstance(operand, p.View):
-            shape = _numbers(operand.shape, sizes)
+            shape = self._numbers(operand.shape, sizes)
             address = self.slots[operand.slot] + operand.offset
             dtype = DataType(operand.dtype).to_numpy()
             return NDArray.at(address, shape, dtype, self._shared)
@@ -117,10 +132,18 @@ class Frame:
         if isinstance(operand, p.Literal):
             return operand.value
         if isinstance(operand, p.Shape):
-            return _numbers(operand.extents, sizes)
+            return self._numbers(operand.extents, sizes)
         if isinstance(operand, p.Size):
-            return _numbers((operand.value,), sizes)[0]
+            return self._numbers((operand.value,), sizes)[0]
         return copied(self.registers[operand.number])
+
+    def _numbers(self, dims: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
+        try:
+            # A program defines sizes before it uses them.
+            return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]
+        except IRValueError as problem:
+            extents = ", ".join(map(dim_text, dims))
+            raise IRValueError(f"{self.name}: ({extents}) for {sizes}: {problem}") from problem
 
 
 def copied(value: Any) -> Any:
@@ -132,8 +155,3 @@ def copied(value: Any) -> Any:
         made[...] = value
         return made
     return value
-
-
-def _numbers(dims: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    # A program defines sizes before it uses them.
-    return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]

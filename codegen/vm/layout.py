@@ -51,12 +51,13 @@ class FrameLayout:
         self.slots.append(root)
         return root
 
-    def define(self, extents: Sequence[PrimExpr]) -> tuple[Dim, ...]:
-        """Return extents as data; variables among them that have no name yet get one."""
-        for extent in extents:
-            if isinstance(extent, Var) and extent not in self.sizes:
-                self._name_size(extent)
-        return tuple(self.dim(extent) for extent in extents)
+    def define_sizes(self, infos: Iterable[si.StructInfo]) -> None:
+        """Name the sizes that values define by having them as extents, wherever they are used."""
+        for info in infos:
+            for _, part in fields_of(info):
+                for extent in si.defining_extents(part):
+                    if isinstance(extent, Var) and extent not in self.sizes:
+                        self._name_size(extent)
 
     def _name_size(self, var: Var) -> None:
         names = set(self.sizes.values())
@@ -81,7 +82,10 @@ class FrameLayout:
     def dims(self, info: si.TensorStructInfo) -> tuple[Dim, ...]:
         """Return the extents of a tensor as data."""
         assert info.shape is not None
-        return tuple(self.dim(n) for n in info.shape)
+        return self._dims(info.shape)
+
+    def _dims(self, extents: Sequence[PrimExpr]) -> tuple[Dim, ...]:
+        return tuple(self.dim(n) for n in extents)
 
     def is_known(self, info: si.TensorStructInfo, sizes: Iterable[Var]) -> bool:
         """Say whether dtype and extents follow from these sizes."""
@@ -97,6 +101,7 @@ class FrameLayout:
 
         Sizes that `info` mentions for the first time are defined by it.
         """
+        self.define_sizes([info])
         if isinstance(info, si.TensorStructInfo):
             return self._expect_tensor(name, info, roots.get(path))
         if isinstance(info, si.TupleStructInfo):
@@ -108,14 +113,14 @@ class FrameLayout:
         register = self.register()
         held = Held(register, info)
         if isinstance(info, si.ShapeStructInfo):
-            extents = None if info.values is None else self.define(info.values)
+            extents = None if info.values is None else self._dims(info.values)
             pattern = p.ShapePattern(name, extents, info.ndim, register)
             if info.values is None:
                 return pattern, held
             assert extents is not None
             return pattern, Known(p.Register(register), None, info.values)
         if isinstance(info, si.PrimStructInfo):
-            value = None if info.value is None else self.define([info.value])[0]
+            value = None if info.value is None else self.dim(info.value)
             known = Known(p.Register(register), info.value)
             return p.ScalarPattern(name, str(info.dtype), value, register), known
         return p.AnyPattern(name, register), held
@@ -123,7 +128,7 @@ class FrameLayout:
     def _expect_tensor(
         self, name: str, info: si.TensorStructInfo, root: Root | None
     ) -> tuple[p.Pattern, Value]:
-        shape = None if info.shape is None else self.define(info.shape)
+        shape = None if info.shape is None else self._dims(info.shape)
         dtype = None if info.dtype is None else str(info.dtype)
         if shape is None or dtype is None:
             register = self.register()

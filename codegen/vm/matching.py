@@ -150,6 +150,8 @@ class Matcher:
             extents = tuple(operator.index(n) for n in value)
         except TypeError:
             self._wrong_kind(pattern.name, "a tuple of integers", value)
+        if min(extents, default=0) < 0:
+            self._fail(pattern.name, f"an extent is at least 0, got {extents}")
         if pattern.extents is not None:
             self._extents(pattern.name, pattern.extents, extents, "extent")
         elif pattern.ndim not in (-1, len(extents)):

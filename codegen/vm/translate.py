@@ -65,6 +65,7 @@ class Translation(SuiteWriter):
     def translate(self) -> p.Program:
         """Return the program; `functions` then gives its segments."""
         func = self._func
+        self._layout.define_sizes(param.struct_info for param in func.params)
         parameters = tuple(self._parameter(param) for param in func.params)
         results = self._layout.result_roots(func.ret_struct_info)
         self._layout.enter()

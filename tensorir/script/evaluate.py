@@ -136,7 +136,9 @@ class Evaluator:
         try:
             value = self.scope.lookup(tree[2])
         except KeyError:
-            raise self.fail(f"Undefined variable: {tree[2]}", tree[1]) from None
+            near = self.scope.near(tree[2])
+            hint = f"; did you mean {near}?" if near else ""
+            raise self.fail(f"Undefined variable: {tree[2]}{hint}", tree[1]) from None
         return value.read() if isinstance(value, Alias) else value
 
     def attribute(self, tree: Tree) -> Any:

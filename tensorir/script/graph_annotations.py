@@ -9,7 +9,7 @@ from tensorir.dtype import INT64
 from tensorir.errors import IRTypeError
 from tensorir.expr import PrimExpr, Var
 from tensorir.node import Node
-from tensorir.ops import as_expr
+from tensorir.relax.expr import PrimValue
 from tensorir.relax.struct_info import (
     OBJECT,
     UNKNOWN_NDIM,
@@ -103,7 +103,7 @@ def prim(dtype: Any = None, value: Any = None) -> PrimStructInfo:
     """Describe a scalar that tensor functions know as such."""
     if value is not None:
         (known,) = sizes([value])
-        return PrimStructInfo(as_expr(known))
+        return PrimStructInfo(PrimValue(known).value)
     if dtype is None:
         raise IRTypeError('R.Prim takes a dtype or a value: R.Prim("int64"), R.Prim(value="n")')
     return PrimStructInfo(dtype_text(dtype))

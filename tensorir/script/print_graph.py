@@ -112,7 +112,7 @@ class Suite:
         """Print a binding, which names its variable."""
         printer, var = self._printer, node.var
         if isinstance(node, g.VarBinding) and isinstance(node.value, g.If):
-            printer.names.define(var)
+            self._define(var)
             self._branches(node, node.value)
             return
         if isinstance(node, g.MatchCast):
@@ -126,14 +126,17 @@ class Suite:
                 printer.line(text, node)
                 return
         goes_without = isinstance(node, g.MatchCast) or _states_result(node.value)
-        name = printer.names.texts.get(var)
-        if name is None:
-            printer.names.define(var)
+        self._define(var)
         annotation = printer.expr(var.struct_info)
         if goes_without and annotation == printer.expr(known):
             printer.line(f"{printer.expr(var)} = {text}", node)
         else:
             printer.line(f"{printer.expr(var)}: {annotation} = {text}", node)
+
+    def _define(self, var: g.GraphVar) -> None:
+        """Give a variable a name, unless it has the one of the `if` whose value it is."""
+        if var not in self._printer.names.texts:
+            self._printer.names.define(var)
 
     def _branches(self, node: g.VarBinding, value: g.If) -> None:
         """Print an if, both sides of which end by binding the name that has its value."""

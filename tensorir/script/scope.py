@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -56,6 +57,12 @@ class Scope:
         if name in self.outer:
             return self.outer[name]
         return _BUILTINS[name]
+
+    def near(self, name: str) -> str | None:
+        """Return the name in the script that is most like a name without value, if one is."""
+        known = {key: None for level in reversed(self.levels) for key in level}
+        found = difflib.get_close_matches(name, known, 1, cutoff=0.7)
+        return found[0] if found and len(name) > 1 else None
 
     def knows(self, name: str) -> bool:
         """Say whether `name` has a value."""

@@ -218,6 +218,12 @@ def test_from_dlpack_keeps_the_memory_alive() -> None:
     assert (x == 7).all()
 
 
+def test_from_dlpack_of_numpy_scalars_keeps_their_memory_alive() -> None:
+    """NumPy copies a scalar to an array that lives as long as the interface that is asked for."""
+    arrays = [codegen.from_dlpack(np.int32(k)) for k in range(100)]
+    assert [int(x) for x in arrays] == list(range(100))
+
+
 def test_from_dlpack_of_bools_numpy_arrays_and_read_only_ones() -> None:
     flags = np.array([True, False])
     assert codegen.from_dlpack(OfAnotherLibrary(flags, True)).dtype == bool

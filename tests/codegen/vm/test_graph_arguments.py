@@ -8,10 +8,44 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.errors import ExecutionError
 from tensorir.errors import IRTypeError, IRValueError
 from tests.codegen.vm.models import module
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+ROWS = """
+@R.function
+def main(s: R.Shape(["n", "m"]), x: R.Tensor((2, 3), "float32")):
+    n = T.int64()
+    m = T.int64()
+    cls = Module
+    y = R.call_dps_packed("tests.fill", (), R.Tensor(({rows}, 3), "float32"))
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "given", "error", "text"),
+    [
+        ("n", (-1, 0), IRValueError, "main: argument 1 's': an extent is at least 0, got (-1, 0)"),
+        ("n - m", (2, 7), IRValueError, "main: an array of shape ((n - m), 3) would be (-5, 3)"),
+        ("n // m", (2, 0), IRValueError, "main: ((n // m), 3) for {'n': 2, 'm': 0}: Divide by"),
+        ("n", (1 << 58, 0), ExecutionError, "no memory for an array of float32 of shape (288230"),
+        ("n", (1 << 62, 0), ExecutionError, "no memory for an array of float32 of shape (461168"),
+    ],
+)
+def test_sizes_that_no_array_has(
+    rows: str, given: tuple[int, ...], error: type[Exception], text: str
+) -> None:
+    codegen.register_func("tests.fill", lambda out: out.fill(1))
+    vm = codegen.VirtualMachine(codegen.vm_build(module(ROWS.format(rows=rows)), "llvm"))
+    codegen.remove_global_func("tests.fill")
+    with pytest.raises(error) as info:
+        vm["main"](given, X)
+    assert text in str(info.value)
+    assert vm["main"]((4, 2), X).sum() > 0
 
 
 @pytest.fixture(scope="module")

@@ -193,6 +193,24 @@ def main(x: R.Tensor((2, 3), "float32")):
     np.testing.assert_array_equal(main(X), 2 * X[:1])
 
 
+def test_a_size_may_be_used_before_the_parameter_that_defines_it() -> None:
+    main = machine(
+        module("""
+@R.function
+def main(y: R.Tensor(("2 * n",), "float32"), x: R.Tensor(("n", 3), "float32")):
+    n = T.int64()
+    cls = Module
+    a = R.call_tir(cls.twice, (x,), R.Tensor((n, 3), "float32"))
+    return (a, y)
+""")
+    )["main"]
+    a, y = main(np.arange(4, dtype="float32"), X)
+    np.testing.assert_array_equal(a, 2 * X)
+    np.testing.assert_array_equal(y, np.arange(4))
+    with pytest.raises(IRValueError, match="'y': dimension 0 is 5, expected 4"):
+        main(np.arange(5, dtype="float32"), X)
+
+
 def test_match_cast_that_does_not_hold_is_an_error() -> None:
     codegen.register_func("tests.returns", lambda x: x[:, :2].copy(), override=True)
     main = machine(

@@ -101,6 +101,34 @@ def test_random_modules_read_back(seed: int) -> None:
     assert again.script(show_meta=True) == text
 
 
+def test_an_if_that_ends_in_an_if_has_one_name() -> None:
+    text = """from tensorir import R, T
+
+@R.function
+def main(c: R.Tensor((), dtype="bool"), x: R.Tensor((4,))) -> R.Tensor((4,)):
+    if c:
+        if c:
+            y: R.Tensor((4,)) = R.call_pure_packed("f", x, sinfo_args=(R.Tensor((4,)),))
+        else:
+            y = x
+    else:
+        y = x
+    return y"""
+    func = parse(text)
+    assert func.script() == text
+    assert_structural_equal(parse(func.script()), func)
+
+
+def test_a_number_that_is_known_of_a_scalar_is_an_int64() -> None:
+    text = """from tensorir import R
+
+@R.function
+def main() -> R.Tuple(R.Prim(value=3), R.Prim(value=T.bool(True))):
+    return (R.prim_value(3), R.prim_value(T.bool(True)))"""
+    func = parse(text)
+    assert_structural_equal(parse(func.script()), func)
+
+
 @given(st.integers(0, 10_000))
 @settings(max_examples=20, deadline=None)
 def test_random_modules_read_back_at_every_stage_of_lowering(seed: int) -> None:
