@@ -16,14 +16,14 @@ from tensorir.node import Node
 from tensorir.ops import add, is_const_int
 from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
-from tensorir.script import print_graph, print_scoped
+from tensorir.script import print_graph, print_program, print_scoped
 from tensorir.script.constants import LEFT_OUT, metadata_lines
-from tensorir.script.print_buffer import buffer_call, is_simple, shape
+from tensorir.script.print_buffer import buffer_call, shape
 from tensorir.script.print_expr import ExprPrinter, quote
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.stmt import ForKind
-from tensorir.visit import collect_vars, uses_var, walk
+from tensorir.visit import collect_vars
 
 _LOOP_CALL: Final = {
     ForKind.PARALLEL: "parallel",
@@ -53,7 +53,7 @@ class Printer:
     def print(self, node: Node) -> str:
         """Return a program, statement, expression, buffer or type as text."""
         if isinstance(node, IRModule):
-            self._program(lambda: self.module(node), node)
+            self._program(lambda: print_program.module(self, node), node)
         elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
             if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
@@ -195,40 +195,13 @@ class Printer:
 
     # ------------------------------------------------------------------------------------- programs
 
-    def module(self, mod: IRModule) -> None:
-        """Print a module."""
-        options = self.options
-        self.module_name = options.name or "Module"
-        # In the oldest form, functions are called by their names alone.
-        for name in (self.module_name, *(mod.functions if options.is_oldest else ())):
-            self.names.reserve(name)
-        self.line(
-            "@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module"
-        )
-        self.line(f"class {self.module_name}:")
-        self.depth += 1
-        if mod.attrs:
-            self.line(f"{options.ir_prefix}.module_attrs({self.expr.mapping(mod.attrs)})")
-        graphs = mod.graph_funcs()
-        # The oldest form has graph functions first.
-        names = sorted(
-            mod.functions, key=lambda n: ((n in graphs) != options.is_oldest, n == "main", n)
-        )
-        for k, name in enumerate(names):
-            if k:
-                self.lines.append("")
-            self.function(mod.functions[name], name)
-        if not names:
-            self.line("pass")
-        self.depth -= 1
-
     def function(self, func: BaseFunc, name: str) -> None:
         """Print a function."""
         if isinstance(func, Function):
             print_graph.function(self, func, name)
         else:
             assert isinstance(func, PrimFunc)
-            self._tensor_function(func, name)
+            print_program.tensor_function(self, func, name)
 
     def binding(self, node: Binding, suite: print_graph.Suite) -> None:
         """Print a binding of a graph function."""
@@ -239,48 +212,6 @@ class Printer:
         del parent
         return self.expr(node)
 
-    def _tensor_function(self, func: PrimFunc, name: str) -> None:
-        private = "global_symbol" not in func.attrs
-        self.line(f"@{self._t}.prim_func" + ("(private=True)" if private else ""))
-        self.names.open()
-        inline = {p for p in func.params if self.sugar and _prints_inline(func, p)}
-        params = [self._parameter(func, p, p in inline) for p in func.params]
-        self.line(f"def {name}({', '.join(params)}){self._result(func)}:", func)
-        self.depth += 1
-        self._func_attrs(func, name)
-        for param in func.params:
-            buffer = func.buffer_map.get(param)
-            if buffer is not None and param not in inline:
-                self.declare("match_buffer", buffer, self.var(param))
-        self._body(func.body)
-        self.depth -= 1
-        self.names.end_function()
-
-    def _func_attrs(self, func: PrimFunc, name: str) -> None:
-        oldest = self.options.is_oldest
-        attrs = dict(func.attrs)
-        if not oldest and attrs.get("global_symbol") == name:
-            del attrs["global_symbol"]
-        if oldest:
-            self.line("# function attr dict")
-        if attrs:
-            self.line(f"{self._t}.func_attr({self.expr.mapping(attrs)})")
-        if oldest:
-            self.line("# body")
-
-    def _result(self, func: PrimFunc) -> str:
-        if isinstance(func.ret_type, TupleType) and not func.ret_type.elements:
-            return " -> None" if self.options.is_oldest else ""
-        return f" -> {self.type(func.ret_type)}"
-
-    def _parameter(self, func: PrimFunc, param: Var, inline: bool) -> str:
-        if not inline:
-            self.names.define(param)
-            return f"{self.var(param)}: {self.var_type(param)}"
-        buffer = func.buffer_map[param]
-        self.names.alias(buffer.data, f"{self.names.define(buffer)}.data")
-        return f"{self.buffer(buffer)}: {self.buffer_type(buffer)}"
-
     def buffer_type(self, buffer: Buffer) -> str:
         """Return what a parameter that is a buffer is annotated with."""
         dims, dtype = shape(self, buffer.shape), quote(buffer.dtype)
@@ -288,21 +219,6 @@ class Printer:
             return f"{self._t}.Buffer({dims}, {dtype})"
         dims = self.expr(buffer.shape[0]) if len(buffer.shape) == 1 else dims
         return f"{self._t}.Buffer[{dims}, {dtype}]"
-
-    def _body(self, body: s.Stmt) -> None:
-        """Print a function's body; a root block without content of its own is left out."""
-        self.begin_suite()
-        if not (self.sugar and isinstance(body, s.BlockRealize) and _is_plain_root(body)):
-            self.stmt(body, True)
-            return
-        block = body.block
-        self.line(f'# with {self._t}.block("root"):', body, block)
-        self.names.open()
-        for buffer in block.alloc_buffers:
-            self.declare("alloc_buffer", buffer)
-        self.begin_suite()
-        self.stmt(block.body, True)
-        self.names.close()
 
     # --------------------------------------------------------------------------------------- blocks
 
@@ -485,35 +401,6 @@ class Printer:
                 self.line(f"return {self.expr(value.args[0])}", node)
         else:
             self.line(f"{self._t}.evaluate({self.expr(value)})", node)
-
-
-def _prints_inline(func: PrimFunc, param: Var) -> bool:
-    """Say whether a parameter is printed as the buffer that it is bound to."""
-    buffer = func.buffer_map.get(param)
-    if buffer is None or not is_simple(buffer):
-        return False
-    shared = sum(1 for b in func.buffer_map.values() if b.data is buffer.data)
-    return shared == 1 and not uses_var(func.body, param)
-
-
-def _is_plain_root(realize: s.BlockRealize) -> bool:
-    block = realize.block
-    if (
-        realize.iter_values
-        or not is_const_int(realize.predicate, 1)
-        or block.annotations
-        or block.match_buffers
-        or block.reads
-        or block.writes
-        or block.init is not None
-        or block.name_hint != "root"
-    ):
-        return False
-    if block.alloc_buffers:
-        return True
-    if isinstance(block.body, s.BlockRealize):
-        return bool(block.body.block.iter_vars)
-    return any(isinstance(n, s.BlockRealize) for n in walk(block.body))
 
 
 def _is_grid_loop(loop: s.For) -> bool:
