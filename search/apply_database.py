@@ -32,6 +32,9 @@ def apply_database(
 
     `module_equality` takes the place of that of the database: with `"anchor-block"` a function
     without a record of its own gets the schedule of another one around the same anchor block.
+
+    A schedule of a function with `layout_free_buffers` may pack weights in the function itself;
+    `transform.SplitLayoutRewritePreproc` takes that out, and `codegen.vm_build` runs it.
     """
     found = find_schedules(mod, database, target, module_equality=module_equality)
     result = mod.clone()

@@ -67,7 +67,8 @@ def _with_known_schedules(mod: IRModule, target: Target) -> IRModule:
     They are looked up as functions whose constants may have any layout. Where none is found, the
     functions stay as they are.
     """
-    asked = transform.AttachAttrLayoutFreeBuffers()(transform.simplify_graph(mod))
+    told = transform.AttachAttrLayoutFreeBuffers(constants_only=True)
+    asked = told(transform.simplify_graph(mod))
     scheduled = with_history(asked, target)
     assert isinstance(scheduled, IRModule)
     return mod if scheduled is asked else scheduled

@@ -24,8 +24,8 @@ class RewriteLayout(Postproc):
 
     Such buffers are weights, which keep their values from call to call. The block that copies one
     carries the annotation `meta_schedule.layout_rewrite_preproc`; measuring leaves it out, since it
-    runs once when a model is deployed. Where the schedule copies a weight to a cache before it is
-    used, the caches get the new layout too.
+    runs once when a model is built (`transform.SplitLayoutRewritePreproc`). Where the schedule
+    copies a weight to a cache before it is used, the caches get the new layout too.
 
     Buffers with a layout that cannot be improved stay; a primitive that fails rejects the schedule.
     """

@@ -16,6 +16,7 @@ from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
+from tensorir.transform.graph_functions import graph_functions
 from tensorir.transform.pass_context import PassContext
 from tensorir.visit import walk
 
@@ -29,35 +30,41 @@ class AttachAttrLayoutFreeBuffers(ModulePass):
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  the same, and dense has T.func_attr({"layout_free_buffers": [1]})
 
-    Weights are constants, and parameters of a graph function from number `num_input`, an attribute
-    of it, on. A search for a schedule may then choose their layout, and `SplitLayoutRewritePreproc`
-    has them brought there. Positions that a function states already stay. A function that is called
-    with weights in different places becomes several; one without new ones keeps its name.
+    Weights are constants and, but for `constants_only`, parameters of a graph function from number
+    `num_input`, an attribute of it, on. A search for a schedule may then choose their layout, and
+    `SplitLayoutRewritePreproc` has them brought there. Positions that a function states already
+    stay. A function that is called with weights in different places becomes several; where one has
+    no new ones, that keeps the name.
     """
+
+    def __init__(self, constants_only: bool = False) -> None:
+        self.constants_only = constants_only
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Return the module with the attribute."""
-        uses = dict.fromkeys(_uses(mod))
+        weights = frozenset() if self.constants_only else _weights(mod)
+        uses = dict.fromkeys(_uses(mod, weights))
         result, names = mod.clone(), UniqueNames(mod)
         called: dict[_Use, str] = {}
+        kept: set[str] = set()
         for use in sorted(uses, key=lambda use: use != _as_stated(mod, use[0])):
             name, positions = use
-            copied = any(name == other for other, _ in called)
-            called[use] = names.unique(name) if copied else name
+            func = mod.prim_func(name)
+            if name in kept:
+                called[use], func = names.unique(name), renew_defs(func)
+            else:
+                called[use] = name
+                kept.add(name)
             if use != _as_stated(mod, name):
-                func = mod.prim_func(name)
-                result[called[use]] = _stating(
-                    renew_defs(func) if copied else func, called[use], positions
-                )
-        return map_graph_functions(result, lambda func: _Renaming(mod, func, called)(func))
+                result[called[use]] = _stating(func, called[use], positions)
+        return map_graph_functions(result, _Renaming(mod, weights, called))
 
 
-def _uses(mod: IRModule) -> Iterator[_Use]:
+def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
     """Yield the uses of tensor functions, those that say nothing of weights as stated."""
     for caller in mod.functions.values():
         if not isinstance(caller, (Function, PrimFunc)):
             continue
-        weights = _weights(caller)
         for node in walk(caller.body):
             use = _use(mod, node, weights)
             if use is not None:
@@ -70,12 +77,14 @@ def _uses(mod: IRModule) -> Iterator[_Use]:
                 yield _as_stated(mod, node.op.name)
 
 
-def _weights(func: Function | PrimFunc) -> frozenset[g.GraphVar]:
-    """Return the parameters of a graph function that are weights."""
-    count = func.attrs.get("num_input")
-    if count is None or not isinstance(func, Function):
-        return frozenset()
-    return frozenset(func.params[int(count) :])
+def _weights(mod: IRModule) -> frozenset[g.GraphVar]:
+    """Return the parameters of graph functions that are weights."""
+    return frozenset(
+        param
+        for func in graph_functions(mod).values()
+        if "num_input" in func.attrs
+        for param in func.params[int(func.attrs["num_input"]) :]
+    )
 
 
 def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | None:
@@ -106,10 +115,12 @@ def _stating(func: PrimFunc, name: str, positions: tuple[int, ...]) -> PrimFunc:
 
 
 class _Renaming(GraphRewriter):
-    def __init__(self, mod: IRModule, func: Function, called: Mapping[_Use, str]) -> None:
+    def __init__(
+        self, mod: IRModule, weights: frozenset[g.GraphVar], called: Mapping[_Use, str]
+    ) -> None:
         super().__init__()
         self._mod = mod
-        self._weights = _weights(func)
+        self._weights = weights
         self._called = called
 
     def rewrite_GraphCall(self, node: g.GraphCall) -> g.GraphExpr:  # noqa: N802

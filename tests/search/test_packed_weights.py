@@ -125,10 +125,13 @@ def test_without_a_schedule_nothing_changes() -> None:
     assert "layout_free_buffers" not in executable.mod["dense"].attrs
 
 
-def test_arguments_are_not_packed_in_each_call() -> None:
+@pytest.mark.parametrize("attrs", [{}, {"num_input": 1}], ids=["inputs", "weights"])
+def test_arguments_are_not_packed_in_each_call(attrs: dict[str, int]) -> None:
     """The record is of a program in which the weight is packed already, so it is not this one."""
+    mod = MODEL.clone()
+    mod["main"] = mod["main"].with_attr(attrs)
     with recorded(([1], 1e-6)):
-        executable = codegen.vm_build(MODEL, TARGET)
+        executable = codegen.vm_build(mod, TARGET)
     assert kernels(executable, X, W, B) == ["dense", "dense"]
     assert "tir.is_scheduled" not in executable.mod["dense"].attrs
 

@@ -47,8 +47,7 @@ def test_constants_may_have_any_layout() -> None:
 
 
 def test_so_may_parameters_behind_the_inputs() -> None:
-    mod = attached(
-        """
+    graph = """
         @R.function
         def main(w: F4, x: F4, b: F4):
             R.func_attr({"num_input": 2})
@@ -56,8 +55,8 @@ def test_so_may_parameters_behind_the_inputs() -> None:
             y = R.call_tir(cls.add, (b, x), out_sinfo=F4)
             return y
         """
-    )
-    assert free(mod, "add") == [0]
+    assert free(attached(graph), "add") == [0]
+    assert free(AttachAttrLayoutFreeBuffers(constants_only=True)(module_of(graph)), "add") is None
 
 
 def test_a_function_called_with_weights_in_different_places_becomes_several() -> None:
