@@ -19,7 +19,8 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
     """Annotates the root block with what `RewriteParallelVectorizeUnroll` then does.
 
     Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
-    `max_vectorize_extent`; -1 means none. The unroll limit is sampled from `unroll_max_steps`,
+    `max_vectorize_extent`; -1 means none. For one core no loop is parallel: what was tuned for it
+    runs as it was measured wherever it is built for. The unroll limit is sampled from `unroll_max_steps`,
     unless all blocks are spatial; `unroll_explicit` says whether the program is unrolled or the
     loops are only marked for the compiler.
     """
@@ -38,8 +39,8 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self._max_parallel_extent = -1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        jobs = self.max_jobs_per_core
-        self._max_parallel_extent = -1 if jobs == -1 else target_cores(context) * jobs
+        cores, jobs = target_cores(context), self.max_jobs_per_core
+        self._max_parallel_extent = -1 if jobs == -1 or cores == 1 else cores * jobs
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Annotate the block if it is the root."""
