@@ -43,8 +43,8 @@ def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
     """Return what can be taken out of a function, by position of the parameter.
 
     A block stays that is a part of other loops, whose weight something else reads or writes, whose
-    result something else writes, and one that depends on more than the weight (a size that is a
-    parameter, say).
+    result something else writes, one that depends on more than the weight (a size that is a
+    parameter, say), and one with strides.
     """
     if not isinstance(func.body, BlockRealize) or not isinstance(func.body.block.body, SeqStmt):
         return []
@@ -62,8 +62,8 @@ def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
             weight in positions
             and packed in root.alloc_buffers
             and packed.scope() == "global"
-            and _is_static(weight)
-            and _is_static(packed)
+            and _is_compact(weight)
+            and _is_compact(packed)
             and not _has_free_vars(nest)
             and not any(_mentions(stmt, weight) or _writes(stmt, packed) for stmt in others)
         ):
@@ -130,8 +130,9 @@ def _without_annotation(nest: Stmt) -> Stmt:
     return BlockRealize(nest.iter_values, nest.predicate, block)
 
 
-def _is_static(buffer: Buffer) -> bool:
-    return all(isinstance(extent, IntImm) for extent in buffer.shape)
+def _is_compact(buffer: Buffer) -> bool:
+    """Say whether arrays of a fixed shape are what a buffer takes."""
+    return not buffer.strides and all(isinstance(extent, IntImm) for extent in buffer.shape)
 
 
 def _has_free_vars(nest: Stmt) -> bool:

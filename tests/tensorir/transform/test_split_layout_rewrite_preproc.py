@@ -235,9 +235,10 @@ IN_THE_LOOP = """
         ),
         ("something else fills the result", USE, FILL + USE),
         ("it is a part of other loops", PACK + USE, IN_THE_LOOP),
+        ("rows lie apart", "T.alloc_buffer((6, 4))", "T.alloc_buffer((6, 4), strides=[8, 1])"),
         ("the flag is off", 'preproc": True', 'preproc": False'),
     ],
-    ids=["weight", "filled", "loops", "flag"],
+    ids=["weight", "filled", "loops", "strides", "flag"],
 )
 def test_blocks_that_stay(what: str, before: str, after: str) -> None:
     assert before in KERNEL, what
