@@ -20,6 +20,7 @@ from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphCall, GraphVar
 from tensorir.relax.function import Function
+from tensorir.transform.graph_functions import graph_functions
 from tensorir.verify import verify_well_formed
 from tensorir.visit import walk
 
@@ -96,9 +97,9 @@ def compile_lowered(
     constants = ConstantPool()
     programs: dict[str, p.Program] = {}
     translations: list[Translation] = []
-    graph_functions = {n: f for n, f in mod.functions.items() if isinstance(f, Function)}
-    for name in _callees_first(graph_functions):
-        translation = Translation(name, graph_functions[name], mod, programs, constants, one_by_one)
+    graphs = graph_functions(mod)
+    for name in _callees_first(graphs):
+        translation = Translation(name, graphs[name], mod, programs, constants, one_by_one)
         programs[name] = translation.translate()
         translations.append(translation)
     functions = mod.prim_funcs()
@@ -108,7 +109,7 @@ def compile_lowered(
     source = llvm_source(functions, target) if functions else emit_lowered({}, as_target(target))
     data = source.compile()
     module = Module(load_object(data), source=source, object_data=data)
-    description = p.Description(tuple(programs[name] for name in graph_functions), constants.nbytes)
+    description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
     return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
 
 

@@ -134,20 +134,21 @@ def call_packed(
     func: str | ExternFunc,
     *args: GraphExpr,
     sinfo_args: StructInfo | Sequence[StructInfo] = (),
-    attrs: Mapping[str, Any] | None = None,
+    num_outputs: int | None = None,
 ) -> GraphCall:
-    """Return the call of a library function that returns its result; it may have effects."""
+    """Return the call of a library function that returns its result; it may have effects.
+
+    With `num_outputs` it does nothing but write to so many last arguments.
+    """
+    attrs = None if num_outputs is None else {NUM_OUTPUTS: num_outputs}
     return GraphCall(_extern(func), args, attrs, _infos(sinfo_args))
 
 
 def call_pure_packed(
-    func: str | ExternFunc,
-    *args: GraphExpr,
-    sinfo_args: StructInfo | Sequence[StructInfo] = (),
-    attrs: Mapping[str, Any] | None = None,
+    func: str | ExternFunc, *args: GraphExpr, sinfo_args: StructInfo | Sequence[StructInfo] = ()
 ) -> GraphCall:
     """Return the call of a library function that returns its result and has no effect."""
-    return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], attrs, _infos(sinfo_args))
+    return GraphCall(CALL_PURE_PACKED, [_extern(func), *args], None, _infos(sinfo_args))
 
 
 def call_into(
@@ -156,15 +157,11 @@ def call_into(
     outputs: Sequence[GraphExpr],
     scalars: Iterable[PrimExpr] = (),
 ) -> GraphCall:
-    """Return what a call in destination passing style is lowered to: it writes to `outputs`.
-
-    A library function is told of by `num_outputs` that it only writes to its last arguments; other
-    packed calls may keep what they are given.
-    """
+    """Return what a call in destination passing style is lowered to: it writes to `outputs`."""
     operands = [*args, *outputs, *map(PrimValue, scalars)]
     if isinstance(func, GlobalVar):
         return GraphCall(func, operands, struct_info=VOID)
-    return GraphCall(func, operands, {NUM_OUTPUTS: len(outputs)}, [VOID])
+    return call_packed(func, *operands, sinfo_args=VOID, num_outputs=len(outputs))
 
 
 def alloc_tensor(shape: Iterable[PrimExpr | int], dtype: str) -> GraphCall:

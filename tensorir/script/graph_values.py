@@ -184,25 +184,27 @@ def call_dps_packed(
 
 
 def call_packed(
-    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
+    func: Any,
+    *args: Any,
+    sinfo_args: Any = None,
+    ty_args: Any = None,
+    num_outputs: int | None = None,
 ) -> GraphCall:
-    """Call a library function that returns its result; it may have effects."""
-    return _packed(calls.call_packed, func, args, _either(sinfo_args, ty_args, ()), attrs)
+    """Call a library function that returns its result; it may have effects.
+
+    With `num_outputs` it does nothing but write to so many last arguments.
+    """
+    infos = _infos(_either(sinfo_args, ty_args, ()))
+    operands = map(as_argument, args)
+    return calls.call_packed(_library(func), *operands, sinfo_args=infos, num_outputs=num_outputs)
 
 
 def call_pure_packed(
-    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None, **attrs: Any
+    func: Any, *args: Any, sinfo_args: Any = None, ty_args: Any = None
 ) -> GraphCall:
     """Call a library function that returns its result and has no effect."""
-    return _packed(calls.call_pure_packed, func, args, _either(sinfo_args, ty_args, ()), attrs)
-
-
-def _packed(
-    make: Callable[..., GraphCall], func: Any, args: Any, infos: Any, attrs: dict[str, Any]
-) -> GraphCall:
-    known = {name: _attribute(value) for name, value in attrs.items()}
-    operands = map(as_argument, args)
-    return make(_library(func), *operands, sinfo_args=_infos(infos), attrs=known)
+    infos = _infos(_either(sinfo_args, ty_args, ()))
+    return calls.call_pure_packed(_library(func), *map(as_argument, args), sinfo_args=infos)
 
 
 def operator_call(

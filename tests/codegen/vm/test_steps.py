@@ -41,6 +41,20 @@ def main(x: R.Tensor((2, 3), "float32")):
 """)
 
 
+COUNTED = module("""
+@R.function
+def main(n: R.Tensor((), "int32"), x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+    cls = Module
+    if n:
+        m = R.call_tir(cls.decrement, (n,), R.Tensor((), "int32"))
+        y = R.call_tir(cls.twice, (x,), R.Tensor((2, 3), "float32"))
+        z = main(m, y)
+    else:
+        z = x
+    return z
+""")
+
+
 def negate(x: codegen.NDArray, out: codegen.NDArray) -> None:
     np.negative(x, out=out)
 
@@ -366,13 +380,14 @@ def main(x: R.Tensor(({rows}, 3), "float32")):
 
 
 def test_threads_share_a_machine() -> None:
-    main = machine(MIXED)["main"]
+    main, counted = machine(MIXED)["main"], machine(COUNTED)["main"]
     wrong: list[int] = []
 
     def work(seed: int) -> None:
         x = X + seed
-        for _ in range(200):
-            if not np.array_equal(main(x), -x):
+        for _ in range(100):
+            right = np.array_equal(main(x), -x)
+            if not right or not np.array_equal(counted(np.int32(seed), x), x * 2**seed):
                 wrong.append(seed)
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
