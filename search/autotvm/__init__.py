@@ -12,6 +12,12 @@
     task = autotvm.task.create("tutorial/matmul", args=(512, "float32"), target="llvm")
     sch = task.instantiate(task.config_space.get(12))
 
+    option = autotvm.measure_option(builder="local", runner=autotvm.LocalRunner(number=5))
+    tuner = autotvm.tuner.XGBTuner(task)
+    tuner.tune(100, option, callbacks=[autotvm.callback.log_to_file("matmul.log")])
+    with autotvm.apply_history_best("matmul.log"), codegen.Target("llvm"):
+        lib = codegen.build(matmul(512, "float32").mod)
+
 A template is a stochastic schedule. Each knob is one sampling instruction of the trace that it
 leaves, called by the knob's name: what replays, mutates, stores and prints traces works on
 templates as it is, `tune_tir` with `TemplateSpace(task)` among it. The space of any stochastic

@@ -99,7 +99,7 @@ class ModelBasedTuner(Tuner):
         """Return the next of the plan, or random ones; no more than until the next fit."""
         batch: list[ConfigEntity] = []
         until_fit = self.plan_size * (self.train_ct + 1) - len(self.xs)
-        wanted = min(batch_size, max(1, until_fit))
+        wanted = min(batch_size, until_fit) if until_fit > 0 else batch_size
         while len(batch) < wanted and self.has_next():
             index = self._next_index()
             if index is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from schedule.random_state import RandomState
 from search.autotvm.errors import TemplateError
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
 
 
+_PROGRAMS_A_TRIAL: Final = 16
+"""How many programs are made for each trial, which takes about as long as they do."""
+_WALKERS: Final = 32
+"""How many points walk at once where each step makes a program."""
+
+
 class XGBTuner(ModelBasedTuner):
     """Measures what trees, fitted to the measurements so far, expect most of.
 
@@ -21,7 +27,8 @@ class XGBTuner(ModelBasedTuner):
     fastest; for one task only), `curve` neither, for transfer between operators. `loss_type`,
     `num_threads` and `log_interval` as for `XGBoostCostModel`; `plan_size` and
     `diversity_filter_ratio` as for `ModelBasedTuner`. `optimizer` is `sa`, for simulated annealing,
-    or a `ModelOptimizer`.
+    or a `ModelOptimizer`. Where features are those of programs, which take milliseconds each to
+    make, the walk is short, and goes on with the next plan.
     """
 
     def __init__(
@@ -47,4 +54,7 @@ class XGBTuner(ModelBasedTuner):
             optimizer = SimulatedAnnealingOptimizer(
                 task, log_interval=log_interval, rng=RandomState(rng.fork())
             )
+            if feature_type != "knob":
+                optimizer.parallel_size = min(optimizer.parallel_size, _WALKERS)
+                optimizer.n_iter = max(1, _PROGRAMS_A_TRIAL * plan_size // _WALKERS)
         super().__init__(task, model, optimizer, plan_size, diversity_filter_ratio, seed=rng.fork())

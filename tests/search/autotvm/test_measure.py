@@ -21,7 +21,6 @@ PROGRAMS = {
     "adds one": programs.adds_one,
     "adds two": programs.adds_two,
     "aborts": programs.aborts,
-    "hangs": programs.hangs,
     "computes for minutes": programs.computes_for_minutes,
     "refused": programs.adds_one,
     "template fails": programs.adds_one,
@@ -99,13 +98,20 @@ def test_a_configuration_is_timed(task, option):
         ("build dies", MeasureErrorNo.RUNTIME_DEVICE, "exited with 3"),
         ("build hangs", MeasureErrorNo.BUILD_TIMEOUT, "killed after 2 seconds"),
         ("aborts", MeasureErrorNo.RUNTIME_DEVICE, "SIGABRT"),
-        ("hangs", MeasureErrorNo.RUN_TIMEOUT, "killed after 2 seconds"),
     ],
 )
 def test_what_goes_wrong_costs_one_configuration(task, option, name, number, text):
     failed, good = measure(task, option, name, "adds one")
     assert failed.error_no == number
     assert text in failed.costs[0]
+    assert good.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_a_slow_configuration_is_timed_until_the_time_is_over_if_asked(task, option, monkeypatch):
+    monkeypatch.setattr(option["runner"], "end_hopeless", False)
+    _, slow, good = measure(task, option, "adds one", "computes for minutes", "adds one")
+    assert slow.error_no == MeasureErrorNo.RUN_TIMEOUT
+    assert "killed after 2 seconds" in slow.costs[0]
     assert good.error_no == MeasureErrorNo.NO_ERROR
 
 

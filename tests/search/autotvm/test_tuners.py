@@ -1,10 +1,8 @@
-"""Tuners, on results that a function makes up: no program is built or run."""
+"""Tuners, on results that a function makes up."""
 
 from __future__ import annotations
 
-import io
 import logging
-import math
 
 import numpy as np
 import pytest
@@ -29,81 +27,21 @@ from search.autotvm.tuner import (
     RandomTuner,
     XGBTuner,
 )
-from search.autotvm.tuner.annealing import SimulatedAnnealingOptimizer
-from search.autotvm.tuner.diversity import submodular_pick
-from search.autotvm.tuner.metric import (
-    average_recall,
-    cover_curve,
-    max_curve,
-    mean_curve,
-    recall_curve,
+from tests.search.autotvm.made_up_results import (
+    best_index,
+    bowl,
+    failing,
+    tuned,
+    tutorial_task,
 )
-from search.autotvm.tuner.welch import welch_p_value
-from search.autotvm.tuner.xgb_cost_model import XGBoostCostModel
-from search.database import MemoryDatabase
-from tests.search.autotvm.templates import TUTORIAL, product
+from tests.search.autotvm.templates import product
 
-ARGS = (128, 128, 128, "float32")
 ALL = [GridSearchTuner, RandomTuner, GATuner, XGBTuner, DropletTuner, EvolutionTuner]
-
-
-@autotvm.template("test/two_filtered_tiles")
-def filtered(n):
-    sch = product(n, 8, n, "float32")
-    y, x, _ = sch.get_loops(sch.get_block("C"))
-    cfg = autotvm.get_config()
-    cfg.define_split("tile_y", y, num_outputs=2)
-    cfg.define_split("tile_x", x, num_outputs=2)
-    cfg.multi_filter(lambda e: 32 <= e["tile_y"].size[1] * e["tile_x"].size[1] < 1024)
-    cfg["tile_y"].apply(sch, y)
-    cfg["tile_x"].apply(sch, x)
-    return sch
-
-
-@autotvm.template("test/four_tiles")
-def four_tiles(n):
-    sch = product(n, n, n, "float32")
-    cfg = autotvm.get_config()
-    for name, loop in zip("yxk", sch.get_loops(sch.get_block("C")), strict=True):
-        cfg.define_split(name, loop, num_outputs=4)
-        cfg[name].apply(sch, loop)
-    return sch
 
 
 @pytest.fixture
 def task():
-    return autotvm.task.create(TUTORIAL, ARGS, "llvm -num-cores=1")
-
-
-def bowl(inp: MeasureInput) -> MeasureResult:
-    """Return a time that is lowest, 1 ms, for tiles of 16 x 32, and rises from there."""
-    y, x = (math.log2(entity._value[1]) for entity in inp.config.entity_map.values())
-    cost = 1e-3 * (1 + 0.3 * (y - 4) ** 2 + 0.2 * (x - 5) ** 2)
-    return MeasureResult((cost,), MeasureErrorNo.NO_ERROR, 0.01, 1000.0 + inp.config.index)
-
-
-def failing(_: MeasureInput) -> MeasureResult:
-    return MeasureResult(("it broke",), MeasureErrorNo.RUNTIME_DEVICE, 0.01, 1000.0)
-
-
-def best_index(task) -> int:
-    costs = {k: bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in range(64)}
-    return min(costs, key=costs.__getitem__)
-
-
-def tuned(tuner, n_trial, results=bowl, **kwargs):
-    """Tune on made-up results; return the indices that were measured, in order."""
-    indices = []
-
-    def note(_, inputs, __):
-        indices.extend(inp.config.index for inp in inputs)
-
-    callbacks = [note, *kwargs.pop("callbacks", [])]
-    tuner.tune(n_trial, measured_by(results), callbacks=callbacks, **kwargs)
-    return indices
-
-
-# --------------------------------------------------------------------------------------- all tuners
+    return tutorial_task()
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -265,9 +203,6 @@ def test_what_a_tuner_cannot_be_is_refused(task):
             make()
 
 
-# ------------------------------------------------------------------------------------------- indices
-
-
 def test_a_window_of_a_filtered_space_has_few_configurations():
     task = autotvm.task.create("test/two_filtered_tiles", (128,), "llvm")
     assert tuned(GridSearchTuner(task, (8, 15)), 100)[0] == 12
@@ -282,205 +217,6 @@ def test_random_order_is_a_uniform_permutation_of_a_space_of_any_size(task):
     large = autotvm.task.create("test/four_tiles", (4096,), "llvm")
     assert large.space.range_length > 10**7
     assert len(set(tuned(RandomTuner(large, seed=1), 20, failing))) == 20
-
-
-# -------------------------------------------------------------------------------------------- models
-
-
-@pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
-@pytest.mark.parametrize("loss", ["reg", "rank", "rank-binary"])
-def test_a_model_learns_the_order_of_configurations(task, features, loss):
-    model = XGBoostCostModel(task, features, loss)
-    speeds = np.array([1 / seconds for seconds in bowl_costs(task).values()])
-    known = [k for k in range(64) if k % 4]
-    model.fit(known, list(speeds[known]), plan_size=32)
-    unseen = list(range(0, 64, 4))
-    assert stats.spearmanr(model.predict(unseen), speeds[unseen]).statistic > 0.8
-
-
-def test_plans_are_small_where_the_space_is(task):
-    assert XGBTuner(task).plan_size == 4
-    large = autotvm.task.create("test/four_tiles", (64,), "llvm")
-    assert XGBTuner(large).plan_size == 64
-    assert XGBTuner(large, plan_size=16).plan_size == 16
-
-
-def test_a_log_of_another_size_helps_from_the_first_trial(task, caplog):
-    small = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), "llvm")
-    history = []
-    tuned(
-        GridSearchTuner(small),
-        49,
-        callbacks=[lambda _, i, r: history.extend(zip(i, r, strict=True))],
-    )
-    tuner = XGBTuner(task, seed=1)
-    tuner.load_history(history, min_seed_records=40)
-    indices = tuned(tuner, 12)
-    ranks = [sorted(bowl_costs(task), key=bowl_costs(task).get).index(k) for k in indices]
-    assert np.mean(ranks[:4]) < 12, "random ones would be at 32"
-    XGBTuner(task).load_history(history)
-    assert "49 usable records" in caplog.text
-
-
-def bowl_costs(task):
-    return {k: bowl(MeasureInput(None, task, task.space.get(k))).mean_cost for k in range(64)}
-
-
-def test_history_teaches_the_model_of_the_search(task):
-    small = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), "llvm -num-cores=1")
-    history = []
-    tuned(
-        GridSearchTuner(small),
-        49,
-        callbacks=[lambda _, i, r: history.extend(zip(i, r, strict=True))],
-    )
-    tuner = EvolutionTuner(task, seed=1)
-    tuner.load_history(history)
-    tuner.has_next()
-    assert tuner.cost_model.data_size == 49
-
-
-def test_annealing_finds_the_maxima_of_a_large_space():
-    large = autotvm.task.create("test/four_tiles", (64,), "llvm")
-    space = large.space
-
-    class Sums:
-        def predict(self, xs):
-            return np.array([sum(space.point2knob(x)) / sum(space.dims) for x in xs])
-
-    optimizer = SimulatedAnnealingOptimizer(large)
-    best = space.range_length - 1
-    found = optimizer.find_maximums(Sums(), 8, {best})
-    scores = Sums().predict(found)
-    assert best not in found
-    assert len(set(found)) == 8
-    assert list(scores) == sorted(scores, reverse=True)
-    assert scores[-1] > 0.9
-
-
-def test_a_small_space_is_scored_as_a_whole(task):
-    class Indices:
-        def predict(self, xs):
-            return np.array(xs, float)
-
-    found = SimulatedAnnealingOptimizer(task).find_maximums(Indices(), 3, {63, 61})
-    assert found == [62, 60, 59]
-
-
-def test_diverse_candidates_have_new_values_first():
-    knobs = [[0, 0], [0, 1], [1, 1], [2, 2]]
-    assert submodular_pick([0.9, 0.8, 0.1, 0.0], knobs, 3) == [0, 2, 3]
-    assert submodular_pick([0.9, 0.8, 0.1, 0.0], knobs, 3, knob_weight=0) == [0, 1, 2]
-    assert submodular_pick([1.0], [[0]], 5) == [0]
-
-
-def test_a_diverse_plan_is_a_plan(task):
-    tuner = XGBTuner(task, diversity_filter_ratio=2, seed=1)
-    assert sorted(tuned(tuner, 64)) == list(range(64))
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ([1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 6.0]),
-        ([3.0, 3.1, 2.9, 3.2], [5.0, 7.0, 6.5]),
-        ([1.0, 1.1], [1.05, 1.0, 0.9, 1.1, 1.2, 30.0]),
-        ([1.0, 1.0001], [9.0, 9.0001]),
-    ],
-)
-def test_means_are_compared_as_welch_does(a, b):
-    assert welch_p_value(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
-
-
-def test_samples_without_variance_differ_or_not():
-    assert welch_p_value([1, 1], [1, 1]) == 1
-    assert welch_p_value([1, 1], [2, 2]) == 0
-
-
-def test_a_droplet_stays_where_nothing_is_significantly_better(task):
-    def noisy(inp):
-        cost = bowl(inp).mean_cost
-        return MeasureResult((cost * 0.1, cost * 1.9), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
-
-    tuner = DropletTuner(task, [4, 4])
-    tuned(tuner, 64, noisy)
-    assert tuner.best_knob == [4, 4]
-    tuner = DropletTuner(task, [4, 4], pvalue=1.0)
-    tuned(tuner, 64, noisy)
-    assert tuner.best_knob == [4, 5]
-
-
-# ----------------------------------------------------------------------------------------- callbacks
-
-
-def test_a_log_has_a_line_for_each_trial(task, tmp_path):
-    path, text = tmp_path / "deep" / "x.log", io.StringIO()
-    logs = [autotvm.callback.log_to_file(out) for out in (path, text)]
-    tuned(GridSearchTuner(task), 3, callbacks=logs)
-    assert path.read_text() == text.getvalue()
-    assert [inp.config.index for inp, _ in autotvm.record.load_from_file(path)] == [0, 1, 2]
-    with pytest.raises(TemplateError, match="'json', not as 'pickle'"):
-        autotvm.callback.log_to_file(path, protocol="pickle")
-
-
-def test_a_database_gets_traces(task):
-    database = MemoryDatabase()
-
-    def results(inp):
-        return failing(inp) if inp.config.index == 1 else bowl(inp)
-
-    tuned(
-        GridSearchTuner(task), 64, results, callbacks=[autotvm.callback.log_to_database(database)]
-    )
-    assert len(database) == 63
-    best = database.query_schedule(task.mod, task.target, "main")
-    assert task.config_of(best).index == best_index(task)
-
-
-def test_a_store_of_ones_own_is_asked_to_save(task):
-    class Store(list):
-        def save(self, inp, result):
-            self.append((inp.config.index, result))
-
-    store = Store()
-    tuned(GridSearchTuner(task), 2, callbacks=[autotvm.callback.log_to_database(store)])
-    assert [index for index, _ in store] == [0, 1]
-
-
-def test_a_monitor_has_the_speed_and_time_of_each_trial(task):
-    monitor = autotvm.callback.Monitor()
-
-    def results(inp):
-        return failing(inp) if inp.config.index == 1 else bowl(inp)
-
-    tuned(GridSearchTuner(task), 3, results, callbacks=[monitor])
-    assert [score > 0 for score in monitor.trial_scores()] == [True, False, True]
-    assert monitor.trial_timestamps() == [1000.0, 1000.0, 1002.0]
-    monitor.reset()
-    assert monitor.trial_scores() == []
-
-
-def test_a_bar_tells_current_and_best_speed(task, capsys):
-    tuned(GridSearchTuner(task), 3, callbacks=[autotvm.callback.progress_bar(3, prefix="[1/1]")])
-    said = capsys.readouterr().err
-    assert "[1/1]: 100%" in said
-    speed = task.flop / bowl(MeasureInput(None, task, task.space.get(2))).mean_cost / 1e9
-    assert f"Current/Best: {speed:.2f}/{speed:.2f} GFLOPS" in said
-
-
-def test_curves_of_trials():
-    assert list(max_curve([1, 3, 2])) == [1, 3, 3]
-    assert list(mean_curve([1, 3, 2])) == [1, 2, 2]
-    assert list(recall_curve([0, 1, 2])) == [1, 1, 1]
-    assert list(recall_curve([2, 1, 0])) == pytest.approx([0, 1 / 2, 1])
-    assert list(recall_curve([2, 0, 1], top=2)) == [0, 1 / 2, 1]
-    assert list(cover_curve([1, 0, 2])) == [0, 1, 1]
-    labels = np.array([3.0, 1.0, 2.0])
-    assert average_recall(labels * 2, labels, 2) == 1
-    assert average_recall(-labels, labels, 2) < 0.5
-
-
-# ------------------------------------------------------------------------------------- spaces, whole
 
 
 def test_any_space_of_the_search_can_be_tuned():

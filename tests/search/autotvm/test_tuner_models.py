@@ -1,0 +1,167 @@
+"""What models of tuners learn, and how configurations are chosen by what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from search import autotvm
+from search.autotvm import (
+    MeasureErrorNo,
+    MeasureResult,
+)
+from search.autotvm.tuner import (
+    DropletTuner,
+    EvolutionTuner,
+    GridSearchTuner,
+    XGBTuner,
+)
+from search.autotvm.tuner.annealing import SimulatedAnnealingOptimizer
+from search.autotvm.tuner.diversity import submodular_pick
+from search.autotvm.tuner.welch import welch_p_value
+from search.autotvm.tuner.xgb_cost_model import XGBoostCostModel
+from tests.search.autotvm.made_up_results import (
+    bowl,
+    bowl_costs,
+    tuned,
+    tutorial_task,
+)
+from tests.search.autotvm.templates import TUTORIAL
+
+
+@pytest.fixture
+def task():
+    return tutorial_task()
+
+
+@pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
+@pytest.mark.parametrize("loss", ["reg", "rank", "rank-binary"])
+def test_a_model_learns_the_order_of_configurations(task, features, loss):
+    model = XGBoostCostModel(task, features, loss)
+    speeds = np.array([1 / seconds for seconds in bowl_costs(task).values()])
+    known = [k for k in range(64) if k % 4]
+    model.fit(known, list(speeds[known]), plan_size=32)
+    unseen = list(range(0, 64, 4))
+    assert stats.spearmanr(model.predict(unseen), speeds[unseen]).statistic > 0.8
+
+
+def test_plans_are_small_where_the_space_is(task):
+    assert XGBTuner(task).plan_size == 4
+    large = autotvm.task.create("test/four_tiles", (64,), "llvm")
+    assert XGBTuner(large).plan_size == 64
+    assert XGBTuner(large, plan_size=16).plan_size == 16
+
+
+def test_few_programs_are_made_for_each_trial():
+    large = autotvm.task.create("test/four_tiles", (64,), "llvm")
+    made = []
+    instantiate = large.instantiate
+    large.instantiate = lambda config: made.append(config) or instantiate(config)
+
+    def results(inp):
+        return MeasureResult((1e-3 / (1 + inp.config.index),), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    tuned(XGBTuner(large, plan_size=4, seed=1), 12, results)
+    assert 12 < len(made) <= 12 * 24, "a walk of simulated annealing would be 6400 long"
+
+
+def test_a_log_of_another_size_helps_from_the_first_trial(task, caplog):
+    small = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), "llvm")
+    history = []
+    tuned(
+        GridSearchTuner(small),
+        49,
+        callbacks=[lambda _, i, r: history.extend(zip(i, r, strict=True))],
+    )
+    tuner = XGBTuner(task, seed=1)
+    tuner.load_history(history, min_seed_records=40)
+    indices = tuned(tuner, 12)
+    ranks = [sorted(bowl_costs(task), key=bowl_costs(task).get).index(k) for k in indices]
+    assert np.mean(ranks[:4]) < 12, "random ones would be at 32"
+    XGBTuner(task).load_history(history)
+    assert "49 usable records" in caplog.text
+
+
+def test_history_teaches_the_model_of_the_search(task):
+    small = autotvm.task.create(TUTORIAL, (64, 64, 64, "float32"), "llvm -num-cores=1")
+    history = []
+    tuned(
+        GridSearchTuner(small),
+        49,
+        callbacks=[lambda _, i, r: history.extend(zip(i, r, strict=True))],
+    )
+    tuner = EvolutionTuner(task, seed=1)
+    tuner.load_history(history)
+    tuner.has_next()
+    assert tuner.cost_model.data_size == 49
+
+
+def test_annealing_finds_the_maxima_of_a_large_space():
+    large = autotvm.task.create("test/four_tiles", (64,), "llvm")
+    space = large.space
+
+    class Sums:
+        def predict(self, xs):
+            return np.array([sum(space.point2knob(x)) / sum(space.dims) for x in xs])
+
+    optimizer = SimulatedAnnealingOptimizer(large)
+    best = space.range_length - 1
+    found = optimizer.find_maximums(Sums(), 8, {best})
+    scores = Sums().predict(found)
+    assert best not in found
+    assert len(set(found)) == 8
+    assert list(scores) == sorted(scores, reverse=True)
+    assert scores[-1] > 0.9
+
+
+def test_a_small_space_is_scored_as_a_whole(task):
+    class Indices:
+        def predict(self, xs):
+            return np.array(xs, float)
+
+    found = SimulatedAnnealingOptimizer(task).find_maximums(Indices(), 3, {63, 61})
+    assert found == [62, 60, 59]
+
+
+def test_diverse_candidates_have_new_values_first():
+    knobs = [[0, 0], [0, 1], [1, 1], [2, 2]]
+    assert submodular_pick([0.9, 0.8, 0.1, 0.0], knobs, 3) == [0, 2, 3]
+    assert submodular_pick([0.9, 0.8, 0.1, 0.0], knobs, 3, knob_weight=0) == [0, 1, 2]
+    assert submodular_pick([1.0], [[0]], 5) == [0]
+
+
+def test_a_diverse_plan_is_a_plan(task):
+    tuner = XGBTuner(task, diversity_filter_ratio=2, seed=1)
+    assert sorted(tuned(tuner, 64)) == list(range(64))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1.0, 2.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 6.0]),
+        ([3.0, 3.1, 2.9, 3.2], [5.0, 7.0, 6.5]),
+        ([1.0, 1.1], [1.05, 1.0, 0.9, 1.1, 1.2, 30.0]),
+        ([1.0, 1.0001], [9.0, 9.0001]),
+    ],
+)
+def test_means_are_compared_as_welch_does(a, b):
+    assert welch_p_value(a, b) == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+
+
+def test_samples_without_variance_differ_or_not():
+    assert welch_p_value([1, 1], [1, 1]) == 1
+    assert welch_p_value([1, 1], [2, 2]) == 0
+
+
+def test_a_droplet_stays_where_nothing_is_significantly_better(task):
+    def noisy(inp):
+        cost = bowl(inp).mean_cost
+        return MeasureResult((cost * 0.1, cost * 1.9), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    tuner = DropletTuner(task, [4, 4])
+    tuned(tuner, 64, noisy)
+    assert tuner.best_knob == [4, 4]
+    tuner = DropletTuner(task, [4, 4], pvalue=1.0)
+    tuned(tuner, 64, noisy)
+    assert tuner.best_knob == [4, 5]
