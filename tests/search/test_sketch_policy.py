@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import search as ms
+from search.schedule_rule import RFactorOverLanes, ScheduleRule
 from search.sketch_policy import sketches
 from tensorir import te
 from tests.search.programs import Matmul, split_all
@@ -80,7 +81,10 @@ def scalar_sum():
     ],
 )
 def test_there_are_as_many_sketches_as_ansor_makes(program, count):
-    assert len(sketches(program, TARGET)) == count
+    """Our own `RFactorOverLanes`, which Ansor does not have, is left out."""
+    rules = [r for r in ScheduleRule.create("llvm") if not isinstance(r, RFactorOverLanes)]
+    space = ms.space_generator.PostOrderApply(sch_rules=rules)
+    assert len(sketches(program, TARGET, space)) == count
 
 
 def test_a_sketch_prints_with_its_holes():
