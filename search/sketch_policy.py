@@ -22,7 +22,8 @@ trace, and the holes are its sampling instructions.
 | Parallel, Vectorize, Unroll | `ParallelizeVectorizeUnroll`; marks come with postprocessing |
 | TileSize, ComputeLocation, AutoUnroll, Parallel mutation | `MutateTileSize`, ... |
 | SP, RE, FU, AN, PR, CA, CI, CHW, CHR, RF, SA | `split`, `reorder`, `fuse`, ...: see `STEPS` |
-| tiling for an instruction, register tiles | not in Ansor: `MultiLevelTilingWithIntrin`, ... |
+| tiling for an instruction | not in Ansor: `MultiLevelTilingWithIntrin` |
+| sums in the lanes of vectors, register tiles | not in Ansor: `RFactorOverLanes`, ... |
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
 
     Parallel loops get up to `max_jobs_per_core` iterations for each core, vector loops up to
     `max_vectorize_extent`; -1 means none. For one core no loop is parallel: what was tuned for it
-    runs as it was measured wherever it is built for. The unroll limit is sampled from `unroll_max_steps`,
-    unless all blocks are spatial; `unroll_explicit` says whether the program is unrolled or the
-    loops are only marked for the compiler.
+    runs as it was measured wherever it is built for. The unroll limit is sampled from
+    `unroll_max_steps`, unless all blocks are spatial; `unroll_explicit` says whether the program is
+    unrolled or the loops are only marked for the compiler.
     """
 
     def __init__(

@@ -387,6 +387,13 @@ def test_marks_that_are_not_wanted() -> None:
     assert unchanged(designs(rule, elementwise, "root"), elementwise), "nothing to unroll"
 
 
+def test_a_program_for_one_core_has_no_parallel_loops() -> None:
+    """It may be built for more cores later, and has to run as it was measured."""
+    rule = ParallelizeVectorizeUnroll(16, 64, [0, 16])
+    (sch,) = designs(rule, MATMUL, "root", "llvm -num-cores=1")
+    assert "meta_schedule.parallel" not in sch.get(sch.get_block("root")).annotations
+
+
 def test_a_location_is_sampled_and_taken() -> None:
     (sch,) = designs(RandomComputeLocation(), ROW_SUM, "C")
     assert kinds(sch) == ["GetBlock", "SampleComputeLocation", "ComputeAt"]
