@@ -11,15 +11,14 @@ from codegen.emit.optimize import assembly, optimized
 from codegen.errors import CodegenError
 from codegen.history import with_history
 from codegen.runtime import export
-from codegen.runtime.device import Device, check_device
 from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
-from codegen.runtime.timing import TimeEvaluator
+from codegen.runtime.timing import TimedFunctions
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 
 
-class Module:
+class Module(TimedFunctions):
     """A compiled module: `module["main"](a, b, c)`.
 
     Made by `build`, by `load_module` from a library, or by `from_object`.
@@ -85,40 +84,6 @@ class Module:
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
         return self.entry_func(*args)
-
-    def time_evaluator(
-        self,
-        func_name: str,
-        dev: Device | None = None,
-        number: int = 10,
-        repeat: int = 1,
-        min_repeat_ms: float = 0,
-        limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        cache_flush_bytes: int = 0,
-        f_preproc: Any = "",
-    ) -> TimeEvaluator:
-        """Return an evaluator: called with arguments, it gives a BenchmarkResult in seconds.
-
-        It calls the function once unmeasured, then times `repeat` batches of `number` calls back to
-        back; a batch shorter than `min_repeat_ms` is repeated with a larger number, which later
-        batches keep. `cache_flush_bytes` copies so many bytes before each batch, `f_preproc` (a
-        callable, or "cache_flush_cpu_non_first_arg") runs before each repeat, and the evaluator
-        sleeps `cooldown_interval_ms` after every `repeats_to_cooldown` repeats.
-        """
-        check_device(dev)
-        return TimeEvaluator(
-            self.get_function(func_name),
-            number,
-            repeat,
-            min_repeat_ms,
-            limit_zero_time_iterations,
-            cooldown_interval_ms,
-            repeats_to_cooldown,
-            cache_flush_bytes,
-            f_preproc,
-        )
 
     # ------------------------------------------------------------------------------------- inside
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from codegen.errors import CodegenError
+from codegen.runtime.device import Device, check_device
 from codegen.runtime.timed_loop import Batch
 
 _GROWTH: Final = 1.618
@@ -146,3 +148,45 @@ class TimeEvaluator:
             one = batch.seconds / self.number
             wanted = self._min_seconds / one + 1 if one > 0 else 0.0
             self.number = int(max(wanted, self.number * _GROWTH + 1))
+
+
+class TimedFunctions(ABC):
+    """Functions by name that can be timed: modules, and what virtual machines run."""
+
+    @abstractmethod
+    def get_function(self, name: str) -> Timeable:
+        """Return a function; IRValueError if there is none of that name."""
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: Any = "",
+    ) -> TimeEvaluator:
+        """Return an evaluator: called with arguments, it gives a BenchmarkResult in seconds.
+
+        It calls the function once unmeasured, then times `repeat` batches of `number` calls back to
+        back; a batch shorter than `min_repeat_ms` is repeated with a larger number, which later
+        batches keep. `cache_flush_bytes` copies so many bytes before each batch, `f_preproc` (a
+        callable, or "cache_flush_cpu_non_first_arg") runs before each repeat, and the evaluator
+        sleeps `cooldown_interval_ms` after every `repeats_to_cooldown` repeats.
+        """
+        check_device(dev)
+        return TimeEvaluator(
+            self.get_function(func_name),
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+            cache_flush_bytes,
+            f_preproc,
+        )

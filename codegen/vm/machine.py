@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from codegen.errors import LinkError
-from codegen.library_functions import get_global_func, missing_text
 from codegen.runtime.device import Device, check_device
 from codegen.runtime.module import Module
-from codegen.runtime.timing import TimeEvaluator
+from codegen.runtime.timing import TimedFunctions, TimeEvaluator
 from codegen.vm.executable import Executable, executable_of
-from codegen.vm.graph_function import GraphFunction, Link
+from codegen.vm.graph_function import GraphFunction
+from codegen.vm.linked import functions_of
 from codegen.vm.profile import Report, profile
 from codegen.vm.stateful import StatefulCalls
-from codegen.vm.steps import Linker
 from tensorir.errors import IRValueError
 
 
-class GraphModule:
-    """The graph functions of a virtual machine by name, with their timing."""
+class GraphModule(TimedFunctions):
+    """The graph functions of a virtual machine by name, with their timing.
+
+    A function that is one run of machine code is timed in a compiled loop, without Python.
+    """
 
     def __init__(self, functions: dict[str, GraphFunction]) -> None:
         self._functions = functions
@@ -42,36 +43,9 @@ class GraphModule:
     def __len__(self) -> int:
         return len(self._functions)
 
-    def time_evaluator(
-        self,
-        func_name: str,
-        dev: Device | None = None,
-        number: int = 10,
-        repeat: int = 1,
-        min_repeat_ms: float = 0,
-        limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        cache_flush_bytes: int = 0,
-        f_preproc: Any = "",
-    ) -> TimeEvaluator:
-        """Return an evaluator: called with arguments, it gives a BenchmarkResult in seconds.
-
-        The parameters are those of `codegen.Module.time_evaluator`. A function that is one run of
-        machine code is timed in a compiled loop, without Python.
-        """
-        check_device(dev)
-        return TimeEvaluator(
-            self[func_name],
-            number,
-            repeat,
-            min_repeat_ms,
-            limit_zero_time_iterations,
-            cooldown_interval_ms,
-            repeats_to_cooldown,
-            cache_flush_bytes,
-            f_preproc,
-        )
+    def get_function(self, name: str) -> GraphFunction:
+        """Return a graph function; IRValueError if there is none of that name."""
+        return self[name]
 
     def __repr__(self) -> str:
         return f"<graph functions {', '.join(self._functions)}>"
@@ -130,29 +104,3 @@ class VirtualMachine(StatefulCalls):
 
     def __repr__(self) -> str:
         return f"<virtual machine of {self.executable}>"
-
-
-def functions_of(
-    executable: Executable, watch: Callable[[Link], Link] | None = None
-) -> dict[str, GraphFunction]:
-    """Return the functions of an executable; `watch` may change how steps are run."""
-    library = {}
-    missing: dict[str, list[str]] = {}
-    for name, bindings in executable.library_calls().items():
-        found = get_global_func(name, allow_missing=True)
-        if found is None:
-            missing[name] = bindings
-        else:
-            library[name] = found
-    if missing:
-        calls = "; ".join(f"{name} by {', '.join(where)}" for name, where in missing.items())
-        raise LinkError(f"{missing_text(list(missing))}. They are called: {calls}")
-    functions: dict[str, GraphFunction] = {}
-    link: Link = Linker(executable.module, library, functions)
-    if watch is not None:
-        link = watch(link)
-    for program in executable.description.programs:
-        functions[program.name] = GraphFunction(
-            program, executable.constants, link, executable.guard_pages
-        )
-    return functions

@@ -18,6 +18,7 @@ from codegen.vm.build import compile_lowered
 from codegen.vm.executable import Executable
 from codegen.vm.frame import Frame
 from codegen.vm.graph_function import GraphFunction, Link
+from codegen.vm.linked import functions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,6 @@ def _value_text(value: Any) -> str:
 
 def profile(executable: Executable, name: str, args: Sequence[Any]) -> Report:
     """Run a function of an executable twice and report the second run, call by call."""
-    from codegen.vm.machine import functions_of  # noqa: PLC0415 - the machine profiles itself
-
     parts = compile_lowered(executable.mod, executable.module.target, one_by_one=True)
     recorder = _Recorder()
     function = functions_of(parts, recorder.watch)[name]
