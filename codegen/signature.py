@@ -21,6 +21,8 @@ from tensorir.semantics import EXACT
 from tensorir.visit import collect_vars
 
 FORMAT_VERSION: Final = 3
+_READABLE: Final = (2, FORMAT_VERSION)
+"""Code of format 2 calls no library functions."""
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
@@ -100,7 +102,7 @@ class ModuleInfo:
     def from_json(text: str) -> ModuleInfo:
         """Read a description; LinkError if it is of another version."""
         data = json.loads(text)
-        if data.get("version") != FORMAT_VERSION:
+        if data.get("version") not in _READABLE:
             raise LinkError(
                 f"the code was compiled with format {data.get('version')} of its description, this "
                 f"release reads {FORMAT_VERSION}; compile it again"
@@ -111,7 +113,7 @@ class ModuleInfo:
             tuple(data["messages"]),
             tuple(data["externs"]),
             tuple(data["needed_features"]),
-            tuple(call_from_data(call) for call in data["library"]),
+            tuple(call_from_data(call) for call in data.get("library", ())),
         )
 
 
