@@ -35,7 +35,7 @@ class Row:
     percent: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The calls of one run in order of their first start; times are in microseconds."""
 
@@ -89,7 +89,7 @@ class Report:
         }
         return json.dumps(content, indent=1)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
