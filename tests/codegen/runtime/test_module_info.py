@@ -34,5 +34,5 @@ def test_a_description_of_the_format_before_is_read() -> None:
 
 
 def test_a_description_of_another_format_is_refused() -> None:
-    with pytest.raises(LinkError, match="format 99 .* compile it again"):
+    with pytest.raises(LinkError, match=r"format 99 .* compile it again"):
         ModuleInfo.from_json(json.dumps(description() | {"version": 99}))
