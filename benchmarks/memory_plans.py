@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.random_graphs import random_graph
+from tensorir.relax.function import graph_functions
 from tensorir.transform import CallTIRRewrite
-from tensorir.transform.graph_functions import graph_functions
 from tensorir.transform.pack_intervals import Packing, pack
 from tensorir.transform.static_plan_block_memory import plan_memory
 

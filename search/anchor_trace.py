@@ -183,8 +183,10 @@ class _OtherBlocks:
     def join_tiles(self) -> None:
         """Compute the blocks that follow the anchor where its results, or copies of them, are."""
         for block in self._handles.values():
-            if self._is_untouched(block) and is_spatial(self._sch.get_sref(block)):
-                self._reverse_inline(block) or self._compute_at_tile(block)
+            if not self._is_untouched(block) or not is_spatial(self._sch.get_sref(block)):
+                continue
+            if not self._reverse_inline(block):
+                self._compute_at_tile(block)
 
     def _reverse_inline(self, block: BlockRV) -> bool:
         try:
@@ -193,16 +195,15 @@ class _OtherBlocks:
             return False
         return True
 
-    def _compute_at_tile(self, block: BlockRV) -> bool:
+    def _compute_at_tile(self, block: BlockRV) -> None:
         if not self._sch.get_producers(block):
-            return False
+            return
         for loop in reversed(self._tile_loops()):
             try:
                 self._sch.reverse_compute_at(block, loop, preserve_unit_loops=True)
             except ScheduleError:
                 continue
-            return True
-        return False
+            return
 
     def _tile_loops(self) -> list[LoopRV]:
         """Return the loops in which the anchor finishes one tile of more than one element each."""

@@ -8,7 +8,7 @@ from tensorir.errors import WellFormedError
 from tensorir.expr import BufferLoad, IterVar, Let, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.recursion import endless_chain
 from tensorir.relax.verify import verify_graph_function
 from tensorir.visit import children
@@ -44,7 +44,7 @@ def _verify_module(mod: IRModule) -> None:
     defined: set[Var] = set()
     for name, func in mod.prim_funcs().items():
         _Verifier(defined, name).function(func)
-    graphs = {n: f for n, f in mod.functions.items() if isinstance(f, Function)}
+    graphs = graph_functions(mod)
     owners: dict[Node, str] = dict.fromkeys(defined, "a tensor function") if graphs else {}
     for name, graph in graphs.items():
         verify_graph_function(graph, mod, name, owners)

@@ -19,8 +19,7 @@ from tensorir import transform
 from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphCall, GraphVar
-from tensorir.relax.function import Function
-from tensorir.transform.graph_functions import graph_functions
+from tensorir.relax.function import Function, graph_functions
 from tensorir.verify import verify_well_formed
 from tensorir.visit import walk
 

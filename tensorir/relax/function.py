@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorir.errors import IRTypeError
-from tensorir.function import BaseFunc
+from tensorir.function import BaseFunc, IRModule
 from tensorir.relax.expr import GraphVar, SeqExpr
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
 from tensorir.stmt import normalize_annotations
@@ -52,3 +52,8 @@ class Function(BaseFunc):
         return FuncStructInfo(
             [p.struct_info for p in self.params], self.ret_struct_info, self.is_pure
         )
+
+
+def graph_functions(mod: IRModule) -> dict[str, Function]:
+    """Return the graph functions of a module by name."""
+    return {name: func for name, func in mod.functions.items() if isinstance(func, Function)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tensorir.expr import GlobalVar
 from tensorir.function import IRModule
 from tensorir.relax.expr import GraphCall, If, SeqExpr
-from tensorir.relax.function import Function
+from tensorir.relax.function import graph_functions
 
 
 def endless_chain(mod: IRModule) -> list[str]:
@@ -16,7 +16,7 @@ def endless_chain(mod: IRModule) -> list[str]:
     A call in one branch of an `If` may end by the other branch; what conditions say is not looked
     at.
     """
-    functions = {n: f for n, f in mod.functions.items() if isinstance(f, Function)}
+    functions = graph_functions(mod)
     endless = set(functions)
     """The functions of which it is not known yet that they may return."""
     while True:

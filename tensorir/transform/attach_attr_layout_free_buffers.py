@@ -13,10 +13,9 @@ from tensorir.relax import expr as g
 from tensorir.relax.building import UniqueNames
 from tensorir.relax.calls import FRESH
 from tensorir.relax.destination_passing import destination_passing
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform.define_pass import ModulePass, map_graph_functions
-from tensorir.transform.graph_functions import graph_functions
 from tensorir.transform.pass_context import PassContext
 from tensorir.visit import walk
 

@@ -15,11 +15,11 @@ from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.function import IRModule
 from tensorir.ops import const
 from tensorir.relax.expr import Constant, GraphVar
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.relax.visit import GraphRewriter, SizeSubstitution
 from tensorir.transform.define_pass import ModulePass
-from tensorir.transform.graph_functions import graph_functions, naming_function
+from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import PassContext
 from tensorir.visit import collect_vars, substitute
 

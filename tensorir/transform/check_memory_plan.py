@@ -11,11 +11,11 @@ from tensorir.expr import IntImm
 from tensorir.function import IRModule
 from tensorir.relax import expr as g
 from tensorir.relax.calls import ALLOC_STORAGE, PLACE_TENSOR
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.struct_info import TensorStructInfo
 from tensorir.transform.aliases import Aliases, Memory, arguments_handed_on, memories
-from tensorir.transform.graph_functions import graph_functions, naming_function
 from tensorir.transform.liveness import used_vars
+from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pack_intervals import ALIGNMENT
 
 

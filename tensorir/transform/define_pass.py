@@ -14,8 +14,8 @@ from typing import Any
 
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
-from tensorir.relax.function import Function
-from tensorir.transform.graph_functions import graph_functions, naming_function
+from tensorir.relax.function import Function, graph_functions
+from tensorir.transform.naming_function import naming_function
 from tensorir.transform.pass_context import Pass, PassContext
 
 

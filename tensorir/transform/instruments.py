@@ -44,12 +44,10 @@ class PrintBefore(PassInstrument):
             _show(f"# before {info.name}", mod.functions, self._file)
 
 
-class PrintAfter(PassInstrument):
-    """Prints the functions that passes of these names changed, those of all without names."""
+class _Comparing(PassInstrument):
+    """Knows what the module was before the pass that ends; passes may run inside one another."""
 
-    def __init__(self, *names: str, file: TextIO | None = None) -> None:
-        self._names: Final = frozenset(names)
-        self._file = file
+    def __init__(self) -> None:
         self._before: list[IRModule] = []
 
     def enter_pass_ctx(self) -> None:
@@ -59,6 +57,15 @@ class PrintAfter(PassInstrument):
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Note what the functions are."""
         self._before.append(mod.clone())
+
+
+class PrintAfter(_Comparing):
+    """Prints the functions that passes of these names changed, those of all without names."""
+
+    def __init__(self, *names: str, file: TextIO | None = None) -> None:
+        super().__init__()
+        self._names: Final = frozenset(names)
+        self._file = file
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Print what changed."""
@@ -86,22 +93,11 @@ class PrintAfterAll(PrintAfter):
         super().__init__()
 
 
-class VerifyAfterEach(PassInstrument):
+class VerifyAfterEach(_Comparing):
     """Checks modules after every pass; WellFormedError naming the pass.
 
     The environment variable `TENSORIR_VERIFY` set to 1 does the same everywhere.
     """
-
-    def __init__(self) -> None:
-        self._before: list[IRModule] = []
-
-    def enter_pass_ctx(self) -> None:
-        """Forget passes that were left by an error."""
-        self._before.clear()
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """Note what the functions are."""
-        self._before.append(mod.clone())
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Check what the pass made."""

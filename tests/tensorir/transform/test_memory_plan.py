@@ -16,6 +16,7 @@ from tensorir import WellFormedError
 from tensorir.interp.graphs import interpret_graph
 from tensorir.relax.calls import PLACE_TENSOR
 from tensorir.relax.expr import GraphCall, PrimValue
+from tensorir.relax.function import graph_functions
 from tensorir.relax.visit import GraphRewriter
 from tensorir.transform import (
     CallTIRRewrite,
@@ -23,7 +24,6 @@ from tensorir.transform import (
     StaticPlanBlockMemory,
     check_memory_plan,
 )
-from tensorir.transform.graph_functions import graph_functions
 from tensorir.transform.pack_intervals import pack
 from tensorir.transform.static_plan_block_memory import plan_memory
 
