@@ -47,10 +47,6 @@ class Callee:
         """Call the function; the annotation of the binding says what it gives."""
         return GraphCall(self.gvar, [as_argument(value) for value in args], struct_info=OBJECT)
 
-    def checked(self, call: GraphCall) -> GraphCall:
-        """Return a call of the tensor function by `call_tir`; an error if it does not fit."""
-        return call
-
 
 @dataclass(slots=True)
 class MatchCastRecord:
@@ -146,7 +142,7 @@ def call_tir(
     operands = _operands(args)
     if isinstance(callee, (str, ExternFunc)):
         return calls.call_dps_packed(callee, operands, infos)
-    return _fitting(callee, calls.call_tir(_gvar(callee), operands, infos, _tir_vars(tir_vars)))
+    return calls.call_tir(_gvar(callee), operands, infos, _tir_vars(tir_vars))
 
 
 def call_tir_inplace(
@@ -162,10 +158,9 @@ def call_tir_inplace(
     """Call a tensor function of the module that overwrites arguments with outputs."""
     infos = _outputs(out, None, _either(out_sinfo, out_ty))
     indices = [int(k) for k in np.atleast_1d(np.asarray(inplace_indices)).tolist()]
-    call = calls.call_tir_inplace(
+    return calls.call_tir_inplace(
         _gvar(callee), _operands(args), indices, infos, _tir_vars(tir_vars)
     )
-    return _fitting(callee, call)
 
 
 def call_dps_packed(
@@ -246,10 +241,6 @@ def _gvar(callee: Any) -> GlobalVar:
         "a function of the module is called by its name, cls.f, and a library function by a "
         f"string; not a {type(callee).__name__}"
     )
-
-
-def _fitting(callee: Any, call: GraphCall) -> GraphCall:
-    return callee.checked(call) if isinstance(callee, Callee) else call
 
 
 def _operands(args: Any) -> Any:

@@ -211,11 +211,6 @@ class _Sibling(Callee):
         super().__init__(name)
         self._functions = functions
 
-    def checked(self, call: GraphCall) -> GraphCall:
-        """Return a call of the tensor function by `call_tir`; an error if it does not fit."""
-        result_of(call, self._functions)
-        return call
-
     def __call__(self, *args: Any) -> GraphCall:
         """Call a graph function, or (memory being explicit) a tensor function with its outputs."""
         call = super().__call__(*args)

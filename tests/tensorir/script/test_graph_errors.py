@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorir import DiagnosticError, IRModule, R, T, parse
+from tensorir import DiagnosticError, IRModule, R, T, WellFormedError, parse, verify_well_formed
 
 HEAD = """@I.ir_module
 class Module:
@@ -46,18 +46,18 @@ CALLS = {
     ),
     "an argument too many": (
         f"y = R.call_tir(cls.relu, (x, x), {OUT})\nreturn y",
-        f"R.call_tir(cls.relu, (x, x), {OUT})",
+        f"y = R.call_tir(cls.relu, (x, x), {OUT})",
         '"relu" takes 2 parameter(s) (X, Y), the call passes 3',
     ),
     "an output of another shape": (
         'y = R.call_tir(cls.relu, (x,), (1, 8), dtype="float32")\nreturn y',
-        'R.call_tir(cls.relu, (x,), (1, 8), dtype="float32")',
+        'y = R.call_tir(cls.relu, (x,), (1, 8), dtype="float32")',
         'parameter Y of "relu" is R.Tensor((1, 4), dtype="float32"), but the output is '
         'R.Tensor((1, 8), dtype="float32")',
     ),
     "an argument of another type": (
         f"y = R.call_tir(cls.relu, (c,), {OUT})\nreturn y",
-        f"R.call_tir(cls.relu, (c,), {OUT})",
+        f"y = R.call_tir(cls.relu, (c,), {OUT})",
         "but argument 0, c, is",
     ),
     "no output": (
@@ -77,7 +77,7 @@ CALLS = {
     ),
     "a graph function by call_tir": (
         f"y = R.call_tir(cls.same, (x,), {OUT})\nreturn y",
-        f"R.call_tir(cls.same, (x,), {OUT})",
+        f"y = R.call_tir(cls.same, (x,), {OUT})",
         '"same" is a graph function; call it as it is: same(...)',
     ),
     "a tensor function without its output": (
@@ -120,6 +120,17 @@ def test_calls_that_are_refused(name: str) -> None:
     error = refused(body)
     assert message in error.message
     assert marked(error) == place
+
+
+def test_whether_a_call_tir_fits_is_left_to_the_verifier() -> None:
+    text = f"""{HEAD}    def main({PARAMS}):
+        cls = Module
+        y = R.call_tir(cls.relu, (x, x), {OUT})
+        return y
+"""
+    mod = parse(text, check_well_formed=False)
+    with pytest.raises(WellFormedError, match=r'binding "y" of function "main": "relu" takes 2'):
+        verify_well_formed(mod)
 
 
 STATEMENTS = {
