@@ -9,6 +9,7 @@ from tensorir.relax import expr as g
 from tensorir.relax.function import Function
 from tensorir.relax.relations import is_base_of
 from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.built_tuples import BuiltTuples
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.liveness import used_vars
 from tensorir.transform.pass_context import PassContext
@@ -36,16 +37,16 @@ class CanonicalizeBindings(FunctionPass):
 class _Canonical(GraphRewriter):
     def __init__(self) -> None:
         super().__init__()
-        self._fields: dict[g.GraphVar, g.Tuple] = {}
+        self._tuples = BuiltTuples()
         self._local: set[g.GraphVar] = set()
         """Dataflow variables of the block at hand."""
 
     def rewrite_Function(self, node: Function) -> Function:  # noqa: N802
         """Rebuild a function; a tuple that is returned is named by its fields."""
         body = self(node.body)
-        built = self._built(body.body)
+        built = self._tuples.of(body.body)
         if built is not None and not any(isinstance(v, g.DataflowVar) for v in used_vars(built)):
-            body = g.SeqExpr(body.blocks, built)
+            body = body if built is body.body else g.SeqExpr(body.blocks, built)
         return node if body is node.body else node.with_(body=body)
 
     def rewrite_DataflowBlock(self, node: g.DataflowBlock) -> g.BindingBlock:  # noqa: N802
@@ -65,21 +66,15 @@ class _Canonical(GraphRewriter):
         if same is not None and is_base_of(stated, same.struct_info) and self._visible(same, node):
             self.replaced[node.var] = same
             return ()
-        if isinstance(new, g.VarBinding) and isinstance(new.value, g.Tuple):
-            self._fields[new.var] = new.value
+        if isinstance(new, g.VarBinding):
+            self._tuples.bind(new.var, new.value)
         return rebuilt
 
     def _same_value(self, value: g.GraphExpr) -> g.GraphExpr | None:
         """Return a leaf that is the value, None if there is none."""
         if isinstance(value, g.TupleGetItem):
-            whole = value.tuple_value
-            built = whole if isinstance(whole, g.Tuple) else self._built(whole)
-            return None if built is None else built.elements[value.index]
+            return self._tuples.field(value)
         return value if isinstance(value, (g.GraphVar, g.Constant)) else None
-
-    def _built(self, value: g.GraphExpr) -> g.Tuple | None:
-        """Return the tuple that a variable is bound to in the function, if it is."""
-        return self._fields.get(value) if isinstance(value, g.GraphVar) else None
 
     def _visible(self, value: g.GraphExpr, node: g.Binding) -> bool:
         """Say whether a value is visible wherever the variable of a binding is."""

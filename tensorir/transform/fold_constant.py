@@ -16,6 +16,7 @@ from tensorir.relax.calls import FRESH
 from tensorir.relax.destination_passing import DestinationPassing, destination_passing
 from tensorir.relax.function import Function
 from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.built_tuples import BuiltTuples
 from tensorir.transform.dead_code_elimination import without_dead_bindings
 from tensorir.transform.define_pass import FunctionPass
 from tensorir.transform.kernel_runner import run_kernel
@@ -52,7 +53,7 @@ class _Folding(GraphRewriter):
         super().__init__()
         self._mod = mod
         self._small = small
-        self._fields: dict[g.GraphVar, g.Tuple] = {}
+        self._tuples = BuiltTuples()
 
     def binding(self, node: g.Binding) -> Sequence[g.Binding]:
         """Fold a binding; uses of a constant name it directly from here on."""
@@ -63,16 +64,14 @@ class _Folding(GraphRewriter):
         value = self._folded(new.value)
         if isinstance(value, g.Constant):
             self.replaced[node.var] = value
-        elif isinstance(value, g.Tuple):
-            self._fields[new.var] = value
+        self._tuples.bind(new.var, value)
         if value is new.value:
             return rebuilt
         return (g.VarBinding(new.var, value),)
 
     def _folded(self, value: g.GraphExpr) -> g.GraphExpr:
-        if isinstance(value, g.TupleGetItem) and isinstance(value.tuple_value, g.GraphVar):
-            whole = self._fields.get(value.tuple_value)
-            field = None if whole is None else whole.elements[value.index]
+        if isinstance(value, g.TupleGetItem):
+            field = self._tuples.field(value)
             return field if isinstance(field, g.Constant) else value
         call = destination_passing(value)
         if call is None or not isinstance(call.callee, GlobalVar):

@@ -70,7 +70,8 @@ def test_several_outputs_fields_and_aliases_are_folded():
         def main(x: F4, w: F4):
             cls = Module
             pair = R.call_tir(cls.both, (w,), out_sinfo=[F4, F4])
-            low = pair[1]
+            same = pair
+            low = same[1]
             y = R.call_tir(cls.add, (x, low), out_sinfo=F4)
             return y
         """,
