@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from codegen.lower.purity import is_pure
+from codegen.lower.ramps import run_of
 from codegen.lower.scoped_facts import analyzer_for, given, inside_let, inside_loop
 from tensorir import stmt as s
 from tensorir.arith import Analyzer, estimate_region_strict_bound
@@ -19,11 +20,9 @@ from tensorir.expr import (
     And,
     BufferLoad,
     Call,
-    IntImm,
     Not,
     Or,
     PrimExpr,
-    Ramp,
     Var,
 )
 from tensorir.function import PrimFunc
@@ -337,13 +336,10 @@ def _region(indices: tuple[PrimExpr, ...]) -> list[Range] | None:
     """Return the region of an access; None for lanes that do not lie side by side."""
     region = []
     for index in indices:
-        first, lanes = index, 1
-        if type(index) is Ramp:
-            if type(index.stride) is not IntImm or index.stride.value != 1:
-                return None
-            first, lanes = index.base, index.lanes
-        elif index.dtype.lanes > 1:
+        run = run_of(index)
+        if run is None:
             return None
+        first, lanes = run
         region.append(Range.from_min_extent(first, const(lanes, first.dtype)))
     return region
 

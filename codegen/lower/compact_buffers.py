@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from codegen.lower.annotations import DIM_ALIGN
 from codegen.lower.live_region import LiveRegion, LiveRegions
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import BufferLoad, PrimExpr, Ramp
+from tensorir.buffer import Buffer
+from tensorir.element_rewriter import ElementRewriter
+from tensorir.expr import PrimExpr, Ramp
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import const, floormod, mul
@@ -77,7 +79,7 @@ def _compacted(region: LiveRegion, alignment: Alignment) -> Buffer:
     return region.buffer.with_(shape=tuple(shape), strides=tuple(strides))
 
 
-class _Compact(ScopedRewriter):
+class _Compact(ElementRewriter, ScopedRewriter):
     def __init__(self, func: PrimFunc, regions: dict[Buffer, LiveRegion]) -> None:
         super().__init__(func)
         self._regions = regions
@@ -86,10 +88,10 @@ class _Compact(ScopedRewriter):
         region = self._regions.get(buffer)
         return buffer if region is None else region.compact
 
-    def _shifted(self, region: LiveRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         return tuple(
             index if low is None else self._shift(index, low)
-            for index, low in zip(indices, region.low, strict=True)
+            for index, low in zip(indices, self._regions[buffer].low, strict=True)
         )
 
     def _shift(self, index: PrimExpr, low: Any) -> PrimExpr:
@@ -99,28 +101,3 @@ class _Compact(ScopedRewriter):
         if type(index) is Ramp:
             return Ramp(self._shift(index.base, low), index.stride, index.lanes)
         return index - self.analyzer.linearizer.write(low, index.dtype.element)
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        new: BufferLoad = self.generic(node)
-        region = self._regions.get(node.buffer)
-        if region is None:
-            return new
-        return BufferLoad(region.compact, self._shifted(region, new.indices), new.predicate)
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        region = self._regions.get(node.buffer)
-        if region is None:
-            return self.generic(node)
-        indices = self._shifted(region, self.each(node.indices))
-        return s.BufferStore(region.compact, self(node.value), indices, self.maybe(node.predicate))
-
-    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        region = self._regions.get(node.buffer)
-        if region is None:
-            return self.generic(node)
-        starts = self._shifted(region, tuple(self(dim.min) for dim in node.region))
-        ranges = [
-            Range.from_min_extent(start, self(dim.extent))
-            for start, dim in zip(starts, node.region, strict=True)
-        ]
-        return BufferRegion(region.compact, ranges)

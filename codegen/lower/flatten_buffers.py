@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from codegen.lower.lower_match_buffers import offset_of
+from codegen.lower.ramps import as_ramp
 from codegen.lower.scoped_facts import ScopedRewriter
 from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
@@ -12,7 +13,7 @@ from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT32, INT64, DataType
-from tensorir.expr import Add, Broadcast, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
+from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, cast, const, is_const_int, mul
@@ -159,17 +160,6 @@ class _Flatten(ScopedRewriter):
         if isinstance(term, Var):
             return self._depth.get(term, 0)
         return max((self._depth.get(var, 0) for var in variables_of(term)), default=0)
-
-
-def as_ramp(index: PrimExpr) -> PrimExpr:
-    """Return a ramp that is written as the sum of another one and a broadcast as a ramp."""
-    if type(index) is Add:
-        a, b = as_ramp(index.a), as_ramp(index.b)
-        if type(a) is Broadcast and type(b) is Ramp:
-            return Ramp(add(a.value, b.base), b.stride, b.lanes)
-        if type(a) is Ramp and type(b) is Broadcast:
-            return Ramp(add(a.base, b.value), a.stride, a.lanes)
-    return index
 
 
 def plus_constant(index: PrimExpr, value: int) -> PrimExpr:

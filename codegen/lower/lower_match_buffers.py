@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from codegen.lower.errors import LoweringError
 from codegen.lower.scoped_facts import analyzer_for
 from tensorir import stmt as s
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.expr import BufferLoad, Call, PrimExpr, Var
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.element_rewriter import ElementRewriter, indices_in_source
+from tensorir.expr import Call, PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.ops import add, const, is_const_int, mul
 from tensorir.packed_call import MAKE_ARRAY
-from tensorir.visit import Rewriter
 
 
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:
@@ -28,13 +28,20 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     return func.with_body(_LowerViews(func)(func.body))
 
 
-class _LowerViews(Rewriter):
+class _LowerViews(ElementRewriter):
     def __init__(self, func: PrimFunc) -> None:
         self._sources: dict[Buffer, BufferRegion] = {}
         self._values: dict[Var, PrimExpr] = {}
         self._starts: dict[PrimExpr, PrimExpr] = {}
         """Where views begin whose buffers do not say it, by their pointers."""
         self._analyzer = analyzer_for(func)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        source = self._sources.get(buffer)
+        return buffer if source is None else source.buffer
+
+    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
+        return indices_in_source(self._sources[buffer], indices)
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         return self._values.get(node, node)
@@ -97,43 +104,12 @@ class _LowerViews(Rewriter):
                 f"{self._analyzer.simplify(actual)}"
             )
 
-    def _indices(self, source: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        surplus = len(source.region) - len(indices)
-        starts = [dim.min for dim in source.region]
-        inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
-        return (*starts[:surplus], *inner)
-
     def rewrite_Call(self, node: Call) -> PrimExpr:  # noqa: N802
         start = self._starts.get(node.args[0]) if node.op is MAKE_ARRAY else None
         new: Call = self.generic(node)
         if start is None:
             return new
         return Call(new.dtype, new.op, (*new.args[:-1], self._analyzer.simplify(start)))
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        indices = self._indices(source, self.each(node.indices))
-        return BufferLoad(source.buffer, indices, self.maybe(node.predicate))
-
-    def rewrite_BufferStore(self, node: s.BufferStore) -> s.Stmt:  # noqa: N802
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        indices = self._indices(source, self.each(node.indices))
-        return s.BufferStore(source.buffer, self(node.value), indices, self.maybe(node.predicate))
-
-    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        source = self._sources.get(node.buffer)
-        if source is None:
-            return self.generic(node)
-        starts = self._indices(source, tuple(self(dim.min) for dim in node.region))
-        surplus = len(source.region) - len(node.region)
-        extents = [const(1, start.dtype) for start in starts[:surplus]]
-        extents += [self(dim.extent) for dim in node.region]
-        pairs = zip(starts, extents, strict=True)
-        return BufferRegion(source.buffer, [Range.from_min_extent(a, n) for a, n in pairs])
 
 
 def offset_of(buffer: Buffer, indices: Sequence[PrimExpr], strides: Sequence[PrimExpr]) -> PrimExpr:

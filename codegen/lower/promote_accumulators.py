@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
+from codegen.lower.ramps import run_of
 from codegen.lower.remarks import done, missed
 from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
@@ -276,13 +277,10 @@ class _Collector:
         return key is not _MOVES and bool(key == self._key(place.predicate))
 
     def _place(self, index: PrimExpr, predicate: PrimExpr | None) -> _Place | None:
-        lanes, start = 1, index
-        if type(index) is Ramp:
-            if type(index.stride) is not IntImm or index.stride.value != 1:
-                return None
-            lanes, start = index.lanes, index.base
-        elif index.dtype.lanes > 1:
+        run = run_of(index)
+        if run is None:
             return None
+        start, lanes = run
         base, first = _split_constant(start)
         key = None if base is None else self._key(base)
         return None if key is _MOVES else _Place(key, first, lanes, index, predicate, self._guard)

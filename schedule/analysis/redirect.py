@@ -8,9 +8,10 @@ from schedule.analysis.rebuild import BlockRewriter
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from tensorir.expr import BufferLoad, PointerType, PrimExpr, Var
+from tensorir.element_rewriter import ElementRewriter
+from tensorir.expr import PointerType, PrimExpr, Var
 from tensorir.ops import sub
-from tensorir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from tensorir.stmt import Block, BlockRealize, For, Stmt
 
 
 class RedirectBuffers(BlockRewriter):
@@ -82,39 +83,8 @@ class RedirectBuffers(BlockRewriter):
         return self.generic(node)
 
 
-class RedirectElements(RedirectBuffers):
+class RedirectElements(ElementRewriter, RedirectBuffers):
     """Sends accesses of buffers to elements at other indices of the others."""
-
-    def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return where the element of a buffer at `indices` is in the other one."""
-        raise NotImplementedError
-
-    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
-        """Return where a part of a buffer is in the other one."""
-        raise NotImplementedError
-
-    def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
-        """Redirect a load."""
-        new = self.buffer(node.buffer)
-        if new is node.buffer:
-            return self.generic(node)
-        indices = self.indices(node.buffer, self.each(node.indices))
-        return BufferLoad(new, indices, self.maybe(node.predicate))
-
-    def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
-        """Redirect a store."""
-        new = self.buffer(node.buffer)
-        if new is node.buffer:
-            return self.generic(node)
-        indices = self.indices(node.buffer, self.each(node.indices))
-        return BufferStore(new, self(node.value), indices, self.maybe(node.predicate))
-
-    def rewrite_BufferRegion(self, node: BufferRegion) -> BufferRegion:  # noqa: N802
-        """Redirect a declared access."""
-        new = self.buffer(node.buffer)
-        if new is node.buffer:
-            return self.generic(node)
-        return BufferRegion(new, self.region(node.buffer, self.each(node.region)))
 
 
 class RedirectEverywhere(RedirectElements):
@@ -167,11 +137,6 @@ class RedirectToPart(RedirectElements):
         return tuple(
             self._analyzer.simplify(sub(i, o)) for i, o in zip(indices, self._offsets, strict=True)
         )
-
-    def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
-        """Count from the offsets."""
-        low = self.indices(buffer, [r.min for r in region])
-        return [Range.from_min_extent(m, r.extent) for m, r in zip(low, region, strict=True)]
 
 
 class RedirectToPoint(RedirectElements):

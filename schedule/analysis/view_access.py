@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.redirect import RedirectElements
-from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from tensorir.element_rewriter import indices_in_source
 from tensorir.expr import PrimExpr, Var
-from tensorir.ops import add, const
 from tensorir.stmt import Block, Stmt
 from tensorir.visit import walk
 
@@ -66,16 +66,4 @@ class InlineViews(RedirectElements):
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
         """Return where an element of a view is in the buffer."""
-        source = self._sources[buffer].region
-        surplus = len(source) - len(indices)
-        starts = [dim.min for dim in source]
-        inner = [add(start, i) for start, i in zip(starts[surplus:], indices, strict=True)]
-        return [*starts[:surplus], *inner]
-
-    def region(self, buffer: Buffer, region: Sequence[Range]) -> list[Range]:
-        """Return where a part of a view is in the buffer."""
-        starts = self.indices(buffer, [dim.min for dim in region])
-        surplus = len(starts) - len(region)
-        extents = [const(1, start.dtype) for start in starts[:surplus]]
-        extents += [dim.extent for dim in region]
-        return [Range.from_min_extent(a, n) for a, n in zip(starts, extents, strict=True)]
+        return indices_in_source(self._sources[buffer], indices)

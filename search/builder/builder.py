@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from search.kinds import Kinds
+from search.workers.future import Future
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -37,25 +38,8 @@ class BuilderResult:
     """How the job ended that the build was, where it was one."""
 
 
-class BuilderFuture:
+class BuilderFuture(Future[BuilderResult]):
     """A build that may still be on its way."""
-
-    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], BuilderResult]) -> None:
-        self._done = f_done
-        self._result = f_result
-
-    def done(self) -> bool:
-        """Say whether the result is there."""
-        return self._done()
-
-    def result(self) -> BuilderResult:
-        """Return the result, waiting for it if need be."""
-        return self._result()
-
-    @staticmethod
-    def ready(result: BuilderResult) -> BuilderFuture:
-        """Return a future of a result that is there already."""
-        return BuilderFuture(lambda: True, lambda: result)
 
 
 class Builder(ABC):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from search.kinds import Kinds
 from search.runner.program_facts import ProgramFacts
+from search.workers.future import Future
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -68,25 +69,8 @@ class RunnerResult:
         )
 
 
-class RunnerFuture:
-    """A result that may still be on its way."""
-
-    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], RunnerResult]) -> None:
-        self._done = f_done
-        self._result = f_result
-
-    def done(self) -> bool:
-        """Say whether the result is there."""
-        return self._done()
-
-    def result(self) -> RunnerResult:
-        """Return the result, waiting for it if need be."""
-        return self._result()
-
-    @staticmethod
-    def ready(result: RunnerResult) -> RunnerFuture:
-        """Return a future of a result that is there already."""
-        return RunnerFuture(lambda: True, lambda: result)
+class RunnerFuture(Future[RunnerResult]):
+    """A measurement that may still be on its way."""
 
 
 class Runner(ABC):

@@ -15,7 +15,7 @@ from tensorir.intrin import Op
 from tensorir.ops import as_expr, const
 from tensorir.script.declarations import dtype_text
 
-_DTYPE_FIRST: Final = frozenset(
+DTYPE_FIRST: Final = frozenset(
     [
         "reinterpret",
         "call_extern",
@@ -29,6 +29,7 @@ _DTYPE_FIRST: Final = frozenset(
         "large_uint_imm",
     ]
 )
+"""Intrinsics that are written with the type of their result in front of the operands."""
 _DTYPE_LAST: Final = frozenset({"tvm_struct_get"})
 _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 
@@ -78,7 +79,7 @@ def named_call(name: str) -> Callable[..., PrimExpr]:
 
     def call(*args: Any, dtype: Any = None) -> PrimExpr:
         operands = list(args)
-        if dtype is None and name in _DTYPE_FIRST and operands:
+        if dtype is None and name in DTYPE_FIRST and operands:
             dtype = operands.pop(0)
         elif dtype is None and name in _DTYPE_LAST and isinstance(operands[-1], str):
             dtype = operands.pop()

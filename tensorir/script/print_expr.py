@@ -12,6 +12,7 @@ from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.index_map import IndexMap
 from tensorir.relax.expr import Constant, GraphVar
+from tensorir.script.calls import DTYPE_FIRST
 from tensorir.script.constants import KEY
 
 if TYPE_CHECKING:
@@ -48,20 +49,6 @@ _REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     e.Div: ops.div,
 }
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
-_DTYPE_FIRST: Final = frozenset(
-    [
-        "reinterpret",
-        "call_extern",
-        "call_pure_extern",
-        "call_llvm_intrin",
-        "call_llvm_pure_intrin",
-        "vectorlow",
-        "vectorhigh",
-        "vectorcombine",
-        "type_annotation",
-        "large_uint_imm",
-    ]
-)
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
@@ -248,7 +235,7 @@ class ExprPrinter:
             return f"{module}.{node.op.name}({self.items(node.args)})", ATOM
         name = node.op.short_name
         args = [self(a) for a in node.args]
-        if name in _DTYPE_FIRST:
+        if name in DTYPE_FIRST:
             args.insert(0, quote(node.dtype))
         elif not self._has_natural_type(node):
             quoted = [quote(node.dtype), quote(name), *args]

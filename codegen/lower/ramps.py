@@ -1,0 +1,25 @@
+"""Vectors of indices whose lanes are a constant step apart."""
+
+from __future__ import annotations
+
+from tensorir.expr import Add, Broadcast, IntImm, PrimExpr, Ramp
+from tensorir.ops import add
+
+
+def as_ramp(index: PrimExpr) -> PrimExpr:
+    """Return a ramp that is written as the sum of another one and a broadcast as a ramp."""
+    if type(index) is Add:
+        a, b = as_ramp(index.a), as_ramp(index.b)
+        if type(a) is Broadcast and type(b) is Ramp:
+            return Ramp(add(a.value, b.base), b.stride, b.lanes)
+        if type(a) is Ramp and type(b) is Broadcast:
+            return Ramp(add(a.base, b.value), a.stride, a.lanes)
+    return index
+
+
+def run_of(index: PrimExpr) -> tuple[PrimExpr, int] | None:
+    """Return the first index and the number of lanes, None if the lanes do not lie side by side."""
+    if type(index) is Ramp:
+        is_run = type(index.stride) is IntImm and index.stride.value == 1
+        return (index.base, index.lanes) if is_run else None
+    return (index, 1) if index.dtype.lanes == 1 else None

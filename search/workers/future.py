@@ -1,0 +1,29 @@
+"""A result that is on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Self, TypeVar
+
+R = TypeVar("R")
+
+
+class Future(Generic[R]):
+    """The result of a build or a measurement, which may still be on its way."""
+
+    def __init__(self, f_done: Callable[[], bool], f_result: Callable[[], R]) -> None:
+        self._done = f_done
+        self._result = f_result
+
+    def done(self) -> bool:
+        """Say whether the result is there."""
+        return self._done()
+
+    def result(self) -> R:
+        """Return the result, waiting for it if need be."""
+        return self._result()
+
+    @classmethod
+    def ready(cls, result: R) -> Self:
+        """Return a future of a result that is there already."""
+        return cls(lambda: True, lambda: result)
