@@ -22,7 +22,6 @@ from tensorir import structural_equal
 if TYPE_CHECKING:
     from search.autotvm.space import ConfigSpace
     from search.autotvm.task import Task
-    from search.context import TuneContext
     from tensorir.function import IRModule
 
 logger = logging.getLogger("autotvm")
@@ -59,11 +58,6 @@ class TemplateSpace(SpaceGenerator):
             {MutateDecision(): 1.0} if mutator_probs is None else mutator_probs,
         )
         self.task = task
-        self._context: TuneContext | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        super()._initialize_with_tune_context(context)
-        self._context = context
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return a schedule for each combination of the knobs that Python reads.

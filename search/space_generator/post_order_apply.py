@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.annotations import SCHEDULE_RULE
@@ -21,10 +21,6 @@ from search.space_generator.space_generator import (
 from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import Block
 from tensorir.visit import post_order_visit
-
-if TYPE_CHECKING:
-    from search.context import TuneContext
-
 
 _LOGGER: Final = logging.getLogger("tvm.meta_schedule")
 """What a user sees; the log of a task goes to its file only."""
@@ -49,16 +45,10 @@ class PostOrderApply(SpaceGenerator):
     ) -> None:
         super().__init__(sch_rules, postprocs, mutator_probs)
         self.f_block_filter = f_block_filter
-        self._context: TuneContext | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        super()._initialize_with_tune_context(context)
-        self._context = context
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return the design spaces; TuningError if two blocks of a function share a name."""
-        seed = None if self._context is None else self._context.fork_seed()
-        root = Schedule(mod, seed=seed)
+        root = self.fresh_schedule(mod)
         blocks = self._collect(root, mod)
         spaces = [root]
         for rule in self.sch_rules:

@@ -16,7 +16,6 @@ from search.space_generator.space_generator import (
 from tensorir.errors import IRTypeError
 
 if TYPE_CHECKING:
-    from search.context import TuneContext
     from tensorir.function import IRModule
 
 
@@ -37,16 +36,10 @@ class ScheduleFn(SpaceGenerator):
     ) -> None:
         super().__init__(sch_rules, postprocs, mutator_probs)
         self.sch_fn = sch_fn
-        self._context: TuneContext | None = None
-
-    def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        super()._initialize_with_tune_context(context)
-        self._context = context
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return what the function makes of `mod`."""
-        seed = None if self._context is None else self._context.fork_seed()
-        sch = Schedule(mod, seed=seed)
+        sch = self.fresh_schedule(mod)
         made = self.sch_fn(sch)
         if made is None:
             return [sch]

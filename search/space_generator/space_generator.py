@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
+from schedule import Schedule
 from search.kinds import Kinds, instances
 from search.mutator.mutator import Mutator
 from search.postproc.postproc import Postproc
@@ -16,7 +17,6 @@ from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
-    from schedule import Schedule
     from search.context import TuneContext
     from tensorir.function import IRModule
 
@@ -37,6 +37,9 @@ class SpaceGenerator(ABC):
     """
 
     kinds: ClassVar[Kinds[SpaceGenerator]] = Kinds("space generator")
+
+    _context: TuneContext | None = None
+    """The task, from initialisation on."""
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class SpaceGenerator(ABC):
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Resolve presets by the target and initialise every rule, postprocessor and mutator."""
+        self._context = context
         target = context.target
         self.sch_rules = self._resolved_rules(target)
         self.postprocs = self._resolved_postprocs(target)
@@ -122,9 +126,12 @@ class SpaceGenerator(ABC):
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Return the design spaces of `mod` as schedules, simplest form of a space being a trace.
 
-        Schedules made here take their seed from the context that the generator was initialised
-        with.
+        They begin with `fresh_schedule`.
         """
+
+    def fresh_schedule(self, mod: IRModule) -> Schedule:
+        """Return a schedule of `mod` with a seed of the task that this was initialised with."""
+        return Schedule(mod, seed=None if self._context is None else self._context.fork_seed())
 
     def clone(self) -> Self:
         """Return a generator for another task, with rules, postprocessors and mutators cloned."""
@@ -136,6 +143,7 @@ class SpaceGenerator(ABC):
         if isinstance(self._mutators_arg, Mapping):
             twin._mutators_arg = {m.clone(): weight for m, weight in self._mutators_arg.items()}
         twin.sch_rules, twin.postprocs, twin.mutator_probs = [], [], {}
+        twin._context = None
         return twin
 
 
