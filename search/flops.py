@@ -11,10 +11,8 @@ from tensorir.buffer import Range
 from tensorir.expr import IntImm, PrimExpr, integer_limits
 from tensorir.function import IRModule, PrimFunc
 
-_ONE_OPERATION: Final = frozenset(
-    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Max, e.Min}
-)
-_COMPARISONS: Final = frozenset({e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or})
+_ONE_OPERATION: Final = frozenset(e.ARITHMETIC)
+_COMPARISONS: Final = frozenset({*e.COMPARISONS, e.And, e.Or})
 
 
 def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:

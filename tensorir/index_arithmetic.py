@@ -42,16 +42,16 @@ def holds_indices(dtype: DataType) -> bool:
     return dtype.is_int and dtype.bits >= 32
 
 
+def is_scalar_integer(dtype: DataType) -> bool:
+    """Say whether a dtype is that of one integer; a bool is none."""
+    return dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool
+
+
 def _is_index_type(dtype: DataType) -> bool:
     return dtype.is_bool or holds_indices(dtype)
 
 
-_BINARY = frozenset(
-    {
-        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
-    }
-)  # fmt: skip
+_BINARY = frozenset(e.BINARY_OPS)
 _OPERANDS: dict[type, tuple[str, ...]] = {
     e.Not: ("a",),
     e.Cast: ("value",),

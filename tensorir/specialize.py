@@ -16,9 +16,7 @@ from tensorir.visit import Substitution, collect_vars
 if TYPE_CHECKING:
     from tensorir.function import PrimFunc
 
-_ARITHMETIC: Final = frozenset(
-    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max}
-)
+_ARITHMETIC: Final = frozenset(e.ARITHMETIC)
 _DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 
 

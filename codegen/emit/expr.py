@@ -58,7 +58,7 @@ def _var(f: FunctionEmitter, node: e.Var) -> str:
     return value
 
 
-@emits(e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max)
+@emits(*e.ARITHMETIC)
 def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     dtype, kind = node.dtype, type(node)
     if not dtype.is_integral:
@@ -114,7 +114,7 @@ def _of_floats(f: FunctionEmitter, node: type, dtype: DataType, a: str, b: str) 
     return f.op(f"{_FLOAT[node]} {kind} {a}, {b}")
 
 
-@emits(e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
+@emits(*e.COMPARISONS)
 def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
     dtype = node.a.dtype
     if dtype.is_integral:

@@ -235,13 +235,7 @@ _RULES: Final[dict[type, Callable[[Widener, Any], PrimExpr]]] = {
     e.Var: Widener.var,
     e.SizeVar: Widener.var,
     **dict.fromkeys((IntImm, e.FloatImm, StringImm), Widener.same),
-    **dict.fromkeys(
-        (
-            e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-            e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE,
-        ),
-        Widener.binary,
-    ),
+    **dict.fromkeys((*e.ARITHMETIC, *e.COMPARISONS), Widener.binary),
     **dict.fromkeys((e.And, e.Or), Widener.logical),
     e.Not: Widener.not_,
     e.Cast: Widener.cast,
@@ -250,4 +244,4 @@ _RULES: Final[dict[type, Callable[[Widener, Any], PrimExpr]]] = {
     BufferLoad: Widener.load,
     Call: Widener.call,
     **dict.fromkeys((e.Ramp, e.Broadcast, e.Shuffle), Widener.vector),
-}  # fmt: skip
+}

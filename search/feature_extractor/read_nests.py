@@ -416,6 +416,6 @@ _DRIVES: Final = {IterVar.DATA_PAR: Drives.SPATIAL, IterVar.COMM_REDUCE: Drives.
 _SORTS: Final[dict[type[PrimExpr], Work]] = {
     **dict.fromkeys((e.Add, e.Sub, e.Mul, e.Min, e.Max), Work.ARITHMETIC),
     **dict.fromkeys((e.Div, e.Mod, e.FloorDiv, e.FloorMod), Work.DIVISION),
-    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE), Work.CHOICE),
+    **dict.fromkeys(e.COMPARISONS, Work.CHOICE),
     **dict.fromkeys((e.And, e.Or, e.Not, e.Select), Work.CHOICE),
 }

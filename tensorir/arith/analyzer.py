@@ -19,7 +19,7 @@ from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.lanes import Lanes
 from tensorir.arith.linear import Linear, Term
-from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.logic import Connectives, negation
 from tensorir.arith.modular import ModularSet
 from tensorir.arith.opaque import expr_key
@@ -31,6 +31,7 @@ from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import is_scalar_integer
 from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
 
 
@@ -153,13 +154,13 @@ class Analyzer:
         gap = gap_of(condition, self._linear)
         if gap is not None:
             return _lasting([gap]), ()
-        if isinstance(condition, e.EQ) and is_integer(condition.a):
+        if isinstance(condition, e.EQ) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             classes = tuple(learned(difference, self._linear.context))
             return _lasting([difference, difference.times(-1)]), classes
         if condition.dtype.lanes != 1:
             return (), ()
-        if isinstance(condition, e.NE) and is_integer(condition.a):
+        if isinstance(condition, e.NE) and is_scalar_integer(condition.a.dtype):
             condition = self.compare(condition)
         return _lasting([self._linear.truth(condition).plus_const(-1)]), ()
 
@@ -256,7 +257,7 @@ class Analyzer:
         x, y = as_expr(a), as_expr(b)
         if x is y:
             return True
-        if is_integer(x) and is_integer(y):
+        if is_scalar_integer(x.dtype) and is_scalar_integer(y.dtype):
             difference = self._linear(x).plus(self._linear(y), -1)
             return self._linear.bound(difference) == (0, 0)
         return bool(expr_key(self.simplify(x)) == expr_key(self.simplify(y)))

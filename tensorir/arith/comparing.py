@@ -12,13 +12,13 @@ from typing import Final
 
 from tensorir import expr as e
 from tensorir.arith.linear import Extremum, Linear, Quotient, TruncatedQuotient
-from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import pieces
 from tensorir.arith.wrapping import agrees, sum_fits
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr
-from tensorir.index_arithmetic import holds_indices
+from tensorir.index_arithmetic import holds_indices, is_scalar_integer
 from tensorir.ops import FALSE, TRUE
 
 NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
@@ -34,7 +34,7 @@ _TURNED: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {e.GT: e.LT, e.GE: e.LE}
 
 def gap_of(expr: PrimExpr, reader: Linearizer) -> Linear | None:
     """Return what is at least 0 exactly if the inequality holds, None for anything else."""
-    if not isinstance(expr, e.CmpOp) or not is_integer(expr.a):
+    if not isinstance(expr, e.CmpOp) or not is_scalar_integer(expr.a.dtype):
         return None
     kind = type(expr)
     if kind is e.EQ or kind is e.NE:

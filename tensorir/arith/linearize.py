@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import gcd
-from typing import Any, Final
+from typing import Final
 
 from tensorir import expr as e
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
@@ -24,6 +24,7 @@ from tensorir.arith.linear import (
     TruncatedQuotient,
     Wrapped,
 )
+from tensorir.arith.linear_readers import READERS
 from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
 from tensorir.arith.polynomial import exact_quotient, factors
@@ -72,7 +73,7 @@ class Linearizer:
         forms = self.context.forms
         known = forms.get(expr)
         if known is None:
-            read = _READERS.get(kind)
+            read = READERS.get(kind)
             known = read(self, expr) if read is not None else self.opaque(expr)
             forms[expr] = known
         return known
@@ -295,7 +296,7 @@ class Linearizer:
         other = type(simple) is not type(expr) or getattr(simple, "op", 0) is not getattr(
             expr, "op", 0
         )
-        if other and type(simple) in _READERS:
+        if other and type(simple) in READERS:
             return self(simple)
         return Linear({self._opaque(simple): 1}, 0)
 
@@ -415,101 +416,9 @@ def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:
     return a.over(shared), b.over(shared)
 
 
-def _is_symbolic(term: Term) -> bool:
-    return type(term) is TruncatedQuotient and bool(term.divisor.terms)
-
-
 def _is_variable(linear: Linear, dtype: DataType) -> bool:
     """Say whether `linear` is a variable that a dtype holds, whatever its value."""
     if linear.const or len(linear.terms) != 1:
         return False
     ((term, c),) = linear.terms.items()
     return c == 1 and isinstance(term, Var) and term.dtype.bits <= dtype.bits
-
-
-def _read_cast(reader: Linearizer, expr: e.Cast) -> Linear:
-    source, target = expr.value.dtype, expr.dtype
-    if not (_is_number(source) and _is_number(target)):
-        return reader.opaque(expr)
-    inner = reader(expr.value)
-    if source.is_int and target.is_int and target.bits >= source.bits:
-        return inner
-    return inner if reader.fits(inner, target) else reader.opaque(expr)
-
-
-def _read_truncated(reader: Linearizer, expr: e.Div | e.Mod) -> Linear:
-    a, b = reader(expr.a), reader(expr.b)
-    if not b.terms and not b.const:
-        return reader.as_written(expr)
-    quotient = reader.truncated(a, b)
-    if type(expr) is e.Mod and any(_is_symbolic(term) for term in quotient.terms):
-        return reader.opaque(expr)
-    return quotient if type(expr) is e.Div else a.plus(reader.product(quotient, b), -1)
-
-
-def _read_floor(reader: Linearizer, expr: e.FloorDiv | e.FloorMod) -> Linear:
-    a, b = reader(expr.a), reader(expr.b)
-    if not b.terms and not b.const:
-        return reader.as_written(expr)
-    if not b.terms and b.const < 0 and reader.bound(a)[0] <= integer_limits(expr.dtype)[0]:
-        return reader.as_written(expr)  # The negative of the dividend is beyond the type.
-    quotient = reader.floor_divide(a, b)
-    return quotient if type(expr) is e.FloorDiv else a.plus(reader.product(quotient, b), -1)
-
-
-def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
-    name = getattr(expr.op, "short_name", "")
-    if name == "likely":
-        return reader(expr.args[0])
-    if name in ("shift_left", "shift_right") and type(expr.args[1]) is IntImm:
-        a, amount = reader(expr.args[0]), expr.args[1].value
-        if 0 <= amount < expr.dtype.bits:
-            if name == "shift_right":
-                return reader.quotient(a, 1 << amount)
-            return reader.wrapped(a.times(1 << amount), expr)
-    return reader.opaque(expr)
-
-
-def is_integer(expr: PrimExpr) -> bool:
-    """Say whether an expression is a scalar integer; a bool is none."""
-    return _is_number(expr.dtype)
-
-
-def _is_number(dtype: DataType) -> bool:
-    return dtype.is_integral and dtype.lanes == 1 and not dtype.is_bool
-
-
-def _read_int(read: Callable[[Linearizer, Any], Linear]) -> Callable[[Linearizer, Any], Linear]:
-    """Apply `read` to scalar integers, and see to what wraps around."""
-
-    def guarded(reader: Linearizer, expr: Any) -> Linear:
-        dtype = expr.dtype
-        if dtype.lanes == 1 and holds_indices(dtype):
-            exact = read(reader, expr)
-            if exact.terms and not reader.knows_values:
-                return exact
-            if exact.terms and not reader.may_wrap(exact):
-                return exact if reader.may_be_read(exact, expr) else reader.as_written(expr)
-            return reader.wrapped(exact, expr)
-        if _is_number(dtype):
-            return reader.wrapped(read(reader, expr), expr)
-        return reader.opaque(expr)
-
-    return guarded
-
-
-_READERS: Final[dict[type, Callable[[Linearizer, Any], Linear]]] = {
-    e.Var: lambda r, x: r.var(x),
-    e.SizeVar: lambda r, x: r.var(x),
-    e.Add: _read_int(lambda r, x: r(x.a).plus(r(x.b))),
-    e.Sub: _read_int(lambda r, x: r(x.a).plus(r(x.b), -1)),
-    e.Mul: _read_int(lambda r, x: r.product(r(x.a), r(x.b))),
-    e.FloorDiv: _read_int(_read_floor),
-    e.FloorMod: _read_int(_read_floor),
-    e.Div: _read_int(_read_truncated),
-    e.Mod: _read_int(_read_truncated),
-    e.Min: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], False)),
-    e.Max: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], True)),
-    e.Cast: _read_cast,
-    e.Call: _read_int(_read_shift_or_call),
-}

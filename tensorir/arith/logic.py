@@ -32,10 +32,11 @@ from tensorir.arith.integer_set import (
     single,
 )
 from tensorir.arith.linear import Key, Linear
-from tensorir.arith.linearize import Linearizer, is_integer
+from tensorir.arith.linearize import Linearizer
 from tensorir.arith.opaque import expr_key
 from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr
+from tensorir.index_arithmetic import is_scalar_integer
 from tensorir.ops import FALSE, TRUE, all_of, logical_not, logical_or
 
 _TRUE_ONLY: Final[IntegerSet] = single(1)
@@ -204,7 +205,7 @@ class Connectives:
         """Read a part, or its negation in a disjunction; None for a connective."""
         if isinstance(part, e.LogicalOp):
             return None
-        if isinstance(part, e.CmpOp) and is_integer(part.a):
+        if isinstance(part, e.CmpOp) and is_scalar_integer(part.a.dtype):
             literal = self._comparison(part)
         elif isinstance(part, e.Not):
             literal = _Literal(expr_key(part.a), _FALSE_ONLY, _BOOL, None, part.dtype)

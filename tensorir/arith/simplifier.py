@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorir import expr as e
 from tensorir.arith.comparing import turned
-from tensorir.arith.linearize import is_integer
 from tensorir.arith.logic import negation, parts_of
 from tensorir.arith.opaque import expr_key
 from tensorir.arith.terms import has_loads
 from tensorir.dtype import BOOL, DataType
 from tensorir.expr import FloatImm, IntImm, PrimExpr, integer_limits
+from tensorir.index_arithmetic import is_scalar_integer
 from tensorir.ops import FALSE, TRUE, cast, compare, const, fold_binary, if_then_else, logical_not
 from tensorir.semantics import DIVISIONS, EXACT, evaluate
 from tensorir.semantics.integers import OF_BITS
@@ -26,17 +26,10 @@ def simplifier(analyzer: Analyzer) -> _Simplifier:
     return _Simplifier(analyzer)
 
 
-_INTEGER_NODES: Final = frozenset(
-    {e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Var, e.SizeVar}
-)
+_INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar})
 
 
-_VECTOR_NODES: Final = frozenset(
-    {
-        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max, e.Select, e.Cast,
-        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or, e.Not,
-    }
-)  # fmt: skip
+_VECTOR_NODES: Final = frozenset({*e.BINARY_OPS, e.Not, e.Select, e.Cast})
 
 
 class _Simplifier(Rewriter):
@@ -49,9 +42,9 @@ class _Simplifier(Rewriter):
         kind = type(node)
         if kind is IntImm:
             return node
-        if kind in _INTEGER_NODES and is_integer(node):
+        if kind in _INTEGER_NODES and is_scalar_integer(node.dtype):
             return self._analyzer.integer(node)
-        if kind is e.Cast and is_integer(node) and is_integer(node.value):
+        if kind is e.Cast and is_scalar_integer(node.dtype) and is_scalar_integer(node.value.dtype):
             return self._analyzer.integer(node)
         if kind in _VECTOR_NODES and node.dtype.lanes > 1 and node.dtype.is_integral:
             return self._vector(node)
@@ -84,7 +77,7 @@ class _Simplifier(Rewriter):
         return node if a is node.a and b is node.b else kind(a, b)
 
     def rewrite_CmpOp(self, node: e.CmpOp) -> PrimExpr:  # noqa: N802
-        if is_integer(node.a):
+        if is_scalar_integer(node.a.dtype):
             return self._analyzer.decided(self._analyzer.compare(node))
         a, b = self(node.a), self(node.b)
         kind = type(node)

@@ -465,10 +465,7 @@ _HANDLERS: Final[dict[type, Callable[[ExpressionCompiler, Any], Eval]]] = {
     IntImm: _int_imm,
     e.FloatImm: _float_imm,
     e.BufferLoad: _load,
-    **dict.fromkeys(
-        (e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max), _binary
-    ),
-    **dict.fromkeys((e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE), _binary),
+    **dict.fromkeys((*e.ARITHMETIC, *e.COMPARISONS), _binary),
     e.And: _logical,
     e.Or: _logical,
     e.Not: _not,

@@ -27,16 +27,12 @@ _SHORT: Final = {
     **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "bf16": "bfloat16",
 }
-_RAW_OPERATORS: Final = (
-    e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-    e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
-)  # fmt: skip
 
 
 def _table() -> dict[str, Any]:
     entries: dict[str, Any] = {name: calls.named_call(name) for name in Op.names()}
     entries.update({scalar: DtypeForm(scalar) for scalar in _SCALARS})
-    entries.update({kind.__name__: calls.raw(kind) for kind in _RAW_OPERATORS})
+    entries.update({kind.__name__: calls.raw(kind) for kind in e.BINARY_OPS})
     packed, cpacked = entries["tvm_call_packed"], entries["tvm_call_cpacked"]
     handle, let_stmt, block = HandleForm(), frames.let_stmt, frames.block
     entries.update(

@@ -16,10 +16,6 @@ from tensorir.function import PrimFunc
 from tensorir.ops import cast
 from tensorir.visit import walk
 
-_ARITHMETIC = (
-    e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-)  # fmt: skip
-
 
 def with_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
     """Return a copy of a function in which scalars, loops, axes, shapes and indices are `dtype`."""
@@ -67,7 +63,7 @@ class _WithIndexDType(FreshCopy):
         if isinstance(node, e.Select):
             values = self._index(node.true_value), self._index(node.false_value)
             return e.Select(self(node.condition), *values)
-        if isinstance(node, _ARITHMETIC):
+        if isinstance(node, e.ARITHMETIC):
             return type(node)(self._index(node.a), self._index(node.b))
         if isinstance(node, e.Cast) and node.dtype.bits >= node.value.dtype.bits:
             return self._index(node.value) if node.value.dtype.is_int else cast(dtype, self(node))
@@ -78,7 +74,7 @@ class _WithIndexDType(FreshCopy):
         if not node.dtype.is_int:
             return False
         parts = list(walk(node))
-        plain = (*_ARITHMETIC, e.IntImm, Var)
+        plain = (*e.ARITHMETIC, e.IntImm, Var)
         return all(isinstance(part, plain) for part in parts) and any(
             isinstance(part, Var) and part in self._values for part in parts
         )
