@@ -20,7 +20,8 @@ class RandomState:
     """A stream of pseudo-random numbers, determined by its seed.
 
     `state` is the last number drawn. Seed -1 takes entropy from the device; ValueError for other
-    negative seeds.
+    negative seeds. The seed is the state to begin with, as published decisions have it, so that
+    neighbouring seeds begin alike: several streams are the forks of one.
     """
 
     __slots__ = ("state",)

@@ -204,7 +204,8 @@ class Sketch:
     def _following(self) -> Iterator[Var]:
         """Yield the loops whose lengths differ where other decisions are made."""
         loops = _all_loops(self._sch)
-        for seed in range(_SEED + 1, _SEED + 1 + _REPLAYS):
+        for _ in range(_REPLAYS):
+            seed = self._before.fork_seed()
             other = Schedule(self._before.mod, seed=seed, error_render_level="none")
             try:
                 self.space.trace.apply_to_schedule(other, False, decision_provider=lambda *_: None)

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,17 @@ def test_a_forked_seed():
     assert rng.fork() == 431226885
     assert rng.state == 2027382
     assert vector(8, seed=42).fork_seed() == 431226885
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_forks_of_one_stream_begin_independently(seed):
+    rng = RandomState(seed)
+    drawn = np.array([RandomState(rng.fork()).uniform_int(0, 10_000) for _ in range(10_000)])
+    counts, _ = np.histogram(drawn, bins=16, range=(0, 10_000))
+    chi_squared = np.sum((counts - 625.0) ** 2) / 625.0
+    assert chi_squared < 37.7  # exceeded in one of a thousand samples, with 15 degrees of freedom
+    for lag in (1, 2, 3):
+        assert abs(np.corrcoef(drawn[:-lag], drawn[lag:])[0, 1]) < 0.035  # 3.5 deviations
 
 
 @pytest.mark.parametrize(
