@@ -34,7 +34,7 @@ class SplitStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Split; StepError where the step was made for a loop of another extent."""
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         it = iterator_at(stage, self.iterator)
         # Only of an operation's own loop does the extent say what program the step was made for:
         # that of a part is not brought up to date when a search changes the split before it.
@@ -165,7 +165,7 @@ class HintOnLoop(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Note the hint."""
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         it = iterator_at(stage, self.iterator)
         hint = Hint(at, self, it.name)
         return state.with_stage(self.stage, replace(stage, hints=(*stage.hints, hint)))
@@ -211,7 +211,7 @@ class AnnotateStep(HintOnLoop):
                 "tensorize is not replayed, because the step does not say with what; leave it out, "
                 "and call Schedule.tensorize"
             )
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         name = iterator_at(stage, self.iterator).name
         for hint in stage.hints:
             if hint.iterator == name and hint.says.mark_name:

@@ -222,6 +222,8 @@ AFTER: list[tuple[list[list[Any]], str]] = [
     ),
     ([["CA", 2, 3, 0], ["CI", 3]], "C is computed in a loop of D; compute it elsewhere"),
     ([["CI", 3], ["CA", 2, 3, 0]], "stage 3, D, is inlined and has no loops"),
+    ([["CI", 3], ["AN", 3, 0, 3]], "step 1 (AN, stage 3): stage 3, D, is inlined and has no loops"),
+    ([["CI", 3], ["SP", 3, 0, 64, [4], 1]], "stage 3, D, is inlined and has no loops"),
     ([["FU", 3, [0, 1]], ["CI", 3]], "the loops of D were changed, and would not be there"),
     (
         [["SP", 2, 0, 64, [4], 1], ["CHW", 2, "local"]],
