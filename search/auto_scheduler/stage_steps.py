@@ -143,7 +143,7 @@ class CacheWriteStep(StageStep):
     def restructure(self, state: State, program: StagedProgram) -> None:
         """Let the block write to the cache, so that the new block is the copy."""
         block = program.block(state, self.stage)
-        copy = program.sch.cache_write(block, 0, self.scope)
+        copy = program.sch.cache_write(block, program.buffer(state, self.stage), self.scope)
         program.insert(self.stage + 1, copy)
 
 

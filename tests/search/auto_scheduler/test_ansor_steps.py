@@ -287,6 +287,22 @@ def test_steps_on_one_of_several_nests_of_an_operation_are_refused() -> None:
         dag.schedule([["FU", 1, [0, 1]]])
 
 
+def test_a_cache_of_one_of_several_results_is_refused() -> None:
+    a, k = te.placeholder((4, 4), name="A"), te.reduce_axis((0, 4), name="k")
+    both = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda s, t: (te.const(0, s), te.const(1, t))
+    )
+    s, p = te.compute((4,), lambda i: both((a[i, k], a[i, k]), axis=k), name="B")
+    with pytest.raises(StepError, match=r"step 0 \(CHW, stage 1\): B gives 2 tensors, not one"):
+        ComputeDAG([a, s, p]).schedule([["CHW", 1, "local"]])
+
+
+def test_the_annotation_that_says_nothing_leaves_a_loop_free() -> None:
+    dag = matmul().dag
+    state = dag.state([["AN", 2, 0, 0], ["FU", 2, [0, 1]]])
+    assert "for i@j@ (0,4096)" in str(state)
+
+
 def test_steps_on_a_reduction_over_a_triangle_are_refused() -> None:
     a = te.placeholder((4, 4), name="A")
     r = te.reduce_axis((0, 4), name="r")
