@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,6 +13,7 @@ from search.autotvm import (
     MeasureErrorNo,
     MeasureResult,
 )
+from search.autotvm.feature import FEATURES
 from search.autotvm.tuner import (
     DropletTuner,
     EvolutionTuner,
@@ -20,7 +23,7 @@ from search.autotvm.tuner import (
 from search.autotvm.tuner.annealing import SimulatedAnnealingOptimizer
 from search.autotvm.tuner.diversity import submodular_pick
 from search.autotvm.tuner.welch import welch_p_value
-from search.autotvm.tuner.xgb_cost_model import XGBoostCostModel
+from search.autotvm.tuner.xgb_cost_model import OBJECTIVES, XGBoostCostModel
 from tests.search.autotvm.made_up_results import (
     bowl,
     bowl_costs,
@@ -35,8 +38,10 @@ def task():
     return tutorial_task()
 
 
-@pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
-@pytest.mark.parametrize("loss", ["reg", "rank", "rank-binary"])
+@pytest.mark.parametrize(
+    ("features", "loss"),
+    [*product(("knob", "itervar", "curve"), OBJECTIVES), *product(FEATURES, ["reg"])],
+)
 def test_a_model_learns_the_order_of_configurations(task, features, loss):
     model = XGBoostCostModel(task, features, loss)
     speeds = np.array([1 / seconds for seconds in bowl_costs(task).values()])
