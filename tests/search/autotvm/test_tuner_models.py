@@ -170,3 +170,21 @@ def test_a_droplet_stays_where_nothing_is_significantly_better(task):
     tuner = DropletTuner(task, [4, 4], pvalue=1.0)
     tuned(tuner, 64, noisy)
     assert tuner.best_knob == [4, 5]
+
+
+def test_a_droplet_that_ends_on_the_lower_hill_begins_again_on_another(task):
+    near, far = np.array([1, 1]), np.array([6, 3])
+
+    def two_hills(inp):
+        at = np.array(task.space.point2knob(inp.config.index))
+        lower = 1 + 0.1 * np.abs(at - near).sum()
+        higher = 0.5 + 0.4 * np.abs(at - far).max()
+        cost = min(lower, higher) * 1e-3
+        return MeasureResult((cost,), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    tuner = DropletTuner(task, [0, 0], seed=1)
+    tuned(tuner, 20, two_hills)
+    assert tuner.best_knob == [1, 1], "no straight way from there meets the higher hill"
+    tuned(tuner, 20, two_hills)
+    assert tuner.best_knob == [6, 3]
+    assert tuner.best_config.index == task.space.knob2point([6, 3])
