@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
@@ -10,12 +12,13 @@ from codegen import Target
 from search.autotvm.arguments import as_tuples
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.task import Task
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = 0.2
 _COST_OF_ERROR: Final = 1e9
+_SLOWER_THAN: Final = "slower_than"
 
 Record: TypeAlias = tuple[MeasureInput, MeasureResult]
 
@@ -27,7 +30,8 @@ class LineError(TemplateError, ValueError):
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """Return a measurement as a line of a log, without its end.
 
-    The texts of errors are not in it. Only protocol `json` is written: data, which is never run.
+    The texts of errors are not in it, but what a run takes at least that was ended early is, as a
+    field that AutoTVM passes over. Only protocol `json` is written: data, which is never run.
     """
     check_protocol(protocol)
     failed = result.error_no != MeasureErrorNo.NO_ERROR
@@ -39,6 +43,8 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
         "version": LOG_VERSION,
         "tvm_version": _package_version(),
     }
+    if result.slower_than is not None:
+        row[_SLOWER_THAN] = result.slower_than
     return json.dumps(row)
 
 
@@ -62,22 +68,26 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     try:
         target, name, args, _ = fields["input"]
         costs, error_no, all_cost, timestamp = fields["result"]
+        costs = [float(cost) for cost in costs]
+        bound = fields.get(_SLOWER_THAN)
         result = MeasureResult(
-            tuple(float(cost) for cost in costs),
+            tuple(costs) if bound is None else (SlowerThan(float(bound)),),
             MeasureErrorNo(error_no),
             float(all_cost),
             float(timestamp),
         )
         task = Task(_text(name), as_tuples(args))
-        task.target = Target(_text(target).replace(" -target=", " -mtriple="))
+        task.target = _target(_text(target))
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
         raise LineError(f"it has no field {error}") from error
     except (TensorIRError, TypeError, ValueError, OverflowError) as error:
         raise LineError(str(error)) from error
-    if not result.costs:
+    if not costs:
         raise LineError("it has no costs")
-    config.cost = sum(result.costs) / len(result.costs)
+    if not all(0 < cost < math.inf for cost in costs):
+        raise LineError(f"its costs are {costs}; they are seconds above 0")
+    config.cost = sum(costs) / len(costs)
     return MeasureInput(task.target, task, config), result
 
 
@@ -87,6 +97,12 @@ def check_protocol(protocol: str) -> None:
         raise TemplateError(
             f"logs are written as 'json', not as {protocol!r}; reading pickles would run code"
         )
+
+
+@lru_cache(maxsize=64)
+def _target(text: str) -> Target:
+    """Return the target of a line; most lines of a log have the same."""
+    return Target(text.replace(" -target=", " -mtriple="))
 
 
 def _text(value: Any) -> str:
