@@ -67,7 +67,7 @@ class GATuner(Tuner):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Enter fitness; breed the next generation when all have one."""
-        self.scores += map(self.flops, results)
+        self.scores += map(self.most_flops, results)
         if len(self.scores) >= len(self.genes) and len(self.visited) < len(self.space):
             self._breed()
 

@@ -125,7 +125,7 @@ class ModelBasedTuner(Tuner):
             if not self.space.is_index_valid(inp.config.index):
                 continue
             self.xs.append(inp.config.index)
-            self.ys.append(self.flops(result))
+            self.ys.append(self.most_flops(result))
             self.visited.add(inp.config.index)
         enough = len(self.xs) >= self.plan_size * (self.train_ct + 1)
         if enough and max(self.ys) > _LEAST_FLOPS and self.has_next():

@@ -81,9 +81,11 @@ class Tuner(ABC):
 
     def flops(self, result: MeasureResult) -> float:
         """Return the operations per second that a result means, 0 for a failure."""
-        if result.error_no != MeasureErrorNo.NO_ERROR:
-            return 0.0
         return (self.task.flop or 1.0) / result.mean_cost
+
+    def most_flops(self, result: MeasureResult) -> float:
+        """Return them, or of one that was ended early how many they are at most."""
+        return (self.task.flop or 1.0) / result.least_cost
 
     def tune(
         self,

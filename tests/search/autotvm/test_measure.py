@@ -154,14 +154,28 @@ def test_arrays_of_the_user_are_run_on(task, option, monkeypatch):
 def test_a_hopeless_configuration_is_ended_in_its_first_call(task, option):
     _, hopeless, good = measure(task, option, "adds one", "computes for minutes", "adds one")
     assert hopeless.error_no == MeasureErrorNo.RUN_TIMEOUT
-    assert "10 times as long as the best" in hopeless.costs[0]
+    assert hopeless.slower_than == 0.05, "what every first call is granted"
+    assert str(hopeless.costs[0]).startswith("ended in its first call, which took longer than 0.05")
     assert good.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_configurations_are_measured_with_pauses_between_them(task, option, monkeypatch):
+    pauses = []
+    monkeypatch.setattr("search.runner.local_runner.sleep", pauses.append)
+    measure(task, option, "adds one", "adds one")
+    assert not pauses
+    slow = {**option, "runner": autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=1000)}
+    measure(task, slow, "adds one", "refused", "adds one")
+    slow["runner"].close()
+    assert len(pauses) == 1, "what is not built is not measured"
+    assert 900 < pauses[0] <= 1000
 
 
 def test_the_defaults_are_those_of_autotvm():
     runner, builder = autotvm.LocalRunner(), autotvm.LocalBuilder()
     config = runner._process.evaluator_config
-    assert (runner.timeout, runner.cooldown_interval) == (10, 0.1)
+    assert runner._process.timeout_sec == 10
+    assert runner._process.cooldown_sec == 0, "where AutoTVM has 0.1"
     assert (config.number, config.repeat, config.min_repeat_ms) == (4, 3, 0)
     assert not config.enable_cpu_cache_flush
     assert builder.n_parallel == codegen.host.logical_cores()
