@@ -13,6 +13,7 @@ own, an abstract class to derive from, and short names for `create`.
 
 from search import (
     arg_info,
+    auto_scheduler,
     builder,
     cost_model,
     database,
@@ -81,6 +82,7 @@ __all__ = [
     "WorkerError",
     "apply_database",
     "arg_info",
+    "auto_scheduler",
     "builder",
     "compile_tir",
     "cost_model",

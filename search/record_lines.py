@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
+from codegen import Target
 from search.errors import TuningError
 
 T = TypeVar("T")
@@ -59,6 +60,16 @@ def json_object(line: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise LineError("it is no JSON object")
     return fields
+
+
+def target_of_line(text: Any) -> Target:
+    """Return the target that a line names; the old option -target is understood as -mtriple.
+
+    LineError for what is no text, TargetError for one that is not known.
+    """
+    if not isinstance(text, str):
+        raise LineError(f"its target {text!r} is no text")
+    return Target(text.replace(" -target=", " -mtriple="))
 
 
 def append_lines(path: PathLike, lines: Iterable[str]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
-from codegen import Target
 from search.autotvm.arguments import as_tuples
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
@@ -22,6 +21,7 @@ from search.record_lines import (
     json_object,
     numbered_records,
     replace_lines,
+    target_of_line,
 )
 from tensorir.errors import TensorIRError
 
@@ -73,7 +73,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
             float(timestamp),
         )
         task = Task(_text(name), as_tuples(args))
-        task.target = Target(_text(target).replace(" -target=", " -mtriple="))
+        task.target = target_of_line(target)
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
         raise LineError(f"it has no field {error}") from error
