@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from search.auto_scheduler.state import State
 
 LOG_VERSION: Final = "v0.6"
-_READ: Final = frozenset(f"v0.{minor}" for minor in range(7))
+_READ: Final = tuple(f"v0.{minor}" for minor in range(7))
 _MOST_OF_ERROR: Final = 512
 
 COST_OF_ERROR: Final = 1e10
