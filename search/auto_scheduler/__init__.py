@@ -30,10 +30,21 @@ which Ansor does not know; a workload may also be a PrimFunc or a module; `apply
 """
 
 from search.auto_scheduler.compatible_workload import compatible_factor
+from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.log_database import to_database
+from search.auto_scheduler.loop_steps import (
+    AnnotateStep,
+    FollowFusedSplitStep,
+    FollowSplitStep,
+    FuseStep,
+    PragmaStep,
+    ReorderStep,
+    SplitStep,
+    StorageAlignStep,
+)
 from search.auto_scheduler.measure_record import (
     MeasureInput,
     MeasureResult,
@@ -49,6 +60,17 @@ from search.auto_scheduler.record_file import (
     save_records,
 )
 from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.stage_steps import (
+    CacheReadStep,
+    CacheWriteStep,
+    ComputeAtStep,
+    ComputeInlineStep,
+    ComputeRootStep,
+    RfactorStep,
+)
+from search.auto_scheduler.state import State
+from search.auto_scheduler.step import Step, StepError
+from search.auto_scheduler.trace_step import TraceStep
 from search.auto_scheduler.workload_registry import (
     make_workload_key,
     register_workload,
@@ -57,15 +79,34 @@ from search.auto_scheduler.workload_registry import (
 from search.autotvm.measure import MeasureErrorNo
 
 __all__ = [
+    "AnnotateStep",
     "ApplyHistoryBest",
     "ApplyHistoryBestOrSample",
+    "CacheReadStep",
+    "CacheWriteStep",
+    "ComputeAtStep",
+    "ComputeDAG",
+    "ComputeInlineStep",
+    "ComputeRootStep",
+    "FollowFusedSplitStep",
+    "FollowSplitStep",
+    "FuseStep",
     "HardwareParams",
     "LayoutRewriteOption",
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
+    "PragmaStep",
     "RecordReader",
+    "ReorderStep",
+    "RfactorStep",
     "SearchTask",
+    "SplitStep",
+    "State",
+    "Step",
+    "StepError",
+    "StorageAlignStep",
+    "TraceStep",
     "compatible_factor",
     "distill_record_file",
     "dump_record_to_string",

@@ -11,6 +11,7 @@ import codegen
 from codegen import Target
 from codegen.target import as_target
 from schedule import Schedule
+from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.workload_registry import (
@@ -26,7 +27,6 @@ from tensorir.buffer import Buffer
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
-    from search.auto_scheduler.compute_dag import ComputeDAG
     from search.find_schedule import FoundSchedule
 
 _PRINT_MODES = ("schedule", "source")
@@ -152,8 +152,6 @@ class SearchTask:
     @cached_property
     def compute_dag(self) -> ComputeDAG | None:
         """The computation as a graph of tensors; None for a workload that is a program."""
-        from search.auto_scheduler.compute_dag import ComputeDAG  # noqa: PLC0415
-
         return ComputeDAG(self.workload) if isinstance(self.workload, list) else None
 
     # -------------------------------------------------------------------------- tuning and results
