@@ -33,6 +33,7 @@ from search import (
 )
 from search.apply_database import apply_database, find_schedules
 from search.builder import Builder
+from search.compatible_factor import compatible_factor
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database
@@ -40,6 +41,7 @@ from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
 from search.find_schedule import FoundSchedule, find_schedule
+from search.history import History
 from search.kinds import derived_object
 from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
@@ -49,6 +51,7 @@ from search.postproc import Postproc
 from search.profiler import Profiler
 from search.random_search import random_search
 from search.runner import EvaluatorConfig, Runner
+from search.sample_on_miss import SampleOnMiss, Sampler
 from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
@@ -66,12 +69,15 @@ __all__ = [
     "EvaluatorConfig",
     "FeatureExtractor",
     "FoundSchedule",
+    "History",
     "MeasureCallback",
     "MeasureCandidate",
     "Mutator",
     "Postproc",
     "Profiler",
     "Runner",
+    "SampleOnMiss",
+    "Sampler",
     "ScheduleRule",
     "SearchStrategy",
     "SpaceGenerator",
@@ -84,6 +90,7 @@ __all__ = [
     "arg_info",
     "auto_scheduler",
     "builder",
+    "compatible_factor",
     "compile_tir",
     "cost_model",
     "database",
