@@ -258,3 +258,7 @@ def test_a_log_is_distilled_from_the_command_line(log, tmp_path):
     assert done.stdout == f"{log}.best.json has 2 record(s)\n"
     assert done.stderr == ""
     assert len(list(load_records(f"{log}.best.json"))) == 2
+    command[-1] = "missing.json"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No such file or directory: 'missing.json'" in done.stderr
