@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from codegen import Target
 from schedule import Trace
@@ -134,6 +136,20 @@ def with_task(*row):
 def test_lines_that_are_no_records(line, message):
     with pytest.raises(LineError, match=message):
         load_record_from_string(line)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_line_is_refused_or_is_a_record(data):
+    """Some text of a line is replaced by other JSON, or missing."""
+    start = data.draw(st.integers(0, len(LINE)))
+    end = data.draw(st.integers(start, len(LINE)))
+    other = data.draw(st.sampled_from(["", "null", "[]", "{}", '"', "-1", "1e400", "[[", '""', ","]))
+    try:
+        inp, result = load_record_from_string(LINE[:start] + other + LINE[end:])
+    except LineError:
+        return
+    assert load_record_from_string(dump_record_to_string(inp, result)).result == result
 
 
 # -------------------------------------------------------------------------------------------- files
