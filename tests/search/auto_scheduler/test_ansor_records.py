@@ -144,7 +144,9 @@ def test_a_damaged_line_is_refused_or_is_a_record(data):
     """Some text of a line is replaced by other JSON, or missing."""
     start = data.draw(st.integers(0, len(LINE)))
     end = data.draw(st.integers(start, len(LINE)))
-    other = data.draw(st.sampled_from(["", "null", "[]", "{}", '"', "-1", "1e400", "[[", '""', ","]))
+    other = data.draw(
+        st.sampled_from(["", "null", "[]", "{}", '"', "-1", "1e400", "[[", '""', ","])
+    )
     try:
         inp, result = load_record_from_string(LINE[:start] + other + LINE[end:])
     except LineError:
