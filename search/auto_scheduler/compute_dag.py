@@ -69,16 +69,22 @@ class ComputeDAG:
         return with_extents(self, state)
 
     def schedule(
-        self, steps_or_state: State | Iterable[Step | list[Any]], *, seed: int = 1
+        self,
+        steps_or_state: State | Iterable[Step | list[Any]],
+        *,
+        seed: int = 1,
+        rewrite_layouts: bool = False,
     ) -> Schedule:
         """Return the schedule of `func` that steps, or a state, stand for; its trace replays.
 
-        Reductions are initialised before their loops, by a postprocessor. StepError names a step
-        that cannot be replayed, and why.
+        Reductions are initialised before their loops, by a postprocessor. With `rewrite_layouts`
+        another one packs the inputs that an operation's `layout_free_placeholders` names in the
+        order in which the loops read them; a trace says itself what it does to layouts. StepError
+        names a step that cannot be replayed, and why.
         """
         given = steps_or_state
         state = given if isinstance(given, State) else self.state(given)
-        return schedule_of(self, state, seed)
+        return schedule_of(self, state, seed=seed, rewrite_layouts=rewrite_layouts)
 
     def __str__(self) -> str:
         return dag_text(self.ops)

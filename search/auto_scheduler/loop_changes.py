@@ -94,7 +94,7 @@ def split(
 
     Stages that are computed at the loop are so at its innermost part.
     """
-    stage = state.stage(index)
+    stage = state.stage_with_loops(index)
     it = iterator_at(stage, position)
     _check_unmarked(stage, it)
     for length in lengths:
@@ -112,7 +112,7 @@ def split(
 
 def fuse(state: State, index: int, positions: Sequence[int], at: int) -> State:
     """Return a state where neighbouring loops, outermost first, are one."""
-    stage = state.stage(index)
+    stage = state.stage_with_loops(index)
     old = [iterator_at(stage, position) for position in positions]
     if not old:
         if stage.iters:
@@ -147,7 +147,7 @@ def fuse(state: State, index: int, positions: Sequence[int], at: int) -> State:
 
 def reorder(state: State, index: int, order: Sequence[int], at: int) -> State:
     """Return a state where loop `order[k]` of a stage has place k."""
-    stage = state.stage(index)
+    stage = state.stage_with_loops(index)
     if sorted(order) != list(range(len(stage.iters))):
         raise StepError(
             f"the order {list(order)} does not name each of the {len(stage.iters)} loops once; "

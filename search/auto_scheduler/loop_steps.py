@@ -34,7 +34,7 @@ class SplitStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Split; StepError where the step was made for a loop of another extent."""
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         it = iterator_at(stage, self.iterator)
         # Only of an operation's own loop does the extent say what program the step was made for:
         # that of a part is not brought up to date when a search changes the split before it.
@@ -165,7 +165,7 @@ class HintOnLoop(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Note the hint."""
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         it = iterator_at(stage, self.iterator)
         hint = Hint(at, self, it.name)
         return state.with_stage(self.stage, replace(stage, hints=(*stage.hints, hint)))
@@ -176,7 +176,7 @@ def _bind(tag: str) -> tuple[str, Callable[[Schedule, LoopRV], None]]:
 
 
 _ANNOTATIONS: Final[tuple[tuple[str, Callable[[Schedule, LoopRV], None] | None], ...]] = (
-    ("for", lambda sch, loop: None),
+    ("for", None),
     ("unroll", lambda sch, loop: sch.unroll(loop)),
     ("vectorize", lambda sch, loop: sch.vectorize(loop)),
     ("parallel", lambda sch, loop: sch.parallel(loop)),
@@ -189,7 +189,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, Callable[[Schedule, LoopRV], None] | None],
     _bind("threadIdx.z"),
     ("tensorize", None),
 )
-"""What the numbers of annotations mean, and what does that; None for what cannot be replayed."""
+"""What the numbers of annotations mean, and what does that; None for nothing that can be done."""
 
 
 @dataclass(frozen=True)
@@ -206,13 +206,15 @@ class AnnotateStep(HintOnLoop):
                 f"there is no annotation {self.annotation}; "
                 + ", ".join(f"{k} is {name}" for k, (name, _) in enumerate(_ANNOTATIONS))
             )
-        if _ANNOTATIONS[self.annotation][1] is None:
+        if _ANNOTATIONS[self.annotation][0] == "tensorize":
             raise StepError(
                 "tensorize is not replayed, because the step does not say with what; leave it out, "
                 "and call Schedule.tensorize"
             )
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         name = iterator_at(stage, self.iterator).name
+        if not self.mark_name:
+            return state
         for hint in stage.hints:
             if hint.iterator == name and hint.says.mark_name:
                 raise StepError(f"step {hint.step} marked loop {name} {hint.says.mark_name} before")

@@ -20,6 +20,7 @@ from search.auto_scheduler.staged_program import StagedProgram
 from search.auto_scheduler.state import ComputedAt, Hint, Inlined, State
 from search.auto_scheduler.step import Step, StepError, blamed_on_step
 from search.auto_scheduler.trace_step import TraceStep
+from search.postproc.rewrite_layout import RewriteLayout
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
 from tensorir.expr import IntImm
 
@@ -27,11 +28,18 @@ if TYPE_CHECKING:
     from search.auto_scheduler.compute_dag import ComputeDAG
 
 
-def schedule_of(dag: ComputeDAG, state: State, seed: int) -> Schedule:
+def schedule_of(
+    dag: ComputeDAG, state: State, *, seed: int, rewrite_layouts: bool = False
+) -> Schedule:
     """Return the schedule of a state; StepError names the step that cannot be replayed, and why."""
     if state.is_trace:
         return _of_trace(dag, state, seed)
-    return _Replay(dag, state, seed).sch
+    sch = _Replay(dag, state, seed).sch
+    sch.enter_postproc()
+    RewriteReductionBlock().apply(sch)
+    if rewrite_layouts and not (postproc := RewriteLayout()).apply(sch):
+        raise StepError(f"after all steps, layouts cannot be rewritten: {postproc.reason(sch)}")
+    return sch
 
 
 def with_extents(dag: ComputeDAG, state: State) -> State:
@@ -79,8 +87,6 @@ class _Replay:
             for hint in stage.hints:
                 if not hint.says.binds_thread:
                     self._mark(index, hint)
-        self.sch.enter_postproc()
-        RewriteReductionBlock().apply(self.sch)
 
     def _divide(self, state: State) -> None:
         for at, step in enumerate(self._steps):

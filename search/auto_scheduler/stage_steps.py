@@ -36,14 +36,12 @@ class ComputeAtStep(StageStep):
     def apply(self, state: State, at: int) -> State:
         """Move the stage; how far its loops run is then for the whole program to say."""
         state.stage(self.stage)
-        target = state.stage(self.target)
+        target = state.stage_with_loops(self.target)
         if self.target <= self.stage:
             raise StepError(
                 f"stage {self.target}, {target.name}, comes before it; a stage is computed in a "
                 "loop of a later one, which reads it"
             )
-        if isinstance(target.place, Inlined):
-            raise StepError(f"stage {self.target}, {target.name}, is inlined and has no loops")
         name = iterator_at(target, self.iterator).name
         return _placed(state, self.stage, ComputedAt(at, self.target, name))
 
@@ -145,7 +143,7 @@ class CacheWriteStep(StageStep):
     def restructure(self, state: State, program: StagedProgram) -> None:
         """Let the block write to the cache, so that the new block is the copy."""
         block = program.block(state, self.stage)
-        copy = program.sch.cache_write(block, 0, self.scope)
+        copy = program.sch.cache_write(block, program.buffer(state, self.stage), self.scope)
         program.insert(self.stage + 1, copy)
 
 
@@ -163,7 +161,7 @@ class RfactorStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Divide the stage, of which only loops of the reduction may have been changed."""
-        stage = state.stage(self.stage)
+        stage = state.stage_with_loops(self.stage)
         rank = len(stage.shape)
         loop = iterator_at(stage, self.iterator)
         if loop.kind is not IterKind.REDUCE:
@@ -198,7 +196,7 @@ class RfactorStep(StageStep):
 
 
 def _unchanged(state: State, index: int) -> Stage:
-    stage = state.stage(index)
+    stage = state.stage_with_loops(index)
     if stage.changes:
         raise StepError(
             f"the loops of {stage.name} were changed by step {stage.changes[0].step}; a stage is "

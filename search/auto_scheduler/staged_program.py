@@ -51,7 +51,10 @@ class StagedProgram:
         source = self._sources[index]
         if isinstance(source, Buffer):
             return source
-        return self.sch.get(self.block(state, index)).writes[0].buffer
+        writes = self.sch.get(self.block(state, index)).writes
+        if len(writes) != 1:
+            raise StepError(f"{state.stages[index].name} gives {len(writes)} tensors, not one")
+        return writes[0].buffer
 
     def insert(self, index: int, block: BlockRV) -> None:
         """Let a block be that of a new stage; those from `index` on move up."""

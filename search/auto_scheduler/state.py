@@ -159,6 +159,13 @@ class State:
             raise StepError(f"stage {index}, {found.name}, is an input, which has no loops")
         return found
 
+    def stage_with_loops(self, index: int) -> Stage:
+        """Return a stage whose loops can be changed; StepError if there is none."""
+        found = self.stage(index)
+        if isinstance(found.place, Inlined):
+            raise StepError(f"stage {index}, {found.name}, is inlined and has no loops")
+        return found
+
     def any_stage(self, index: int) -> Stage:
         """Return a stage, which may be an input; StepError if there is none."""
         return self._stage(index)

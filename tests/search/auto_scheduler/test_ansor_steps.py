@@ -222,6 +222,8 @@ AFTER: list[tuple[list[list[Any]], str]] = [
     ),
     ([["CA", 2, 3, 0], ["CI", 3]], "C is computed in a loop of D; compute it elsewhere"),
     ([["CI", 3], ["CA", 2, 3, 0]], "stage 3, D, is inlined and has no loops"),
+    ([["CI", 3], ["AN", 3, 0, 3]], "step 1 (AN, stage 3): stage 3, D, is inlined and has no loops"),
+    ([["CI", 3], ["SP", 3, 0, 64, [4], 1]], "stage 3, D, is inlined and has no loops"),
     ([["FU", 3, [0, 1]], ["CI", 3]], "the loops of D were changed, and would not be there"),
     (
         [["SP", 2, 0, 64, [4], 1], ["CHW", 2, "local"]],
@@ -283,6 +285,22 @@ def test_steps_on_one_of_several_nests_of_an_operation_are_refused() -> None:
     dag.schedule([])
     with pytest.raises(StepError, match="B gives 2 tensors, which are computed in a nest each"):
         dag.schedule([["FU", 1, [0, 1]]])
+
+
+def test_a_cache_of_one_of_several_results_is_refused() -> None:
+    a, k = te.placeholder((4, 4), name="A"), te.reduce_axis((0, 4), name="k")
+    both = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda s, t: (te.const(0, s), te.const(1, t))
+    )
+    s, p = te.compute((4,), lambda i: both((a[i, k], a[i, k]), axis=k), name="B")
+    with pytest.raises(StepError, match=r"step 0 \(CHW, stage 1\): B gives 2 tensors, not one"):
+        ComputeDAG([a, s, p]).schedule([["CHW", 1, "local"]])
+
+
+def test_the_annotation_that_says_nothing_leaves_a_loop_free() -> None:
+    dag = matmul().dag
+    state = dag.state([["AN", 2, 0, 0], ["FU", 2, [0, 1]]])
+    assert "for i@j@ (0,4096)" in str(state)
 
 
 def test_steps_on_a_reduction_over_a_triangle_are_refused() -> None:

@@ -292,6 +292,19 @@ def test_a_stage_comes_out_of_a_loop_again() -> None:
     assert nest_of(sch.mod).splitlines()[0] == "    for i in T.parallel(4):"
 
 
+def test_a_weight_is_packed_in_the_order_of_the_loops() -> None:
+    a, b = te.placeholder((16, 32), name="A"), te.placeholder((32, 64), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    free = {"layout_free_placeholders": [b]}
+    c = te.compute((16, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C", attrs=free)
+    program = Program(ComputeDAG([a, b, c]), lambda a, b, c: [a @ b])
+    steps = tiled(2, (16, [2, 1, 4]), (64, [2, 1, 16]), (32, [8]))
+    assert "B_global" not in program.check(steps).mod.script()
+    sch = program.dag.schedule(steps, rewrite_layouts=True)
+    program.check_results(sch)
+    assert "B_global = T.alloc_buffer((2, 2, 4, 8, 16))" in sch.mod.script()
+
+
 # --------------------------------------------------------------------------------------- GPU records
 
 
