@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from search.database.database import Database
 from search.database.growing_file import json_line, json_of, refusals_named
 from search.database.keyed_database import Choose, KeyedDatabase
-from search.database.module_equality import ModuleEquality
+from search.database.module_equality import ModuleEquality, unnamed
 from search.database.record_line import arguments_from_text, target_from_text
 from search.database.records import Workload, seconds_of
 from search.database.stored_record import StoredRecord
@@ -23,6 +23,7 @@ from search.errors import DatabaseError
 if TYPE_CHECKING:
     from codegen import Target
     from search.database.records import TuningRecord
+    from tensorir.function import IRModule
 
 SQL_FILE: Final = "database.sqlite"
 VERSION: Final = 1
@@ -47,6 +48,15 @@ CREATE TABLE record (
 CREATE INDEX record_of ON record (workload_key, target_key);
 CREATE TABLE trace (record INTEGER PRIMARY KEY REFERENCES record, text TEXT NOT NULL);
 """
+
+_LIKENESS: Final = """
+CREATE TABLE IF NOT EXISTS likeness (
+    equality TEXT NOT NULL, workload INTEGER NOT NULL REFERENCES workload, hash TEXT NOT NULL,
+    PRIMARY KEY (equality, workload)
+);
+CREATE INDEX IF NOT EXISTS like_hash ON likeness (equality, hash);
+"""
+"""Hashes of workloads under other equalities; the table is made when it is first asked for."""
 
 
 @Database.kinds.register("sql")
@@ -120,6 +130,29 @@ class SQLDatabase(KeyedDatabase):
         where, values = _condition(key, target)
         ((number,),) = self._select(f"SELECT count(*) FROM record {where}", values)
         return int(number)
+
+    def workloads_like(
+        self,
+        mod: IRModule,
+        equality: str | ModuleEquality,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[tuple[str, Workload]]:
+        """Return the workloads that are the same as `mod` and satisfy `where`, with their keys.
+
+        They are compared by `equality`. Each is hashed once, and the hash kept in the file.
+        """
+        kind = ModuleEquality.create(equality)
+        self._hash_new(kind)
+        asked = unnamed(mod)
+        found = self._select(
+            "SELECT key, id FROM likeness JOIN workload ON id = workload "
+            "WHERE equality = ? AND hash = ? ORDER BY id",
+            (type(kind).__name__, str(kind.hash(asked))),
+        )
+        known = [(key, self._workload(number)) for key, number in found]
+        return [
+            entry for entry in known if where(entry[1]) and kind.equal(unnamed(entry[1].mod), asked)
+        ]
 
     def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
         """Add records with the keys of their workloads, which were put before."""
@@ -195,6 +228,22 @@ class SQLDatabase(KeyedDatabase):
             return str(text)
         raise DatabaseError(f"{self.path}: record {number} was pruned")
 
+    def _hash_new(self, kind: ModuleEquality) -> None:
+        """Add the hashes of the workloads that have none under an equality."""
+        name = type(kind).__name__
+        if not self._select("SELECT name FROM sqlite_schema WHERE name = 'likeness'"):
+            with self._transaction() as connection:
+                _execute(connection, _LIKENESS)
+        new = self._select(
+            "SELECT id FROM workload WHERE id NOT IN "
+            "(SELECT workload FROM likeness WHERE equality = ?)",
+            (name,),
+        )
+        rows = [(name, k, str(kind.hash(unnamed(self._workload(k).mod)))) for (k,) in new]
+        if rows:
+            with self._transaction() as connection:
+                connection.executemany("INSERT OR IGNORE INTO likeness VALUES (?, ?, ?)", rows)
+
     def _workload_number(self, key: str, workload: Workload) -> int | None:
         rows = self._select(
             "SELECT id FROM workload WHERE key = ? AND program = ?", (key, workload.script)
@@ -268,8 +317,7 @@ class SQLDatabase(KeyedDatabase):
             ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
             equality = type(self.module_equality).__name__
             if not tables:
-                for statement in filter(str.strip, _TABLES.split(";")):
-                    connection.execute(statement)
+                _execute(connection, _TABLES)
                 connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
                 connection.execute("INSERT INTO setting VALUES ('module_equality', ?)", (equality,))
@@ -293,6 +341,12 @@ class SQLDatabase(KeyedDatabase):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path."""
         return (_reopen, (self.path, self.module_equality))
+
+
+def _execute(connection: sqlite3.Connection, statements: str) -> None:
+    """Execute statements inside of a transaction, which `executescript` would commit."""
+    for statement in filter(str.strip, statements.split(";")):
+        connection.execute(statement)
 
 
 def _condition(key: str | None, target: Target | None) -> tuple[str, list[str]]:

@@ -21,14 +21,15 @@ class WorkloadIndex:
     def __init__(self, equality: ModuleEquality, key_of: Callable[[IRModule], str]) -> None:
         self._equality = equality
         self._key_of = key_of
-        self._buckets: dict[int, list[tuple[str, Workload]]] = {}
+        self._buckets: dict[int, list[Workload]] = {}
+        self._keys: dict[Workload, str] = {}
         self._size = 0
 
     def update(self, workloads: Sequence[Workload]) -> None:
         """Add what is new of all workloads of a database, in the order of their commit."""
         for workload in workloads[self._size :]:
-            bucket = self._buckets.setdefault(self._equality.hash(unnamed(workload.mod)), [])
-            bucket.append((self._key_of(workload.mod), workload))
+            key = self._equality.hash(unnamed(workload.mod))
+            self._buckets.setdefault(key, []).append(workload)
         self._size = len(workloads)
 
     def like(self, mod: IRModule, where: Callable[[Workload], bool]) -> list[tuple[str, Workload]]:
@@ -38,7 +39,13 @@ class WorkloadIndex:
         """
         asked = unnamed(mod)
         return [
-            (key, workload)
-            for key, workload in self._buckets.get(self._equality.hash(asked), ())
+            (self._key(workload), workload)
+            for workload in self._buckets.get(self._equality.hash(asked), ())
             if where(workload) and self._equality.equal(unnamed(workload.mod), asked)
         ]
+
+    def _key(self, workload: Workload) -> str:
+        key = self._keys.get(workload)
+        if key is None:
+            key = self._keys[workload] = self._key_of(workload.mod)
+        return key

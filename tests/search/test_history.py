@@ -1,0 +1,202 @@
+"""What is current inside of `with`: a database, and what is done about what it does not have."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import codegen
+import search as ms
+from codegen import Target
+from codegen.history import with_history
+from schedule import Schedule
+from search.database import Database, JSONDatabase, MemoryDatabase, TuningRecord, Workload
+from search.errors import TuningError
+from search.transform import ApplyDatabase
+from tensorir import assert_structural_equal
+from tensorir.function import IRModule
+from tests.search.anchored_programs import TARGET, assert_same_results
+from tests.search.compatible_programs import commit, convolution, product, tiled_product
+
+SMALL, LARGE = product(16, 16, 16), product(32, 64, 16)
+
+
+class Rows(ms.Sampler):
+    """Runs the rows of a program in parallel, and counts how often it is asked."""
+
+    def __init__(self, gives_up: bool = False) -> None:
+        self.asked: list[str] = []
+        self._gives_up = gives_up
+
+    def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
+        self.asked.append(f"{task_name} for {target.num_cores}")
+        sch = Schedule(mod)
+        sch.parallel(sch.get_loops("C")[0])
+        return None if self._gives_up else TuningRecord(sch.trace, Workload(mod), target=target)
+
+
+@pytest.fixture
+def database() -> MemoryDatabase:
+    made = MemoryDatabase()
+    commit(made, SMALL, tiled_product(SMALL), 1e-6)
+    return made
+
+
+# ------------------------------------------------------------------------------------ what is current
+
+
+def test_a_database_is_a_history_without_options(database: MemoryDatabase) -> None:
+    assert ms.History.current() is None
+    with database:
+        history = ms.History.current()
+        assert history is not None
+        assert history.database is database
+        assert history.find(SMALL, TARGET) is not None
+        assert history.find(LARGE, TARGET) is None
+    assert ms.History.current() is None
+
+
+def test_the_innermost_is_current(database: MemoryDatabase) -> None:
+    history = ms.History(database, include_compatible=True)
+    with history:
+        assert Database.current() is database
+        with MemoryDatabase() as inner:
+            assert Database.current() is inner
+            assert ms.History.current() is not history
+        assert ms.History.current() is history
+    with pytest.raises(TuningError, match="another order"), history:
+        MemoryDatabase().__enter__()
+    Database.current().__exit__()  # type: ignore[union-attr]
+    history.__exit__()
+
+
+def test_builds_take_schedules_of_shorter_programs(database: MemoryDatabase) -> None:
+    plain = codegen.build(LARGE, TARGET)
+    with database:
+        assert codegen.build(LARGE, TARGET).get_source() == plain.get_source()
+    with ms.History(database, include_compatible=True):
+        best = codegen.build(LARGE, TARGET)
+    assert best.get_source() != plain.get_source()
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((32, 16), "float32"), rng.standard_normal((16, 64), "float32")
+    c = np.zeros((32, 64), "float32")
+    best["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_pass_takes_the_options_of_the_history(database: MemoryDatabase) -> None:
+    mod = IRModule({"dense": LARGE["main"]})
+    with ms.History(database, include_compatible=True):
+        applied = ApplyDatabase(target=TARGET)(mod)
+    assert_structural_equal(applied, ApplyDatabase(database, TARGET, include_compatible=True)(mod))
+    assert applied["dense"] is not mod["dense"]
+    assert ApplyDatabase(database, TARGET)(mod)["dense"] is mod["dense"]
+    with pytest.raises(TuningError, match="include_compatible beside a database"):
+        ApplyDatabase(include_compatible=True)
+
+
+# ----------------------------------------------------------------------------------- what is sampled
+
+
+def test_a_program_is_sampled_once_for_each_target(
+    database: MemoryDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tvm.meta_schedule")
+    rows = Rows()
+    mod = IRModule({"dense0": LARGE["main"], "dense1": LARGE["main"], "known": SMALL["main"]})
+    with ms.History(database, sample_on_miss=rows) as history:
+        first, second = with_history(mod, TARGET), with_history(mod, TARGET)
+        assert_structural_equal(first, second)
+        found = [history.find(LARGE, TARGET) for _ in range(2)]
+        assert rows.asked == ["dense0 for 1"]
+        history.find(LARGE, "llvm -num-cores=2")
+        assert rows.asked == ["dense0 for 1", "main for 2"]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].how == "sampled"
+    assert found[0].expected_seconds is None
+    assert_structural_equal(found[0].schedule.mod, found[1].schedule.mod)
+    assert len(database) == 1, "it is not written to"
+    assert caplog.messages[:3] == [
+        'Function "dense0": sampled, not measured',
+        'Function "dense1": sampled, not measured',
+        'Function "known": exact, recorded with 1 us',
+    ]
+
+
+def test_that_nothing_came_of_sampling_is_remembered_too(database: MemoryDatabase) -> None:
+    rows = Rows(gives_up=True)
+    history = ms.History(database, sample_on_miss=rows)
+    assert history.find(LARGE, TARGET) is None
+    assert history.find(LARGE, TARGET) is None
+    assert len(rows.asked) == 1
+
+
+def test_records_come_before_what_was_sampled(database: MemoryDatabase) -> None:
+    history = ms.History(database, sample_on_miss=Rows(), include_compatible=True)
+
+    def how(mod: IRModule) -> str:
+        found = history.find(mod, TARGET)
+        assert found is not None
+        return found.how
+
+    assert how(LARGE) == "compatible"
+    assert how(product(24, 24, 24)) == "sampled"
+    middle = product(24, 24, 24)
+    commit(database, middle, tiled_product(middle))
+    assert how(middle) == "exact", "which was committed after it was sampled"
+
+
+# ----------------------------------------------------------------------- records that do not replay
+
+
+def of_another_program() -> Schedule:
+    """Return a schedule of another program."""
+    sch = Schedule(convolution())
+    sch.compute_inline("p")
+    return sch
+
+
+def test_a_record_that_does_not_replay_gives_way_to_the_next(
+    database: MemoryDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, of_another_program(), 1e-7)
+    key = database.workload_key(SMALL)
+    found = ms.find_schedule(database, SMALL, TARGET, "dense")
+    assert found is not None
+    assert found.record.run_secs == [1e-6]
+    (message,) = caplog.messages
+    assert message.startswith(
+        f'Function "dense": a record of workload {key} with 0.1 us does not replay any more and is '
+        "left out: "
+    )
+    assert message.endswith("see database.validate() for all such records")
+    assert len(database.validate()) == 1
+
+
+def test_a_build_goes_on_as_if_nothing_were_known(caplog: pytest.LogCaptureFixture) -> None:
+    database = MemoryDatabase()
+    commit(database, LARGE, of_another_program())
+    plain = codegen.build(LARGE, TARGET)
+    with database:
+        assert codegen.build(LARGE, TARGET).get_source() == plain.get_source()
+    assert "does not replay any more" in caplog.text
+    commit(database, SMALL, tiled_product(SMALL))
+    with ms.History(database, include_compatible=True):
+        assert codegen.build(LARGE, TARGET).get_source() != plain.get_source()
+
+
+def test_a_broken_line_of_a_file_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = JSONDatabase(work_dir=tmp_path)
+    commit(database, SMALL, tiled_product(SMALL), 1e-6)
+    path = tmp_path / "database_tuning_record.json"
+    line = path.read_text()
+    path.write_text(line + line.replace('"Reorder"', '"Recorder"').replace("1e-06", "1e-07"))
+    found = ms.find_schedule(JSONDatabase(work_dir=tmp_path), SMALL, TARGET)
+    assert found is not None
+    assert found.record.mean_seconds == 1e-6
+    assert f"{path}:2: " in caplog.text
+    assert_same_results(found.schedule.mod, SMALL)

@@ -1,0 +1,98 @@
+"""A schedule for a program that nothing is known of."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import codegen
+import search as ms
+from search.builder import Builder, BuilderInput, BuilderResult
+from search.cost_model import XGBModel
+from search.database import MemoryDatabase
+from search.errors import TuningError
+from search.runner import EvaluatorConfig, LocalRunner
+from tensorir import assert_structural_equal
+from tests.search.anchored_programs import TARGET, assert_same_results
+from tests.search.compatible_programs import product
+
+MOD = product(32, 32, 32)
+
+
+class BuildsHere(Builder):
+    """Builds in this process, all but the first few programs."""
+
+    def __init__(self, refused: int = 0) -> None:
+        self.refused = refused
+        self.asked: list[str] = []
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        results = []
+        for entry in build_inputs:
+            self.asked.append(entry.mod.script())
+            if len(self.asked) <= self.refused:
+                results.append(BuilderResult(None, "refused"))
+                continue
+            codegen.compile_object(entry.mod, entry.target)
+            results.append(BuilderResult("nowhere", None))
+        return results
+
+    def remove_artifact(self, path: str) -> None:
+        assert path == "nowhere"
+
+
+def found_with(sampler: ms.SampleOnMiss) -> ms.FoundSchedule:
+    found = ms.find_schedule(MemoryDatabase(), MOD, TARGET, sample_on_miss=sampler)
+    assert found is not None
+    assert found.how == "sampled"
+    assert_same_results(found.schedule.mod, MOD)
+    return found
+
+
+def test_the_most_promising_of_a_sample_that_can_be_built_is_taken() -> None:
+    first, second = BuildsHere(), BuildsHere(refused=2)
+    best = found_with(ms.SampleOnMiss(builder=first))
+    assert first.asked == [best.schedule.mod.script()]
+    assert best.record.run_secs is None
+    third = found_with(ms.SampleOnMiss(builder=second))
+    assert second.asked[0] == first.asked[0], "the same seed gives the same sample"
+    assert second.asked[2] == third.schedule.mod.script()
+    assert len(set(second.asked)) == 3
+    other = found_with(ms.SampleOnMiss(builder=BuildsHere(), seed=2))
+    assert str(other.schedule.trace) != str(best.schedule.trace)
+
+
+def test_a_program_that_cannot_be_built_has_no_schedule() -> None:
+    builder = BuildsHere(refused=1000)
+    sampler = ms.SampleOnMiss(builder=builder)
+    assert ms.find_schedule(MemoryDatabase(), MOD, TARGET, sample_on_miss=sampler) is None
+    assert 1 < len(builder.asked) <= 8
+
+
+def test_a_model_orders_the_sample(tmp_path: Path) -> None:
+    """A file of a model that has seen nothing says what a new model says."""
+    path = tmp_path / "model.xgb"
+    XGBModel().save(path)
+    plain = found_with(ms.SampleOnMiss(builder=BuildsHere()))
+    for model in (path, str(path), XGBModel()):
+        found = found_with(ms.SampleOnMiss(model, builder=BuildsHere()))
+        assert_structural_equal(found.schedule.mod, plain.schedule.mod)
+    path.write_text("none")
+    with pytest.raises(TuningError, match=r"model\.xgb is no saved cost model"):
+        found_with(ms.SampleOnMiss(path, builder=BuildsHere()))
+
+
+def test_the_fastest_of_those_that_are_measured_is_taken() -> None:
+    runner = LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1))
+    found = found_with(ms.SampleOnMiss(num_measure=2, population=8, runner=runner))
+    runner.close()
+    assert found.record.run_secs
+    assert found.expected_seconds == found.record.mean_seconds
+    assert str(found).startswith("sampled, measured with ")
+
+
+def test_numbers_that_cannot_be_are_refused() -> None:
+    with pytest.raises(TuningError, match="population is at least 1, got 0"):
+        ms.SampleOnMiss(population=0)
+    with pytest.raises(TuningError, match="eps lies between 0 and 1, got 2"):
+        ms.SampleOnMiss(eps=2)
