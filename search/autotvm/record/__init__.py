@@ -2,14 +2,12 @@
 
 from search.autotvm.record.encoding import (
     LOG_VERSION,
-    LineError,
     Record,
     check_protocol,
     decode,
     encode,
 )
 from search.autotvm.record.log_file import (
-    PathLike,
     Records,
     append_to_file,
     load_from_buffer,
@@ -17,6 +15,7 @@ from search.autotvm.record.log_file import (
     records_of,
 )
 from search.autotvm.record.picking import measure_str_key, pick_best, split_workload
+from search.record_lines import LineError, PathLike
 
 __all__ = [
     "LOG_VERSION",

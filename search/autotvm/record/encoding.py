@@ -8,12 +8,12 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
-from codegen import Target
 from search.autotvm.arguments import as_tuples
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.task import Task
+from search.record_lines import LineError, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = 0.2
@@ -21,10 +21,6 @@ _COST_OF_ERROR: Final = 1e9
 _SLOWER_THAN: Final = "slower_than"
 
 Record: TypeAlias = tuple[MeasureInput, MeasureResult]
-
-
-class LineError(TemplateError, ValueError):
-    """A line of a log is no record."""
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
@@ -55,12 +51,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     for one that was cut short, has another version, or holds something else.
     """
     check_protocol(protocol)
-    try:
-        fields = json.loads(row)
-    except (ValueError, RecursionError) as error:
-        raise LineError(f"it is no JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise LineError("it is no JSON object")
+    fields = json_object(row)
     if fields.get("v", fields.get("version")) == 0.1:
         return None
     if fields.get("version") != LOG_VERSION:
@@ -77,7 +68,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
             float(timestamp),
         )
         task = Task(_text(name), as_tuples(args))
-        task.target = _target(_text(target))
+        task.target = target_of_line(target)
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
         raise LineError(f"it has no field {error}") from error

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final, TypeAlias, TypeGuard
+from typing import IO, Any, TypeAlias, TypeGuard
 
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure import MeasureInput, MeasureResult
-from search.autotvm.record.encoding import LineError, Record, decode, encode
+from search.autotvm.record.encoding import Record, decode, encode
+from search.record_lines import PathLike, append_lines, numbered_records, replace_lines
 
 logger = logging.getLogger("autotvm")
 
-_MOST_NAMED: Final = 5
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
 Records: TypeAlias = "str | bytes | os.PathLike[str] | IO[str] | Iterable[Any]"
 """A log by name or opened, records, or several of those."""
 
@@ -29,29 +27,16 @@ def load_from_file(filepath: PathLike) -> Iterator[Record]:
 def load_from_buffer(file: Iterable[str]) -> Iterator[Record]:
     """Yield the records of an opened log.
 
-    Blank lines and those that begin with # are passed over. Lines that are no records, a last one
-    that was cut short say, are left out, and one warning at the end names them and counts them.
+    Lines that are no records are left out with a warning; see `numbered_records`.
     """
-    refused: list[str] = []
     outdated = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        try:
-            record = decode(line)
-        except LineError as error:
-            refused.append(f"line {number}: {error}")
-            continue
+    for _, record in numbered_records(file, decode, logger):
         if record is None:
             outdated += 1
         else:
             yield record
-    name = getattr(file, "name", "the log")
-    if refused:
-        rest = len(refused) - _MOST_NAMED
-        named = [*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
-        logger.warning("%s: left out %d line(s): %s", name, len(refused), "; ".join(named))
     if outdated:
+        name = getattr(file, "name", "the log")
         logger.warning("%s: left out %d line(s) of log format 0.1", name, outdated)
 
 
@@ -85,23 +70,10 @@ def _is_record(value: Any) -> TypeGuard[Record]:
 
 
 def append_to_file(filepath: PathLike, records: Iterable[Record]) -> None:
-    """Append records to a log, each line in one write.
-
-    A process that is killed loses at most the line it was at; that is ended before the next.
-    """
-    with open(filepath, "a+b", buffering=0) as file:
-        start = b""
-        if file.seek(0, os.SEEK_END) > 0:
-            file.seek(-1, os.SEEK_END)
-            start = b"" if file.read(1) == b"\n" else b"\n"
-        for inp, result in records:
-            file.write(start + f"{encode(inp, result)}\n".encode())
-            start = b""
+    """Append records to a log, each line in one write; see `append_lines`."""
+    append_lines(filepath, (encode(inp, result) for inp, result in records))
 
 
 def replace_file(path: PathLike, records: Iterable[Record]) -> None:
     """Replace a log; whoever reads it meanwhile sees the old one or the new one."""
-    beside = f"{os.fspath(path)}.part"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.writelines(f"{encode(inp, result)}\n" for inp, result in records)
-    os.replace(beside, path)
+    replace_lines(path, (encode(inp, result) for inp, result in records))

@@ -7,7 +7,8 @@ import os
 
 from search.autotvm.measure import MeasureErrorNo, MeasureInput
 from search.autotvm.record.encoding import Record
-from search.autotvm.record.log_file import PathLike, load_from_file, replace_file
+from search.autotvm.record.log_file import load_from_file, replace_file
+from search.record_lines import PathLike
 
 logger = logging.getLogger("autotvm")
 
