@@ -66,6 +66,12 @@ class GradientBased(TaskScheduler):
         self._similar = SimilarTasks((), self.beta)
         super().tune(run)
 
+    def objective(self, latencies: Sequence[float]) -> float:
+        """Return `objective_func` of the latencies, or their sum by the weights without one."""
+        if self.objective_func is None:
+            return super().objective(latencies)
+        return float(self.objective_func(latencies))
+
     def next_task_id(self) -> int:
         """Return the task with the steepest gradient, -1 when none is left."""
         count = len(self.tasks)
@@ -104,10 +110,12 @@ class GradientBased(TaskScheduler):
         if task.best_ms is None:
             return _UNKNOWN
         history = task.best_history_ms
-        n, best, window = len(history), history[-1], self.window_size
-        backward = (history[n - 1 - window] - best) / window if n > window else 0.0
+        best, window = history[-1], self.window_size
+        backward = (history[-1 - window] - best) / window if len(history) > window else 0.0
         reachable = self._similar.reachable_ms(index, self.tasks)
-        forward = best / n if reachable is None else max(best / n, best - reachable)
+        forward = best / task.batches
+        if reachable is not None:
+            forward = max(forward, best - reachable)
         expected = self.alpha * backward + (1 - self.alpha) * forward
         return self._importance(index) * expected / 1e3
 
@@ -121,4 +129,4 @@ class GradientBased(TaskScheduler):
         step = latencies[index] * _STEP
         lower = [*latencies]
         lower[index] -= step
-        return float(self.objective_func(latencies) - self.objective_func(lower)) / step
+        return (self.objective(latencies) - self.objective(lower)) / step
