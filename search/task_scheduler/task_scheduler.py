@@ -228,11 +228,11 @@ class TaskScheduler(ABC):
         if results:
             run.save_model()
             task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
-            self._patience.note(self._objective_now(), len(results))
+            self._patience.note(self.objective_now(), len(results))
             self._say_what_came_out(task_id, results)
             self.print_tuning_statistics()
 
-    def _objective_now(self) -> float | None:
+    def objective_now(self) -> float | None:
         """Return the objective at the best latencies so far, None while some task has none."""
         best = [task.best_ms for task in self.tasks]
         known = [ms / 1e3 for ms in best if ms is not None]
