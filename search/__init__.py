@@ -13,6 +13,7 @@ own, an abstract class to derive from, and short names for `create`.
 
 from search import (
     arg_info,
+    auto_scheduler,
     builder,
     cost_model,
     database,
@@ -32,6 +33,7 @@ from search import (
 )
 from search.apply_database import apply_database, find_schedules
 from search.builder import Builder
+from search.compatible_factor import compatible_factor
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database
@@ -39,6 +41,7 @@ from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
 from search.find_schedule import FoundSchedule, find_schedule
+from search.history import History
 from search.kinds import derived_object
 from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
@@ -48,6 +51,7 @@ from search.postproc import Postproc
 from search.profiler import Profiler
 from search.random_search import random_search
 from search.runner import EvaluatorConfig, Runner
+from search.sample_on_miss import SampleOnMiss, Sampler
 from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator
@@ -65,12 +69,15 @@ __all__ = [
     "EvaluatorConfig",
     "FeatureExtractor",
     "FoundSchedule",
+    "History",
     "MeasureCallback",
     "MeasureCandidate",
     "Mutator",
     "Postproc",
     "Profiler",
     "Runner",
+    "SampleOnMiss",
+    "Sampler",
     "ScheduleRule",
     "SearchStrategy",
     "SpaceGenerator",
@@ -81,7 +88,9 @@ __all__ = [
     "WorkerError",
     "apply_database",
     "arg_info",
+    "auto_scheduler",
     "builder",
+    "compatible_factor",
     "compile_tir",
     "cost_model",
     "database",

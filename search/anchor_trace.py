@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from schedule import BlockRV, ExpiredHandleError, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from schedule.trace import translate
-from search.context import TuneContext
+from search.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
 from search.database.module_equality import anchor_block
-from search.errors import TuningError
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.space_generator.space_generator import SpaceGenerator
-from tensorir.errors import TensorIRError
 from tensorir.expr import IterVar, PrimExpr
 from tensorir.ops import is_const_int
 from tensorir.stmt import Block
@@ -36,13 +33,6 @@ if TYPE_CHECKING:
     from tensorir.expr import Var
     from tensorir.function import IRModule
 
-_SEED: Final = 1
-"""Decisions that fit the recorded program and not this one are drawn anew, always the same way."""
-
-
-class AnchorTraceError(TuningError):
-    """What was recorded of one program cannot be done to another one."""
-
 
 def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: Target) -> Schedule:
     """Return a schedule of `mod` after a trace that was recorded on another program.
@@ -54,23 +44,20 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     copy that the trace has made of the anchor's result, or computed at its tiles. If the trace was
     postprocessed, the postprocessors for `target` end the schedule.
 
-    Raises AnchorTraceError where the trace does not fit the anchor block, or a postprocessor
+    Raises ReplayError where the trace does not fit the anchor block, or a postprocessor
     rejects the result.
     """
     (name,) = mod.functions
-    context = TuneContext(mod, target=target, space_generator="post-order-apply", rand_state=_SEED)
-    space = context.space_generator
-    assert space is not None
-    sch = Schedule(mod, seed=_SEED, error_render_level="fast")
+    space = space_for(mod, target)
+    sch = schedule_of(mod)
     anchor = _anchor_name(mod)
     others = _OtherBlocks(sch, name, anchor, space)
-    replay = _Replay(sch, name, anchor, recorded)
+    replay = _AnchorReplay(sch, name, anchor, recorded)
     others.inline(but=replay.names_of(trace))
     replay.apply(trace)
     others.inline()
     others.join_tiles()
-    if any(inst.kind.name == "EnterPostproc" for inst in trace.insts):
-        _postprocess(sch, space)
+    postprocess_like(trace, sch, space)
     return sch
 
 
@@ -84,14 +71,7 @@ def _block_names(mod: IRModule) -> set[str | None]:
     return {node.name_hint for func in funcs for node in walk(func.body) if isinstance(node, Block)}
 
 
-def _postprocess(sch: Schedule, space: SpaceGenerator) -> None:
-    sch.enter_postproc()
-    for postproc in space.postprocs:
-        if not postproc.apply(sch):
-            raise AnchorTraceError(f"{postproc} rejects the schedule: {postproc.reason(sch)}")
-
-
-class _Replay:
+class _AnchorReplay(AdaptedReplay):
     """Applies what fits of a trace, and insists on what concerns the anchor block.
 
     That includes blocks that the trace has made and asks for by name. Without an anchor block it
@@ -99,59 +79,37 @@ class _Replay:
     """
 
     def __init__(self, sch: Schedule, func: str, anchor: str | None, recorded: IRModule) -> None:
-        self._sch = sch
-        self._func = func
+        super().__init__(sch, func, self._anchor_or_same)
         self._anchor = anchor
         self._recorded = _anchor_name(recorded)
         self._optional = _block_names(recorded) - {self._recorded}
-        self._made: dict[Any, Any] = {mark: mark for mark in (LoopRV.inline_rv(), LoopRV.root_rv())}
         self._of_anchor: set[Any] = set()
         """The handles of the trace that came from the anchor block."""
 
     def names_of(self, trace: Trace) -> set[str | None]:
         """Return the names that the blocks known to a trace have here."""
         insts = trace.instructions(remove_postproc=True)
-        return {self._name_here(i.values[0]) for i in insts if i.kind.name == "GetBlock"}
+        return {self._anchor_or_same(i.values[0]) for i in insts if i.kind.name == "GetBlock"}
 
-    def apply(self, trace: Trace) -> None:
-        """Apply a trace but for its postprocessing; AnchorTraceError if it does not fit."""
-        for inst in trace.instructions(remove_postproc=True):
-            needed = self._anchor_is_subject(inst)
-            try:
-                outputs = self._applied(inst, trace.decisions.get(inst))
-            except TensorIRError as error:
-                if needed:
-                    text = str(error).partition("\n")[0]
-                    raise AnchorTraceError(f"{inst.kind.name} does not apply: {text}") from error
-                continue
-            if needed and inst.kind.result != "blocks" and len(outputs) != len(inst.outputs):
-                raise AnchorTraceError(
-                    f"{inst.kind.name} gives {len(outputs)} outputs, not {len(inst.outputs)}"
-                )
-            # Which neighbours a block has depends on the program: the first ones correspond.
-            self._made.update(zip(inst.outputs, outputs, strict=False))
-            finds_neighbours = inst.kind.is_pure and inst.kind.result == "blocks"
-            if needed and not finds_neighbours:
-                self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
-
-    def _applied(self, inst: Instruction, decision: Any) -> list[Any]:
-        values = [translate(value, self._made) for value in inst.values]
-        if inst.kind.name == "GetBlock":
-            values = [self._name_here(values[0]), self._func]
-        return self._sch.invoke(inst.kind, values, decision)
-
-    def _name_here(self, name: str) -> str | None:
-        """Return what the block that a trace calls `name` is called here, None if it is not."""
-        if name == self._recorded:
-            return self._anchor
-        return None if name == self._anchor else name
-
-    def _anchor_is_subject(self, inst: Instruction) -> bool:
+    def is_needed(self, inst: Instruction) -> bool:
+        """Say whether an instruction is about the anchor block, or about what came of it."""
         if self._recorded is None:
             return True
         if inst.kind.name == "GetBlock":
             return inst.values[0] not in self._optional
         return next(_handles_in(inst.values), None) in self._of_anchor
+
+    def applied(self, inst: Instruction) -> None:
+        """Remember what came of the anchor block; its neighbours do not."""
+        finds_neighbours = inst.kind.is_pure and inst.kind.result == "blocks"
+        if self.is_needed(inst) and not finds_neighbours:
+            self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
+
+    def _anchor_or_same(self, name: str) -> str | None:
+        """Return what the block that a trace calls `name` is called here, None if it is not."""
+        if name == self._recorded:
+            return self._anchor
+        return None if name == self._anchor else name
 
 
 class _OtherBlocks:

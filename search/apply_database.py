@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
-from search.database import Database, MemoryDatabase
-from search.find_schedule import FoundSchedule, find_schedule
+from search.history import History
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
+    from search.database import Database, ModuleEquality
+    from search.find_schedule import FoundSchedule
+    from search.sample_on_miss import Sampler
     from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")
+
+
+class HistoryOptions(TypedDict, total=False):
+    """What to do about functions that a database does not have; see `find_schedule`."""
+
+    include_compatible: bool
+    sample_on_miss: Sampler | None
+    module_equality: str | ModuleEquality | None
 
 
 def apply_database(
     mod: IRModule,
     database: Database,
     target: str | Target | None = None,
-    *,
-    module_equality: str | None = None,
+    **options: Unpack[HistoryOptions],
 ) -> IRModule:
-    """Return a module in which each function that a database has a schedule of is scheduled.
+    """Return a module in which each function that a schedule is known of is scheduled.
 
     The functions keep their names, parameters and attributes, and get `tir.is_scheduled`. Those
-    without a record, those scheduled already, and those of a graph stay as they are, and so does
+    without a schedule, those scheduled already, and those of a graph stay as they are, and so does
     `mod`. A line of the log says of each function how it was found; `find_schedules` returns that.
 
-    `module_equality` takes the place of that of the database: with `"anchor-block"` a function
-    without a record of its own gets the schedule of another one around the same anchor block.
+    A function that the database has no record of may get another schedule: with
+    `include_compatible=True` that of a program with shorter loops, with
+    `module_equality="anchor-block"` that of another one around the same anchor block, and with
+    `sample_on_miss=SampleOnMiss(...)` one that is made up. `History` has the same options.
 
     A schedule of a function with `layout_free_buffers` may pack weights in the function itself;
     `transform.SplitLayoutRewritePreproc` takes that out, and `codegen.vm_build` runs it.
     """
-    found = find_schedules(mod, database, target, module_equality=module_equality)
+    return apply_history(mod, History(database, **options), target)
+
+
+def apply_history(mod: IRModule, history: History, target: str | Target | None = None) -> IRModule:
+    """Return a module with the schedules that a history finds; see `apply_database`."""
     result = mod.clone()
-    for name, schedule in found.items():
+    for name, schedule in _found_in(mod, history, target).items():
         if schedule is not None:
             result[name] = under_its_name(mod.prim_funcs()[name], schedule.func)
     return result
@@ -48,17 +63,20 @@ def find_schedules(
     mod: IRModule,
     database: Database,
     target: str | Target | None = None,
-    *,
-    module_equality: str | None = None,
+    **options: Unpack[HistoryOptions],
 ) -> dict[str, FoundSchedule | None]:
-    """Return by name what a database has of each function that can be scheduled, None for nothing.
+    """Return by name what is known of each function that can be scheduled, None for nothing.
 
     For the arguments see `apply_database`.
     """
-    if module_equality is not None:
-        database = _under(database, module_equality)
+    return _found_in(mod, History(database, **options), target)
+
+
+def _found_in(
+    mod: IRModule, history: History, target: str | Target | None
+) -> dict[str, FoundSchedule | None]:
     return {
-        name: _found(name, func, database, target)
+        name: _found(name, func, history, target)
         for name, func in sorted(mod.prim_funcs().items())
         if can_be_scheduled(func)
     }
@@ -81,9 +99,9 @@ def under_its_name(func: PrimFunc, scheduled: PrimFunc) -> PrimFunc:
 
 
 def _found(
-    name: str, func: PrimFunc, database: Database, target: str | Target | None
+    name: str, func: PrimFunc, history: History, target: str | Target | None
 ) -> FoundSchedule | None:
-    found = find_schedule(database, func, target, name)
+    found = history.find(func, target, name)
     if found is not None:
         try:
             under_its_name(func, found.func)
@@ -99,19 +117,10 @@ def _found(
     return found
 
 
-def _under(database: Database, module_equality: str) -> Database:
-    """Return the best records of a database in one that tells programs apart otherwise."""
-    other = MemoryDatabase(module_equality)
-    database.dump_pruned(other, keep=4)
-    return other
-
-
 def _of_current(name: str, func: PrimFunc, target: Target) -> PrimFunc | None:
-    """Return the scheduled form of a function that the current database has, None without one."""
-    database = Database.current()
-    if database is None:
-        return None
-    found = _found(name, func, database, target)
+    """Return the scheduled form of a function that the current history knows, None without one."""
+    history = History.current()
+    found = None if history is None else _found(name, func, history, target)
     return None if found is None else under_its_name(func, found.func)
 
 

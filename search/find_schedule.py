@@ -1,30 +1,40 @@
-"""The best schedule that a database has of a program, and how it was found."""
+"""The best schedule that is known of a program, and how it was found."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, islice
+from heapq import merge
+from itertools import chain, combinations, islice, takewhile
 from typing import TYPE_CHECKING, Final, Literal
 
 from codegen.target import as_target
-from search.anchor_trace import AnchorTraceError, schedule_by_anchor
+from search.adapted_replay import ReplayError
+from search.anchor_trace import schedule_by_anchor
+from search.compatible_factor import compatible_factor
+from search.compatible_trace import schedule_by_compatible
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
+from search.errors import DatabaseError
+from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 
 if TYPE_CHECKING:
     from codegen import Target
-    from schedule import Schedule
-    from search.database import Database, TuningRecord
+    from schedule import Schedule, Trace
+    from search.database import Database, ModuleEquality, TuningRecord, Workload
+    from search.sample_on_miss import Sampler
     from tensorir.function import PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")
 
 _ATTEMPTS: Final = 8
-"""How many records of other programs are tried."""
+"""How many records are tried: those of the program, of compatible ones, and of others."""
+
+_OF_EACH: Final = 4
+"""How many records of each other program are tried."""
 
 _STRICTER: Final = 63
 """How many programs with fewer free layouts are looked up: all for six parameters, with none and
@@ -33,16 +43,19 @@ with one free first."""
 
 @dataclass(frozen=True)
 class FoundSchedule:
-    """A schedule of a program that a record was found for.
+    """A schedule of a program, and where it comes from.
 
     `how` is `"exact"` where the record is of the same program, whatever that was called: it is then
-    replayed on that. It is `"anchor"` where the record is of another program with the same anchor
-    block, whose time says little of this one.
+    replayed on that. It is `"compatible"` where the record is of a program with shorter loops, of
+    which this one has `factor` times the iterations; `"anchor"` where it is of another program with
+    the same anchor block, whose time says little of this one; and `"sampled"` where nothing was
+    known, and the record is of what was sampled now.
     """
 
     schedule: Schedule
     record: TuningRecord
-    how: Literal["exact", "anchor"]
+    how: Literal["exact", "compatible", "anchor", "sampled"]
+    factor: float = 1.0
 
     @property
     def func(self) -> PrimFunc:
@@ -50,11 +63,26 @@ class FoundSchedule:
         (func,) = self.schedule.mod.prim_funcs().values()
         return func
 
+    @property
+    def expected_seconds(self) -> float | None:
+        """The seconds that a call is expected to take, None where that is not known."""
+        if self.how == "anchor" or not self.record.run_secs:
+            return None
+        return self.record.mean_seconds * self.factor
+
     def __str__(self) -> str:
         time = f"{self.record.mean_seconds * 1e6:.4g} us" if self.record.run_secs else "no time"
         if self.how == "exact":
             return f"exact, recorded with {time}"
-        return f"anchor, of a program recorded with {time}"
+        if self.how == "sampled":
+            return f"sampled, {f'measured with {time}' if self.record.run_secs else 'not measured'}"
+        if self.how == "anchor":
+            return f"anchor, of a program recorded with {time}"
+        expected = self.record.mean_seconds * self.factor * 1e6
+        return (
+            f"compatible, {expected:.4g} us expected: {self.factor:.4g} times that of a program "
+            f"recorded with {time}"
+        )
 
 
 def find_schedule(
@@ -62,40 +90,120 @@ def find_schedule(
     mod: IRModule | PrimFunc,
     target: str | Target | None = None,
     workload_name: str = "main",
+    *,
+    include_compatible: bool = False,
+    sample_on_miss: Sampler | None = None,
+    module_equality: str | ModuleEquality | None = None,
 ) -> FoundSchedule | None:
     """Return the best schedule that a database has of a program for a target, None without one.
 
     `mod` is a function, or a module of one. A target that does not say `num-cores` gets the number
-    of cores of this machine, as in a search; None is the current one, else this machine. A record
-    of the program itself is preferred to any of another one, which only a database that compares
-    anchor blocks answers with (`module_equality="anchor-block"`).
+    of cores of this machine, as in a search; None is the current one, else this machine.
 
-    Records count as of the program itself, too, in which fewer parameters may have any layout
-    (`layout_free_buffers`): the fastest of all is taken. One in which more may is none, because its
-    time leaves out what brings them into their layout.
+    A record of the program itself is preferred to any of another one. Records count as of the
+    program itself, too, in which fewer parameters may have any layout (`layout_free_buffers`): the
+    fastest of all is taken. One in which more may is none, because its time leaves out what brings
+    them into their layout. One that does not replay any more is left out, with a warning.
+
+    With `include_compatible` follow records of programs with the same structure and shorter loops
+    (`compatible_factor`), those first that let expect the lowest time; then those of programs that
+    are the same under `module_equality`, by default that of the database: with `"anchor-block"`
+    they are of other programs around the same anchor block. If there is nothing, `sample_on_miss`
+    may make a schedule up.
     """
     program = normalize_mod(mod)
     wanted = with_num_cores(as_target(target))
-    records = database.query_tuning_records(program, wanted, workload_name)
-    own = _own(program, records)
-    for stricter in _with_fewer_free_layouts(program):
-        own += _own(stricter, database.query_tuning_records(stricter, wanted, workload_name))
-    if own:
-        best = min(own, key=lambda record: record.mean_seconds)
-        return FoundSchedule(best.schedule(), best, "exact")
-    for record in records[:_ATTEMPTS]:
-        try:
-            sch = schedule_by_anchor(program, record.trace, record.workload.mod, wanted)
-        except AnchorTraceError as error:
-            logger.debug("A record of another program does not apply: %s", error)
-        else:
+    programs = [program, *_with_fewer_free_layouts(program)]
+    answers = [database.query_tuning_records(p, wanted, workload_name) for p in programs]
+    own = [_own(p, records) for p, records in zip(programs, answers, strict=True)]
+    for record in islice(merge(*own, key=_seconds), _ATTEMPTS):
+        sch = _replayed(database, record, workload_name)
+        if sch is not None:
+            return FoundSchedule(sch, record, "exact")
+    if include_compatible:
+        found = _compatible(database, programs, wanted)
+        if found is not None:
+            return found
+    if module_equality is None:
+        others = [r for r in answers[0] if not same_structure(r.workload.mod, program)]
+    else:
+        like = database.records_like(program, wanted, module_equality, _OF_EACH)
+        others = sorted(like, key=_seconds)
+    for record in others[:_ATTEMPTS]:
+        sch = _adapted(schedule_by_anchor, program, record, wanted)
+        if sch is not None:
             return FoundSchedule(sch, record, "anchor")
+    if sample_on_miss is not None:
+        sampled = sample_on_miss.sample(program, wanted, workload_name)
+        if sampled is not None:
+            return FoundSchedule(sampled.schedule(), sampled, "sampled")
     return None
 
 
-def _own(program: IRModule, records: Sequence[TuningRecord]) -> list[TuningRecord]:
-    """Return the first of the records of a program, if that is of the program itself."""
-    return [record for record in records[:1] if same_structure(record.workload.mod, program)]
+def _seconds(record: TuningRecord) -> float:
+    return record.mean_seconds
+
+
+def _own(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
+    """Yield the records that are of a program itself, which are the first ones."""
+    return takewhile(lambda record: same_structure(record.workload.mod, program), records)
+
+
+def _replayed(database: Database, record: TuningRecord, name: str) -> Schedule | None:
+    """Return the schedule of a record; None, with a warning, if it cannot be replayed."""
+    try:
+        return record.schedule()
+    except TensorIRError as error:
+        logger.warning(
+            'Function "%s": a record of workload %s with %.4g us does not replay any more and is '
+            "left out: %s; tune the program again, or see database.validate() for all such records",
+            name,
+            database.workload_key(record.workload.mod),
+            record.mean_seconds * 1e6,
+            str(error).strip().partition("\n")[0],
+        )
+        return None
+
+
+_Adapt = Callable[["IRModule", "Trace", "IRModule", "Target"], "Schedule"]
+
+
+def _adapted(
+    adapt: _Adapt, program: IRModule, record: TuningRecord, target: Target
+) -> Schedule | None:
+    """Return a schedule of a program after the record of another one, None if that cannot be."""
+    try:
+        return adapt(program, record.trace, record.workload.mod, target)
+    except (ReplayError, DatabaseError) as error:
+        logger.debug("A record of another program does not apply: %s", error)
+        return None
+
+
+def _compatible(
+    database: Database, programs: Sequence[IRModule], target: Target
+) -> FoundSchedule | None:
+    """Return a schedule after a record of a program with shorter loops, None without one."""
+    found = [(p, *known) for p in programs for known in _of_shorter(database, p, target)]
+    found.sort(key=lambda entry: entry[2] * entry[1].mean_seconds)
+    for program, record, factor in found[:_ATTEMPTS]:
+        sch = _adapted(schedule_by_compatible, program, record, target)
+        if sch is not None:
+            return FoundSchedule(sch, record, "compatible", factor)
+    return None
+
+
+def _of_shorter(
+    database: Database, program: IRModule, target: Target
+) -> list[tuple[TuningRecord, float]]:
+    """Return records of programs with shorter loops, each with its factor."""
+    factors: dict[Workload, float | None] = {}
+
+    def is_compatible(workload: Workload) -> bool:
+        factors[workload] = compatible_factor(workload.mod, program)
+        return factors[workload] is not None
+
+    records = database.records_like(program, target, "ignore-lengths", _OF_EACH, is_compatible)
+    return [(record, factors[record.workload] or 1.0) for record in records]
 
 
 def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:

@@ -8,6 +8,7 @@ from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.arith import Analyzer
 from tensorir.buffer import Range
+from tensorir.dtype import DataType
 from tensorir.expr import IntImm, PrimExpr, integer_limits
 from tensorir.function import IRModule, PrimFunc
 
@@ -37,11 +38,16 @@ def estimate_tir_flops(program: IRModule | PrimFunc | s.Stmt) -> float:
 
 
 class OperationCounter:
-    """Counts operations; `comparisons` and logic count 1 each, or nothing."""
+    """Counts operations; `comparisons` and logic count 1 each, or nothing.
 
-    def __init__(self, comparisons: bool = False) -> None:
+    With `like` only those of operands of its type class count: of a float result, not the index
+    arithmetic in its conditions.
+    """
+
+    def __init__(self, comparisons: bool = False, like: DataType | None = None) -> None:
         self._analyzer = Analyzer()
         self._comparisons = comparisons
+        self._like = like
 
     def stmt(self, node: s.Stmt) -> float:
         """Return the operations of what a statement stores, in all iterations of its loops."""
@@ -79,7 +85,7 @@ class OperationCounter:
         kind = type(node)
         if kind in _ONE_OPERATION or kind in _COMPARISONS:
             assert isinstance(node, e.BinaryOp)
-            own = self._comparisons or kind in _ONE_OPERATION
+            own = (self._comparisons or kind in _ONE_OPERATION) and self._counts(node.a)
             return own + self.expr(node.a) + self.expr(node.b)
         if isinstance(node, e.Select):
             branches = max(self.expr(node.true_value), self.expr(node.false_value))
@@ -89,7 +95,11 @@ class OperationCounter:
         if isinstance(node, (e.Cast, e.Broadcast)):
             return self.expr(node.value)
         if isinstance(node, e.Not):
-            return self._comparisons + self.expr(node.a)
+            own = self._comparisons and self._counts(node.a)
+            return own + self.expr(node.a)
         if isinstance(node, e.Let):
             return self.expr(node.value) + self.expr(node.body)
         return 0.0
+
+    def _counts(self, operand: PrimExpr) -> bool:
+        return self._like is None or operand.dtype.code == self._like.code

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from search.apply_database import apply_database
-from search.database import Database
+from search.apply_database import HistoryOptions, apply_history
 from search.errors import TuningError
+from search.history import History
 
 if TYPE_CHECKING:
     from codegen import Target
+    from search.database import Database
     from tensorir.function import IRModule
 
 
 class ApplyDatabase:
-    """Puts the best schedules of a database in the place of functions; see `apply_database`.
+    """Puts the best schedules that are known in the place of functions; see `apply_database`.
 
-    Without `database` or `target` the current ones are taken when the pass is called; TuningError
-    if there is no current database.
+    Without `database` the current one is taken when the pass is called, with the options that it
+    was entered with; TuningError if there is none. Without `target` it is the current one.
     """
 
     name = "ApplyDatabase"
@@ -26,18 +27,21 @@ class ApplyDatabase:
         self,
         database: Database | None = None,
         target: str | Target | None = None,
-        *,
-        module_equality: str | None = None,
+        **options: Unpack[HistoryOptions],
     ) -> None:
-        self.database = database
+        if database is None and options:
+            raise TuningError(
+                f"ApplyDatabase takes {', '.join(options)} beside a database; for the current one "
+                "enter `with History(database, ...):`"
+            )
+        self.history = None if database is None else History(database, **options)
         self.target = target
-        self.module_equality = module_equality
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Return the module with scheduled functions."""
-        database = Database.current() if self.database is None else self.database
-        if database is None:
+        history = self.history or History.current()
+        if history is None:
             raise TuningError(
                 "ApplyDatabase has no database: pass one, or call it inside of `with database:`"
             )
-        return apply_database(mod, database, self.target, module_equality=self.module_equality)
+        return apply_history(mod, history, self.target)

@@ -42,16 +42,21 @@ IGNORED: Final[dict[str, frozenset[str]]] = {
 
 
 def structural_equal(
-    a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
+    a: Any,
+    b: Any,
+    map_free_vars: bool = False,
+    ignore_ndarray: bool = False,
+    ignore_integers: bool = False,
 ) -> bool:
     """Say whether two programs are the same but for names.
 
     Variables are mapped to each other where they are defined, which they are by the layouts of
     buffers, too, also where they are parts of expressions; free variables must be identical, unless
     `map_free_vars`. Names of blocks and buffers do not count. Of constant arrays dtype, shape and
-    bits count, with `ignore_ndarray` not the bits.
+    bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types of
+    integers count.
     """
-    return get_first_structural_mismatch(a, b, map_free_vars, ignore_ndarray) is None
+    return Comparison(map_free_vars, ignore_ndarray, ignore_integers).same(a, b, map_free_vars)
 
 
 def assert_structural_equal(
@@ -91,9 +96,12 @@ class Comparison:
     On failure `path` and `other_path` hold the steps to the difference, innermost first.
     """
 
-    def __init__(self, map_free: bool, ignore_ndarray: bool = False) -> None:
+    def __init__(
+        self, map_free: bool, ignore_ndarray: bool = False, ignore_integers: bool = False
+    ) -> None:
         self._map_free = map_free
         self._ignore_ndarray = ignore_ndarray
+        self._ignore_integers = ignore_integers
         self._forward: dict[Node, Node] = {}
         self._backward: dict[Node, Node] = {}
         self.path: list[str] = []
@@ -105,7 +113,9 @@ class Comparison:
         if kind is not type(b):
             return self._plain(a, b)
         if kind is IntImm:
-            return a.dtype is b.dtype and (a.value == b.value or self._at(".value"))
+            return a.dtype is b.dtype and (
+                a.value == b.value or self._ignore_integers or self._at(".value")
+            )
         if isinstance(a, Var):
             return self._var(a, b, defining)
         if isinstance(a, Node):

@@ -14,28 +14,32 @@ from typing import Any
 import numpy as np
 
 from tensorir.equal import IGNORED, VARIABLES
-from tensorir.expr import FloatImm, GlobalVar, PointerType, Var
+from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
 
 
-def structural_hash(program: Any, ignore_ndarray: bool = False) -> int:
+def structural_hash(
+    program: Any, ignore_ndarray: bool = False, ignore_integers: bool = False
+) -> int:
     """Return 64 bits that are equal for structurally equal programs.
 
     Free variables count by order of occurrence, whatever their identity; of constant arrays dtype,
-    shape and bits count, with `ignore_ndarray` not the bits.
+    shape and bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types
+    of integers count.
     """
-    writer = _Writer(ignore_ndarray)
+    writer = _Writer(ignore_ndarray, ignore_integers)
     writer.write(program)
     digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
     return int(struct.unpack("<Q", digest)[0])
 
 
 class _Writer:
-    def __init__(self, ignore_ndarray: bool) -> None:
+    def __init__(self, ignore_ndarray: bool, ignore_integers: bool) -> None:
         self.tokens: list[str] = []
         self._ignore_ndarray = ignore_ndarray
+        self._ignore_integers = ignore_integers
         self._numbers: dict[Node, int] = {}
 
     def write(self, value: Any) -> None:
@@ -64,6 +68,8 @@ class _Writer:
         out = self.tokens
         if isinstance(node, Var):
             self._var(node)
+        elif self._ignore_integers and isinstance(node, IntImm):
+            out.append(f"i{node.dtype}")
         elif isinstance(node, FloatImm):
             text = "nan" if node.value != node.value else repr(node.value + 0.0)
             out.append(f"f{node.dtype}:{text}")

@@ -9,26 +9,28 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
-from codegen import Target
 from search.autotvm.arguments import as_tuples
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.task import Task
+from search.record_lines import (
+    LineError,
+    PathLike,
+    append_lines,
+    json_object,
+    numbered_records,
+    replace_lines,
+    target_of_line,
+)
 from tensorir.errors import TensorIRError
 
 logger = logging.getLogger("autotvm")
 
 LOG_VERSION: Final = 0.2
 _COST_OF_ERROR: Final = 1e9
-_MOST_NAMED: Final = 5
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
 Record: TypeAlias = tuple[MeasureInput, MeasureResult]
-
-
-class LineError(TemplateError, ValueError):
-    """A line of a log is no record."""
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
@@ -56,12 +58,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     for one that was cut short, has another version, or holds something else.
     """
     check_protocol(protocol)
-    try:
-        fields = json.loads(row)
-    except (ValueError, RecursionError) as error:
-        raise LineError(f"it is no JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise LineError("it is no JSON object")
+    fields = json_object(row)
     if fields.get("v", fields.get("version")) == 0.1:
         return None
     if fields.get("version") != LOG_VERSION:
@@ -76,7 +73,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
             float(timestamp),
         )
         task = Task(_text(name), as_tuples(args))
-        task.target = Target(_text(target).replace(" -target=", " -mtriple="))
+        task.target = target_of_line(target)
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
         raise LineError(f"it has no field {error}") from error
@@ -97,45 +94,22 @@ def load_from_file(filepath: PathLike) -> Iterator[Record]:
 def load_from_buffer(file: Iterable[str]) -> Iterator[Record]:
     """Yield the records of an opened log.
 
-    Blank lines and those that begin with # are passed over. Lines that are no records, a last one
-    that was cut short say, are left out, and one warning at the end names them and counts them.
+    Lines that are no records are left out with a warning; see `numbered_records`.
     """
-    refused: list[str] = []
     outdated = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        try:
-            record = decode(line)
-        except LineError as error:
-            refused.append(f"line {number}: {error}")
-            continue
+    for _, record in numbered_records(file, decode, logger):
         if record is None:
             outdated += 1
         else:
             yield record
-    name = getattr(file, "name", "the log")
-    if refused:
-        rest = len(refused) - _MOST_NAMED
-        named = [*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
-        logger.warning("%s: left out %d line(s): %s", name, len(refused), "; ".join(named))
     if outdated:
+        name = getattr(file, "name", "the log")
         logger.warning("%s: left out %d line(s) of log format 0.1", name, outdated)
 
 
 def append_to_file(filepath: PathLike, records: Iterable[Record]) -> None:
-    """Append records to a log, each line in one write.
-
-    A process that is killed loses at most the line it was at; that is ended before the next.
-    """
-    with open(filepath, "a+b", buffering=0) as file:
-        start = b""
-        if file.seek(0, os.SEEK_END) > 0:
-            file.seek(-1, os.SEEK_END)
-            start = b"" if file.read(1) == b"\n" else b"\n"
-        for inp, result in records:
-            file.write(start + f"{encode(inp, result)}\n".encode())
-            start = b""
+    """Append records to a log, each line in one write; see `append_lines`."""
+    append_lines(filepath, (encode(inp, result) for inp, result in records))
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
@@ -184,11 +158,7 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[str]:
 
 
 def _write(path: PathLike, records: Iterable[Record]) -> None:
-    """Replace a log; whoever reads it meanwhile sees the old one or the new one."""
-    beside = f"{os.fspath(path)}.part"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.writelines(f"{encode(inp, result)}\n" for inp, result in records)
-    os.replace(beside, path)
+    replace_lines(path, (encode(inp, result) for inp, result in records))
 
 
 def check_protocol(protocol: str) -> None:

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from search.database.target_key import target_key
 
 if TYPE_CHECKING:
+    from codegen import Target
     from search.database.records import TuningRecord, Workload
+
+
+class Measured(Protocol):
+    """What a record says of itself: those of a database do, and the lines of a log."""
+
+    @property
+    def target(self) -> Target | None:
+        """What it was measured for."""
+
+    @property
+    def trace_key(self) -> bytes:
+        """What two records share if they did the same."""
+
+    @property
+    def run_secs(self) -> Sequence[float] | None:
+        """Seconds per call."""
+
+    @property
+    def mean_seconds(self) -> float:
+        """The mean of them."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it does something and ran."""
+
+
+R = TypeVar("R", bound=Measured)
 
 
 RIVAL: Final = 1.15
 """How many times as slow as the best a candidate may be that may turn out to be the best."""
 
 
-def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+def those_that_count(records: Iterable[R]) -> list[R]:
     """Return the last record of each trace and target; all records are of one workload."""
-    last: dict[Hashable, TuningRecord] = {}
+    last: dict[Hashable, R] = {}
     for record in records:
         key = _key(record)
         last.pop(key, None)
@@ -25,13 +53,13 @@ def those_that_count(records: Iterable[TuningRecord]) -> list[TuningRecord]:
     return list(last.values())
 
 
-def best_records(records: Iterable[TuningRecord], count: int) -> list[TuningRecord]:
+def best_records(records: Iterable[R], count: int) -> list[R]:
     """Return the fastest valid records of one workload, best first; of equal ones the first."""
     valid = [record for record in those_that_count(records) if record.is_valid]
     return sorted(valid, key=lambda record: record.mean_seconds)[:count]
 
 
-def winner_first(records: Iterable[TuningRecord]) -> list[TuningRecord]:
+def winner_first(records: Iterable[R]) -> list[R]:
     """Return all valid records of one workload, best first, and before them the named winner.
 
     A search ends with measuring the best few again, and commits the one that it names the winner
@@ -65,12 +93,12 @@ def best_of_each(
     return [best for group in groups.values() for best in winner_first(group)[:count]]
 
 
-def _measured_again_last(records: Sequence[TuningRecord]) -> list[TuningRecord] | None:
+def _measured_again_last(records: Sequence[R]) -> list[R] | None:
     """Return the measurements of the trace that was measured again last, None without one.
 
     A copy of a record is no further measurement.
     """
-    measurements: dict[Hashable, list[TuningRecord]] = {}
+    measurements: dict[Hashable, list[R]] = {}
     again = None
     for record in records:
         known = measurements.setdefault(_key(record), [])
@@ -83,5 +111,5 @@ def _measured_again_last(records: Sequence[TuningRecord]) -> list[TuningRecord] 
     return again
 
 
-def _key(record: TuningRecord) -> Hashable:
+def _key(record: Measured) -> Hashable:
     return (None if record.target is None else target_key(record.target), record.trace_key)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from codegen import Target
 from search.database.best_records import best_of_each
+from search.database.entered import Entered, innermost
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import same_target
 from search.database.validate import Findings, validate
-from search.errors import TuningError
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
 
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
     from search.runner import Runner
     from tensorir.function import IRModule
 
-_current: ContextVar[tuple[Database, ...]] = ContextVar("databases", default=())
 
-
-class Database(ABC):
+class Database(Entered):
     """Workloads and tuning records, as the search asks for them.
 
     A subclass implements the abstract methods, which are those of TVM's `PyDatabase`; the rest
@@ -142,6 +139,28 @@ class Database(ABC):
         record = self.query_tuning_record(mod, target, workload_name)
         return () if record is None else (record,)
 
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return the best valid records of programs that are the same as `mod` under `equality`.
+
+        There are up to `count` of each of the workloads that satisfy `where`.
+        """
+        kind = ModuleEquality.create(equality)
+        asked = unnamed(mod)
+        workloads = dict.fromkeys(record.workload for record in self.get_all_tuning_records())
+        return [
+            record
+            for workload in workloads
+            if kind.equal(unnamed(workload.mod), asked) and where(workload)
+            for record in self.top_records(workload, count, target)
+        ]
+
     def query_schedule(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
     ) -> Schedule | None:
@@ -216,18 +235,12 @@ class Database(ABC):
     @staticmethod
     def current() -> Database | None:
         """Return the database of the innermost `with`, None outside."""
-        stack = _current.get()
-        return stack[-1] if stack else None
+        entered = innermost()
+        return None if entered is None else entered.as_database()
 
-    def __enter__(self) -> Self:
-        _current.set((*_current.get(), self))
+    def as_database(self) -> Database:
+        """Return the database itself."""
         return self
-
-    def __exit__(self, *_: object) -> None:
-        stack = _current.get()
-        if not stack or stack[-1] is not self:
-            raise TuningError("databases are left in another order than they were entered")
-        _current.set(stack[:-1])
 
 
 PyDatabase = Database

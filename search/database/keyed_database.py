@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from codegen import Target
 from search.database.best_records import best_of_each, best_records, winner_first
 from search.database.database import Database
-from search.database.module_equality import same_structure
+from search.database.module_equality import ModuleEquality, same_structure
 from search.database.records import Workload
+from search.database.workload_index import WorkloadIndex
 from tensorir.errors import IRValueError
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class KeyedDatabase(Database):
     A subclass stores: it implements `workloads`, `put_workload`, `records`, `put_records` and
     `retain`.
     """
+
+    def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
+        super().__init__(module_equality)
+        self._indices: dict[str | ModuleEquality, WorkloadIndex] = {}
 
     @abstractmethod
     def workloads(self, key: str | None = None) -> Sequence[Workload]:
@@ -138,6 +143,42 @@ class KeyedDatabase(Database):
         same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
         own = winner_first(record for record in found if same[record.workload])
         return [*own, *winner_first(record for record in found if not same[record.workload])]
+
+    def workloads_like(
+        self, mod: IRModule, equality: str | ModuleEquality
+    ) -> list[tuple[str, Workload]]:
+        """Return the workloads that are the same as a program under an equality, with their keys.
+
+        Each workload is hashed once, when this is first asked for after its commit.
+        """
+        index = self._indices.get(equality)
+        if index is None:
+            index = WorkloadIndex(ModuleEquality.create(equality), self.workload_key)
+            self._indices[equality] = index
+        index.update(self.workloads())
+        return index.like(mod)
+
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return the best valid records of programs that are the same as `mod` under `equality`.
+
+        There are up to `count` of each of the workloads that satisfy `where`.
+        """
+        like = [entry for entry in self.workloads_like(mod, equality) if where(entry[1])]
+        programs = {workload for _, workload in like}
+        return [
+            record
+            for key in dict.fromkeys(key for key, _ in like)
+            for record in winner_first(
+                record for record in self.records(key, target) if record.workload in programs
+            )[:count]
+        ]
 
     def prune(self, keep: int = 1) -> None:
         """Keep the `keep` best valid records of each workload and target, and no others."""

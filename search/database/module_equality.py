@@ -26,7 +26,7 @@ class ModuleEquality(ABC):
 
     @staticmethod
     def create(kind: str | ModuleEquality = "structural") -> ModuleEquality:
-        """Return `"structural"`, `"ignore-ndarray"` or `"anchor-block"` equality."""
+        """Return `"structural"`, `"ignore-ndarray"`, `"ignore-lengths"` or `"anchor-block"`."""
         return kind if isinstance(kind, ModuleEquality) else ModuleEquality.kinds.make(kind)
 
     @abstractmethod
@@ -62,6 +62,22 @@ class IgnoreDataEquality(ModuleEquality):
     def equal(self, a: IRModule, b: IRModule) -> bool:
         """Compare structurally, data left out."""
         return structural_equal(a, b, ignore_ndarray=True)
+
+
+@ModuleEquality.kinds.register("ignore-lengths")
+class IgnoreLengthsEquality(ModuleEquality):
+    """The same but for names and the values of integers, such as the lengths of loops.
+
+    It finds the programs that may be compatible; `compatible_factor` says which of them are.
+    """
+
+    def hash(self, mod: IRModule) -> int:
+        """Return the structural hash of the module without its integers."""
+        return structural_hash(mod, ignore_integers=True)
+
+    def equal(self, a: IRModule, b: IRModule) -> bool:
+        """Compare structurally, the values of integers left out."""
+        return structural_equal(a, b, ignore_integers=True)
 
 
 @ModuleEquality.kinds.register("anchor-block")

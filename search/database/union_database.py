@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from search.database.database import Database
-from search.database.module_equality import same_structure
+from search.database.module_equality import ModuleEquality, same_structure
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -44,6 +44,17 @@ class QueryOnlyDatabase(Database):
         """Raise NotImplementedError."""
         self._refuse("len")
 
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return nothing: other programs are not known."""
+        return []
+
     def __bool__(self) -> bool:
         return True
 
@@ -72,6 +83,18 @@ class UnionDatabase(QueryOnlyDatabase):
             found, key=lambda r: (not same_structure(r.workload.mod, mod), r.mean_seconds)
         )
 
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return what all members have of programs that are the same under an equality."""
+        answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
+        return [record for found in answers for record in found]
+
 
 @Database.kinds.register("ordered-union")
 class OrderedUnionDatabase(QueryOnlyDatabase):
@@ -90,3 +113,15 @@ class OrderedUnionDatabase(QueryOnlyDatabase):
             if record is not None:
                 return record
         return None
+
+    def records_like(
+        self,
+        mod: IRModule,
+        target: Target | None,
+        equality: str | ModuleEquality,
+        count: int = 1,
+        where: Callable[[Workload], bool] = lambda _: True,
+    ) -> list[TuningRecord]:
+        """Return what the first member has that knows programs that are the same."""
+        answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
+        return next((found for found in answers if found), [])

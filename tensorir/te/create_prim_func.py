@@ -63,7 +63,7 @@ def create_prim_func(
     return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
 
 
-def _in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
+def operations_in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
     """Return the operations that arguments need, inputs before what reads them."""
     done: dict[Operation, None] = {}
     for argument in arguments:
@@ -90,7 +90,7 @@ class _Function:
         self._layout_free: set[int] = set()
 
     def build(self) -> PrimFunc:
-        operations = _in_order(self._arguments)
+        operations = operations_in_order(self._arguments)
         self._check_variables(operations)
         for op in operations:
             for tensor in op.outputs:

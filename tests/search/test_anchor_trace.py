@@ -3,7 +3,8 @@
 import pytest
 
 from schedule import Schedule, Trace
-from search.anchor_trace import AnchorTraceError, schedule_by_anchor
+from search.adapted_replay import ReplayError
+from search.anchor_trace import schedule_by_anchor
 from search.context import TuneContext, normalize_mod
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
@@ -213,7 +214,7 @@ def test_a_program_that_is_scheduled_already_is_refused() -> None:
     sch = tiled(cached=False)
     done = Schedule(MATMUL)
     done.split(done.get_loops("C")[0], [4, 4])
-    with pytest.raises(AnchorTraceError, match="GetLoops gives 4 outputs, not 3"):
+    with pytest.raises(ReplayError, match="GetLoops gives 4 outputs, not 3"):
         schedule_by_anchor(done.mod, sch.trace, MATMUL, TARGET)
 
 
@@ -229,9 +230,9 @@ def test_an_instruction_that_the_anchor_does_not_take_is_named() -> None:
 
     sch = Schedule(MATMUL)
     sch.cache_read(sch.get_block("C"), 1, "global")
-    with pytest.raises(AnchorTraceError, match=r"CacheRead does not apply: .*read region"):
+    with pytest.raises(ReplayError, match=r"CacheRead does not apply: .*read region"):
         schedule_by_anchor(normalize_mod(sums), sch.trace, MATMUL, TARGET)
-    with pytest.raises(AnchorTraceError, match="GetBlock does not apply: "):
+    with pytest.raises(ReplayError, match="GetBlock does not apply: "):
         schedule_by_anchor(normalize_mod(adds_one), sch.trace, MATMUL, TARGET)
 
 
@@ -240,7 +241,7 @@ def test_a_block_that_the_trace_made_and_asks_for_by_name_is_needed() -> None:
     sch = Schedule(MATMUL)
     sch.cache_write(sch.get_block("C"), 0, "global")
     sch.vectorize(sch.get_loops(sch.get_block("C_global"))[-1])
-    with pytest.raises(AnchorTraceError, match="GetBlock does not apply: "):
+    with pytest.raises(ReplayError, match="GetBlock does not apply: "):
         schedule_by_anchor(normalize_mod(dense), sch.trace, MATMUL, TARGET)
 
 

@@ -1,0 +1,122 @@
+"""Ansor's names over the search: workloads, tasks, logs of transform steps, and their dispatch.
+
+    @auto_scheduler.register_workload
+    def matmul_relu(n, dtype):
+        A, B = (te.placeholder((n, n), dtype, name) for name in "AB")
+        k = te.reduce_axis((0, n), "k")
+        C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
+        D = te.compute((n, n), lambda i, j: te.max(C[i, j], 0.0), "D")
+        return [A, B, D]
+
+    task = auto_scheduler.SearchTask(matmul_relu, (512, "float32"), target="llvm")
+    print(task.compute_dag)
+    task.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]
+        )
+    )
+    sch, args = task.apply_best("matmul.json")
+    lib = codegen.build(sch.mod, task.target)
+    print(task.print_best("matmul.json"))
+
+    with auto_scheduler.ApplyHistoryBest("matmul.json"):
+        lib = codegen.build(task.mod, task.target)
+
+It is a layer over schedules, traces and databases: a sketch is a design space, a record a
+`TuningRecord`, a log a `Database` (`to_database`). Logs that Ansor wrote are read, their steps
+become traced schedules. What differs: searches of this project write the one step `["TR", trace]`,
+which Ansor does not know; a workload may also be a PrimFunc or a module; `apply_best` returns a
+`Schedule`; there are CPUs only.
+"""
+
+from search.auto_scheduler.compatible_workload import compatible_factor
+from search.auto_scheduler.compute_dag import ComputeDAG
+from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
+from search.auto_scheduler.hardware_params import HardwareParams
+from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
+from search.auto_scheduler.log_database import to_database
+from search.auto_scheduler.loop_steps import (
+    AnnotateStep,
+    FollowFusedSplitStep,
+    FollowSplitStep,
+    FuseStep,
+    PragmaStep,
+    ReorderStep,
+    SplitStep,
+    StorageAlignStep,
+)
+from search.auto_scheduler.measure_record import (
+    MeasureInput,
+    MeasureResult,
+    dump_record_to_string,
+    load_record_from_string,
+    recover_measure_input,
+)
+from search.auto_scheduler.record_file import (
+    RecordReader,
+    distill_record_file,
+    load_best_record,
+    load_records,
+    save_records,
+)
+from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.stage_steps import (
+    CacheReadStep,
+    CacheWriteStep,
+    ComputeAtStep,
+    ComputeInlineStep,
+    ComputeRootStep,
+    RfactorStep,
+)
+from search.auto_scheduler.state import State
+from search.auto_scheduler.step import Step, StepError
+from search.auto_scheduler.trace_step import TraceStep
+from search.auto_scheduler.workload_registry import (
+    make_workload_key,
+    register_workload,
+    workload_of,
+)
+from search.autotvm.measure import MeasureErrorNo
+
+__all__ = [
+    "AnnotateStep",
+    "ApplyHistoryBest",
+    "ApplyHistoryBestOrSample",
+    "CacheReadStep",
+    "CacheWriteStep",
+    "ComputeAtStep",
+    "ComputeDAG",
+    "ComputeInlineStep",
+    "ComputeRootStep",
+    "FollowFusedSplitStep",
+    "FollowSplitStep",
+    "FuseStep",
+    "HardwareParams",
+    "LayoutRewriteOption",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "PragmaStep",
+    "RecordReader",
+    "ReorderStep",
+    "RfactorStep",
+    "SearchTask",
+    "SplitStep",
+    "State",
+    "Step",
+    "StepError",
+    "StorageAlignStep",
+    "TraceStep",
+    "compatible_factor",
+    "distill_record_file",
+    "dump_record_to_string",
+    "load_best_record",
+    "load_record_from_string",
+    "load_records",
+    "make_workload_key",
+    "recover_measure_input",
+    "register_workload",
+    "save_records",
+    "to_database",
+    "workload_of",
+]

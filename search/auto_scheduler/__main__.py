@@ -1,0 +1,27 @@
+"""`python -m search.auto_scheduler --mode distill -i IN [-o OUT]`: the best records of a log."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from search.auto_scheduler.record_file import distill_record_file
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        "python -m search.auto_scheduler",
+        description="Keep the best record of each workload and target of a log.",
+    )
+    parser.add_argument("--mode", choices=["distill"], required=True)
+    parser.add_argument("-i", "--input", required=True, help="the log")
+    parser.add_argument("-o", "--output", help="where to write them; <log>.best.json if left out")
+    options = parser.parse_args(arguments)
+    output = options.output or f"{options.input}.best.json"
+    count = distill_record_file(options.input, output)
+    print(f"{output} has {count} record(s)")  # noqa: T201 - what the command answers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Workloads by key: the name of a function that gives a program, and what it was called with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias, TypeVar, overload
+
+from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
+from search.context import normalize_mod
+from search.errors import TuningError
+from tensorir import te
+from tensorir.function import IRModule, PrimFunc
+
+Workload: TypeAlias = "list[te.Tensor] | PrimFunc | IRModule"
+"""What a workload function gives: tensors, inputs first and outputs last, or a program."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_functions: Final[dict[str, Callable[..., Any]]] = {}
+
+
+@overload
+def register_workload(func_name: F, f: None = None, override: bool = False) -> F: ...
+@overload
+def register_workload(
+    func_name: str, f: None = None, override: bool = False
+) -> Callable[[F], F]: ...
+@overload
+def register_workload(func_name: str, f: F, override: bool = False) -> F: ...
+def register_workload(func_name: Any, f: Any = None, override: bool = False) -> Any:
+    """Register a function that gives a workload: `@register_workload`, or with a name, or a call.
+
+    It returns te tensors (inputs first, outputs last), a PrimFunc, or a module of one function.
+    Without a name it has the one in its `__qualname__`; keys in logs begin with it.
+
+    TuningError for a name that another function has, unless `override`. A function that is defined
+    again, in a cell of a notebook say, takes the place of its earlier self.
+    """
+    name = func_name if isinstance(func_name, str) else _name_of(func_name)
+    f = f if isinstance(func_name, str) else func_name
+
+    def register(function: F) -> F:
+        known = _functions.get(name)
+        if known is not None and not override and _identity(known) != _identity(function):
+            raise TuningError(
+                f"there is a workload {name!r} already: {_identity(known)}; register this one "
+                "under another name, or with override=True"
+            )
+        _functions[name] = function
+        return function
+
+    return register if f is None else register(f)
+
+
+def register_tensors(tensors: Sequence[te.Tensor], description: str) -> str:
+    """Register te tensors themselves; return their key.
+
+    It is JSON of the MD5 of `description`, the printed computation, then the shape of each tensor.
+    """
+    digest = hashlib.md5(description.encode(), usedforsecurity=False).hexdigest()
+    shapes = serialize_args([tensor.shape for tensor in tensors])
+    kept = list(tensors)
+    _functions[digest] = lambda *_: kept
+    return json.dumps([digest, *shapes])
+
+
+def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> str:
+    """Return the key of a call of a registered function, which is given itself or by name.
+
+    The key is JSON `[name, argument, ...]`, a tensor being `["TENSOR", shape, dtype]`. TuningError
+    for a function that is not registered, or an argument that JSON cannot hold.
+    """
+    name = func if isinstance(func, str) else _name_of(func)
+    if name not in _functions:
+        raise _unknown(name)
+    if not isinstance(args, (list, tuple)):
+        raise TuningError(
+            f"the arguments of the workload {name!r} are a tuple or a list, got {args!r}; for one "
+            f"argument write ({args!r},)"
+        )
+    return json.dumps([name, *serialize_args(args)])
+
+
+def workload_of(workload_key: str) -> Workload:
+    """Return what the function of a key gives for its arguments.
+
+    Encoded tensors are handed to it as placeholders. TuningError for a key that is none, a function
+    that is not registered, and one that returns something else.
+    """
+    name, args = name_and_args(workload_key)
+    if name not in _functions:
+        raise _unknown(name)
+    made = _functions[name](*deserialize_args(args))
+    if isinstance(made, te.Tensor):
+        made = [made]
+    if isinstance(made, (list, tuple)) and made and all(isinstance(t, te.Tensor) for t in made):
+        return list(made)
+    if isinstance(made, (PrimFunc, IRModule)):
+        return made
+    raise TuningError(
+        f"the workload {name!r} returned {type(made).__name__}; it returns a list of te tensors "
+        "(inputs first, outputs last), a PrimFunc, or an IRModule"
+    )
+
+
+def program_of(workload: Workload) -> IRModule:
+    """Return a workload as the search wants it: a module whose one function is `main`."""
+    if isinstance(workload, list):
+        return normalize_mod(te.create_prim_func(workload))
+    return normalize_mod(workload)
+
+
+def name_and_args(workload_key: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the name and the arguments of a key, lists as tuples; TuningError if it is none."""
+    try:
+        values = json.loads(workload_key)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TuningError(f"{workload_key!r} is no workload key: {error}") from error
+    if not isinstance(values, list) or not values or not isinstance(values[0], str):
+        raise TuningError(
+            f'a workload key is JSON of ["name", argument, ...], got {workload_key!r}'
+        )
+    return values[0], as_tuples(values[1:])
+
+
+def _name_of(function: Any) -> str:
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise TuningError(
+            f"a workload is registered as a function, got {type(function).__name__}; wrap what is "
+            "there already: register_workload('name', lambda: program)"
+        )
+    return str(function.__qualname__)
+
+
+def _identity(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+
+
+def _unknown(name: str) -> TuningError:
+    close = get_close_matches(name, _functions, 3)
+    hint = (
+        f"do you mean {' or '.join(map(repr, close))}"
+        if close
+        else (f"registered are {sorted(_functions)}" if _functions else "none is registered")
+    )
+    return TuningError(
+        f"there is no workload {name!r}; {hint}. Import the module that registers it, or write "
+        "@register_workload before the function"
+    )

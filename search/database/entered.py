@@ -1,0 +1,39 @@
+"""What is current inside of `with`: where builds and passes look functions up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, Self
+
+from search.errors import TuningError
+
+if TYPE_CHECKING:
+    from search.database.database import Database
+
+
+class Entered(ABC):
+    """Something that is current inside of its `with`, unless another one is entered there."""
+
+    @abstractmethod
+    def as_database(self) -> Database:
+        """Return the database that is current inside."""
+
+    def __enter__(self) -> Self:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _entered.get()
+        if not stack or stack[-1] is not self:
+            raise TuningError("databases are left in another order than they were entered")
+        _entered.set(stack[:-1])
+
+
+_entered: Final[ContextVar[tuple[Entered, ...]]] = ContextVar("entered", default=())
+
+
+def innermost() -> Entered | None:
+    """Return what was entered by the innermost `with`, None outside."""
+    stack = _entered.get()
+    return stack[-1] if stack else None

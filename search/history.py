@@ -1,0 +1,87 @@
+"""What builds and passes look functions up in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search.database.entered import Entered, innermost
+from search.database.module_equality import same_structure, unnamed
+from search.database.target_key import target_key
+from search.find_schedule import FoundSchedule, find_schedule
+from search.sample_on_miss import Sampler
+from tensorir.structural_hash import structural_hash
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.database import Database, ModuleEquality, TuningRecord
+    from tensorir.function import IRModule, PrimFunc
+
+
+class History(Entered):
+    """A database, and what is done about programs that it does not have.
+
+    Inside of `with History(database, ...):` builds take the schedules that it finds; `with
+    database:` is the same without options, which are those of `find_schedule`. What is sampled is
+    remembered here, also that nothing came of it, and not written to the database.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        include_compatible: bool = False,
+        sample_on_miss: Sampler | None = None,
+        module_equality: str | ModuleEquality | None = None,
+    ) -> None:
+        self.database = database
+        self.include_compatible = include_compatible
+        self.sample_on_miss = None if sample_on_miss is None else _Remembered(sample_on_miss)
+        self.module_equality = module_equality
+
+    @staticmethod
+    def current() -> History | None:
+        """Return the history of the innermost `with`, None outside."""
+        entered = innermost()
+        if entered is None or isinstance(entered, History):
+            return entered
+        return History(entered.as_database())
+
+    def as_database(self) -> Database:
+        """Return the database."""
+        return self.database
+
+    def find(
+        self,
+        mod: IRModule | PrimFunc,
+        target: str | Target | None = None,
+        workload_name: str = "main",
+    ) -> FoundSchedule | None:
+        """Return the best schedule of a program for a target, None if nothing is known of it."""
+        return find_schedule(
+            self.database,
+            mod,
+            target,
+            workload_name,
+            include_compatible=self.include_compatible,
+            sample_on_miss=self.sample_on_miss,
+            module_equality=self.module_equality,
+        )
+
+
+class _Remembered(Sampler):
+    """Samples each program once for each target."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._known: dict[tuple[int, str], list[tuple[IRModule, TuningRecord | None]]] = {}
+
+    def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
+        """Return what was sampled of the same program before, sampled now for the first time."""
+        key = (structural_hash(unnamed(mod)), target_key(target))
+        known = self._known.setdefault(key, [])
+        for other, record in known:
+            if same_structure(other, mod):
+                return record
+        record = self._sampler.sample(mod, target, task_name)
+        known.append((mod, record))
+        return record

@@ -1,0 +1,95 @@
+"""Files with a record a line, as logs of measurements are: read, appended to, replaced."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from codegen import Target
+from search.errors import TuningError
+
+T = TypeVar("T")
+PathLike: TypeAlias = "str | os.PathLike[str]"
+
+_MOST_NAMED: Final = 5
+
+
+class LineError(TuningError, ValueError):
+    """A line of a log is no record."""
+
+
+def numbered_records(
+    lines: Iterable[str], decode: Callable[[str], T], logger: logging.Logger
+) -> Iterator[tuple[int, T]]:
+    """Yield what `decode` makes of each line of an opened log, with its number from 1.
+
+    Blank lines and those that begin with # are passed over. Those that `decode` refuses by
+    LineError, a last one that was cut short say, are left out; at the end one warning counts them
+    and names the first.
+    """
+    refused = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            record = decode(line)
+        except LineError as error:
+            refused.append(f"line {number}: {error}")
+            continue
+        yield number, record
+    warn_of_left_out(getattr(lines, "name", "the log"), refused, logger)
+
+
+def warn_of_left_out(name: object, refused: Sequence[str], logger: logging.Logger) -> None:
+    """Warn once of all that was left out of a log, naming the first few; nothing if none was."""
+    if refused:
+        rest = len(refused) - _MOST_NAMED
+        named = [*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
+        logger.warning("%s: left out %d line(s): %s", name, len(refused), "; ".join(named))
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Return the JSON object of a line; LineError if it is none."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"it is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise LineError("it is no JSON object")
+    return fields
+
+
+def target_of_line(text: Any) -> Target:
+    """Return the target that a line names; the old option -target is understood as -mtriple.
+
+    LineError for what is no text, TargetError for one that is not known.
+    """
+    if not isinstance(text, str):
+        raise LineError(f"its target {text!r} is no text")
+    return Target(text.replace(" -target=", " -mtriple="))
+
+
+def append_lines(path: PathLike, lines: Iterable[str]) -> None:
+    """Append lines to a file, each in one write.
+
+    A process that is killed loses at most the line it was at; that is ended before the next.
+    """
+    with open(path, "a+b", buffering=0) as file:
+        start = b""
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            start = b"" if file.read(1) == b"\n" else b"\n"
+        for line in lines:
+            file.write(start + f"{line}\n".encode())
+            start = b""
+
+
+def replace_lines(path: PathLike, lines: Iterable[str]) -> None:
+    """Replace a file; whoever reads it meanwhile sees the old one or the new one."""
+    beside = f"{os.fspath(path)}.part"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    os.replace(beside, path)
