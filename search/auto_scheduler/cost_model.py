@@ -12,6 +12,7 @@ from search.context import TuneContext
 from search.cost_model import RandomModel, XGBConfig
 from search.cost_model.learn_from_records import learn
 from search.database import TuningRecord, target_key
+from search.database.best_records import those_that_count
 
 __all__ = ["RandomModel", "XGBModel"]
 
@@ -56,6 +57,10 @@ class XGBModel(cost_model.XGBModel):
                 key = (database.workload_key(record.workload.mod), target_key(record.target))
                 groups.setdefault(key, []).append(record)
         return sum(
-            learn(self, TuneContext(group[0].workload.mod, target=group[0].target), group)
+            learn(
+                self,
+                TuneContext(group[0].workload.mod, target=group[0].target),
+                those_that_count(group),
+            )
             for group in groups.values()
         )

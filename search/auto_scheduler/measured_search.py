@@ -6,16 +6,14 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from search.auto_scheduler.options import LocalBuilder, LocalRunner, TuningOptions
-from search.builder import Builder
 from search.errors import TuningError
 from search.measure_callback import MeasureCallback
 from search.progress import Progress
-from search.runner import Runner
 from search.tune_config import TuneConfig
 from search.tuning_run import TuningRun
 
 if TYPE_CHECKING:
+    from search.auto_scheduler.options import TuningOptions
     from search.auto_scheduler.policy import SearchPolicy
     from search.cost_model import CostModel
     from search.database import Database
@@ -44,7 +42,7 @@ def measured_search(
         early_stopping=options.early_stopping,
         early_stopping_per_task=per_task_early_stopping,
     )
-    callbacks = MeasureCallback.create("default")
+    builder, runner = options.measuring_parts()
     with (
         tempfile.TemporaryDirectory(prefix="auto_scheduler_") as folder,
         TuningRun.open(
@@ -52,11 +50,11 @@ def measured_search(
             weights,
             folder,
             config,
-            builder=options.part("builder", Builder, LocalBuilder),
-            runner=options.part("runner", Runner, LocalRunner),
+            builder=builder,
+            runner=runner,
             database=database,
             cost_model=_common_model(policies),
-            measure_callbacks=[*callbacks, *(options.measure_callbacks or ())],
+            measure_callbacks=[*MeasureCallback.create("default"), *options.callbacks()],
             task_scheduler=scheduler,
             progress=None if options.verbose else Progress(),
         ) as run,

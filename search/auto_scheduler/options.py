@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import codegen
 from codegen import Target
@@ -18,7 +18,11 @@ from search.runner import EvaluatorConfig, Runner
 from tensorir.function import IRModule
 
 BuildFunction = Callable[[IRModule, Target], codegen.Module]
-P = TypeVar("P")
+
+_REFUSED: Final = (
+    "{0} is 'local' or an instance of search.{1}, got {2!r}; those of autotvm measure the "
+    "configurations of templates"
+)
 
 
 class LocalBuilder(builder.LocalBuilder):
@@ -95,30 +99,29 @@ class TuningOptions:
             ("num_measure_trials", self.num_measure_trials, 0),
             ("early_stopping", self.early_stopping, 1),
             ("num_measures_per_round", self.num_measures_per_round, 1),
-            ("verbose", self.verbose, 0),
         )
         for name, value, least in counts:
-            if value is not None and (not isinstance(value, int) or value < least):
+            if value is not None and (type(value) is not int or value < least):
                 raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
-        self.part("builder", Builder, LocalBuilder)
-        self.part("runner", Runner, LocalRunner)
-        if isinstance(self.measure_callbacks, MeasureCallback):
-            self.measure_callbacks = [self.measure_callbacks]
-        self.measure_callbacks = instances(
-            MeasureCallback, "measure_callbacks", self.measure_callbacks or []
-        )
+        self.measuring_parts()
+        self.callbacks()
 
-    def part(self, name: str, base: type[P], local: type[P]) -> P | type[P]:
-        """Return the builder or the runner, or the class of the local one."""
-        given: Any = getattr(self, name)
-        if given == "local":
-            return local
-        if not isinstance(given, base):
-            raise TuningError(
-                f"{name} is 'local' or an instance of {base.__name__}, got {given!r}; the ones of "
-                f"autotvm measure configurations of templates"
-            )
-        return given
+    def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:
+        """Return builder and runner, the class where it is the local one."""
+        builder = LocalBuilder if self.builder == "local" else self.builder
+        runner = LocalRunner if self.runner == "local" else self.runner
+        if not isinstance(builder, (Builder, type)):
+            raise TuningError(_REFUSED.format("builder", "Builder", builder))
+        if not isinstance(runner, (Runner, type)):
+            raise TuningError(_REFUSED.format("runner", "Runner", runner))
+        return builder, runner
+
+    def callbacks(self) -> list[MeasureCallback]:
+        """Return the callbacks as a list."""
+        given = self.measure_callbacks
+        if isinstance(given, MeasureCallback):
+            return [given]
+        return instances(MeasureCallback, "measure_callbacks", () if given is None else given)
 
 
 def _build(function: BuildFunction, mod: IRModule, target: Target, _: Any) -> codegen.Module:

@@ -118,7 +118,7 @@ class SearchPolicy(ABC):
             options,
             num_measure_trials=num_measure,
             num_measures_per_round=num_measure,
-            measure_callbacks=[*(options.measure_callbacks or ()), collected],
+            measure_callbacks=[*options.callbacks(), collected],
         )
         measured_search([self], [1.0], options, GradientBased(), self.database, num_confirmed=0)
         return collected.inputs, collected.results

@@ -13,7 +13,8 @@ from search.auto_scheduler.measured_search import measured_search
 from search.auto_scheduler.options import TuningOptions
 from search.auto_scheduler.policy import SearchPolicy
 from search.auto_scheduler.tuning import make_policies
-from search.database import FAILED, MemoryDatabase
+from search.database import MemoryDatabase
+from search.database.records import FAILED
 from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
@@ -118,7 +119,7 @@ class TaskScheduler:
             replace(
                 tune_option,
                 num_measures_per_round=size,
-                measure_callbacks=[*(tune_option.measure_callbacks or ()), *self.callbacks],
+                measure_callbacks=[*tune_option.callbacks(), *self.callbacks],
             ),
             self._scheduler,
             self.database,
