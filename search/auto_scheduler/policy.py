@@ -207,7 +207,10 @@ class SketchPolicy(SearchPolicy):
 
 
 class EmptyPolicy(SearchPolicy):
-    """Leaves the program as it is; a search measures that once."""
+    """Leaves the program as it is; a search measures that once.
+
+    A log has its time then, but no schedule: `apply_best` does not take it.
+    """
 
     def __init__(
         self,

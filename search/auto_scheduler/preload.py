@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.annotations import SCHEDULE_RULE
 from search.auto_scheduler.log_database import to_database
+from search.auto_scheduler.record_file import load_records
 from search.errors import TuningError
 from search.schedule_rule import ScheduleRule
 
@@ -41,11 +42,9 @@ class PreloadMeasuredStates(SearchCallback):
 
     def apply(self, policy: SearchPolicy) -> None:
         """Take over the records of the task."""
-        log = to_database(self.filename)
-        task = policy.search_task
-        if log.has_workload(task.mod):
-            workload = log.commit_workload(task.mod)
-            policy.database.commit_records(log.tuning_records_of(workload, task.target))
+        key = policy.search_task.workload_key
+        of_task = (r for r in load_records(self.filename) if r.input.task.workload_key == key)
+        to_database(of_task, policy.database)
 
 
 class SketchRuleCondition(IntEnum):

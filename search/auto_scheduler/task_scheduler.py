@@ -68,7 +68,7 @@ class TaskScheduler:
         self.database = MemoryDatabase()
         """What was measured, in this search and in the log."""
         if load_log_file is not None:
-            to_database(load_log_file).copy_to(self.database)
+            to_database(load_log_file, self.database)
         self._scheduler: task_scheduler.TaskScheduler = (
             RoundRobin()
             if strategy == "round-robin"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from search.database.best_records import best_records
+from search.database.best_records import best_records, those_that_count
 from search.flops import estimate_tir_flops
 from search.runner.program_facts import ProgramFacts
 
@@ -74,7 +74,7 @@ class TaskRecord:
             record.facts = ProgramFacts.of(ctx.mod)
         for best in best_records(known, 1):
             record.known_ms = best.mean_seconds * 1e3
-        record.batches = int(len(known) / batch_size + 0.5)
+        record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
         record.best_history_ms = [record.known_ms] if record.batches else []
         return record
 
