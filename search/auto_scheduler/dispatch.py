@@ -3,16 +3,101 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from search.auto_scheduler.log_database import BestOfLogs, Records, name_of, placed_records
+from search.auto_scheduler.log_database import (
+    BestOfLogs,
+    Records,
+    name_of,
+    placed_records,
+)
+from search.auto_scheduler.record_file import RecordReader
 from search.errors import TuningError
 from search.find_schedule import FoundSchedule, find_schedule
+from search.history import History
 from search.record_lines import PathLike
+from search.sample_on_miss import SampleOnMiss, Sampler
+from tensorir.stmt import Block
+from tensorir.visit import walk
 
 if TYPE_CHECKING:
+    from codegen import Target
     from search.auto_scheduler.search_task import SearchTask
+    from search.database import TuningRecord
+    from tensorir.function import IRModule
+
+Logs: TypeAlias = "Records | Iterable[Records]"
+"""A log by name, its records, or several of those."""
+
+
+class ApplyHistoryBest(History):
+    """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
+
+    `records` is a log by name, its records, or several of those; `n_lines` bounds how many records
+    of each are read. Where there is none for a target, those for other CPUs answer. With
+    `include_compatible` a function without a record of its own gets the schedule of one with
+    shorter loops. The rest is built as it is.
+
+    OSError for a log that cannot be opened, TuningError for what is none.
+    """
+
+    def __init__(
+        self,
+        records: Logs,
+        n_lines: int | None = None,
+        include_compatible: bool = False,
+        *,
+        sample_on_miss: Sampler | None = None,
+    ) -> None:
+        self._best = BestOfLogs()
+        super().__init__(
+            self._best, include_compatible=include_compatible, sample_on_miss=sample_on_miss
+        )
+        self.load(records, n_lines)
+
+    def load(self, records: Logs, n_lines: int | None = None) -> None:
+        """Add logs to those that are looked up."""
+        for log in _one_by_one(records):
+            self._best.load(placed_records(log, n_lines), name_of(log))
+
+
+class ApplyHistoryBestOrSample(ApplyHistoryBest):
+    """The best schedules of logs; where they have none, programs are sampled.
+
+    Of 64 random programs the first is taken that can be built, in the order of a cost model: that
+    in `cost_model_file` (an `XGBModel`), else an estimate. With `num_measure` above 0 so many of
+    them are measured, and the fastest is taken. Functions without a reduction are sampled only with
+    `sample_simple_workloads`. `records` None is no log.
+    """
+
+    def __init__(
+        self,
+        records: Logs | None,
+        sample_simple_workloads: bool = False,
+        cost_model_file: PathLike | None = None,
+        num_measure: int = -1,
+    ) -> None:
+        sampler = SampleOnMiss(cost_model_file, num_measure)
+        super().__init__(
+            () if records is None else records,
+            sample_on_miss=sampler if sample_simple_workloads else _OfReductions(sampler),
+        )
+
+
+class _OfReductions(Sampler):
+    """Samples programs with a reduction only."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
+        """Return what is sampled of a program with a reduction, None for others."""
+        functions = mod.prim_funcs().values()
+        nodes = (node for func in functions for node in walk(func.body))
+        if any(isinstance(node, Block) and node.init is not None for node in nodes):
+            return self._sampler.sample(mod, target, task_name)
+        return None
 
 
 def best_of_log(
@@ -23,64 +108,41 @@ def best_of_log(
     Records of other workload functions are not looked at.
     """
     database = BestOfLogs()
-    own = ((p, r) for p, r in placed_records(log_file) if r.input.task.name == task.name)
-    database.load(own, name_of(log_file))
-    found = find_schedule(database, task.mod, task.target)
+    records = placed_records(log_file)
+    database.load(((p, r) for p, r in records if r.input.task.name == task.name), log_file)
+    found = find_schedule(
+        database, task.mod, task.target, task.name, include_compatible=include_compatible
+    )
     if found is None:
-        raise TuningError(
-            f"no record of {task} in {name_of(log_file)} is valid and applies; tune the task, or "
-            "look at the log with search.auto_scheduler.load_records"
-        )
+        raise TuningError(_nothing_found(task, log_file))
     return found
 
 
-class ApplyHistoryBest:
-    """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
-
-    `records` is a log by name, its records, or several of those; `n_lines` bounds how many of each
-    are read. With `include_compatible` a function without a record of its own gets the schedule of
-    one that differs in its extents only. The rest is built as it is.
-    """
-
-    def __init__(
-        self, records: Any, n_lines: int | None = None, include_compatible: bool = False
-    ) -> None:
-        self.database = BestOfLogs()
-        self.load(records, n_lines)
-
-    def load(self, records: Any, n_lines: int | None = None) -> None:
-        """Add logs."""
-        for one in logs_of(records):
-            self.database.load(placed_records(one, n_lines), name_of(one))
-
-    def __enter__(self) -> Self:
-        self.database.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.database.__exit__(*error)
+def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
+    keys = [record.input.task.workload_key for record in RecordReader(log_file)]
+    own = keys.count(task.workload_key)
+    if own:
+        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
+    elif keys:
+        there = f"the log has {', '.join(sorted(set(keys))[:5])}; tune the task first"
+    else:
+        there = "the log has no records; tune the task first"
+    return f"there is no schedule of {task.workload_key} in {os.fspath(log_file)}: {there}"
 
 
-class ApplyHistoryBestOrSample(ApplyHistoryBest):
-    """Samples programs where logs have nothing, and takes the one that promises most."""
-
-    def __init__(
-        self,
-        records: Any,
-        sample_simple_workloads: bool = False,
-        cost_model_file: str | None = None,
-        num_measure: int = -1,
-    ) -> None:
-        super().__init__(() if records is None else records)
-
-
-def logs_of(records: Any) -> Sequence[Records]:
-    """Return logs one by one: of one alone, or of several in a list."""
-    if isinstance(records, (str, os.PathLike)):
+def _one_by_one(records: Any) -> list[Records]:
+    """Return the logs that were given together, records that stand for themselves as one."""
+    if isinstance(records, (str, os.PathLike, RecordReader)):
         return [records]
     if not isinstance(records, Iterable):
-        raise TuningError(f"a log is a path or records, got {type(records).__name__}")
-    found = list(records)
-    logs = [one for one in found if isinstance(one, (str, os.PathLike))]
-    pairs = [one for one in found if not isinstance(one, (str, os.PathLike))]
+        raise TuningError(
+            f"logs are given as paths, or as records (input, result), got {type(records).__name__}"
+        )
+    logs: list[Records] = []
+    pairs: list[Any] = []
+    for one in records:
+        if isinstance(one, tuple):
+            pairs.append(one)
+        else:
+            logs += _one_by_one(one)
     return [*logs, pairs] if pairs else logs

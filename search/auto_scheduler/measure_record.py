@@ -1,4 +1,8 @@
-"""What is measured and what came of it, and the line of a log that says so."""
+"""What is measured and what came of it, and the line of a log that says so.
+
+`{"i": [task, [[], steps]], "r": [costs, error, all_cost, timestamp], "v": "v0.6"}` with the task
+`[workload key, target, 8 numbers, host target, layout option, names of inputs]`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from codegen import Target
 from schedule import Schedule, Trace
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.state import State
+from search.auto_scheduler.trace_step import TraceStep
 from search.autotvm.measure import MeasureErrorNo
 from search.database.growing_file import json_line
 from search.database.records import digest
@@ -21,18 +27,12 @@ from search.errors import TuningError
 from search.record_lines import LineError, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
-if TYPE_CHECKING:
-    from search.auto_scheduler.state import State
-
 LOG_VERSION: Final = "v0.6"
 _READ: Final = tuple(f"v0.{minor}" for minor in range(7))
 _MOST_OF_ERROR: Final = 512
 
 COST_OF_ERROR: Final = 1e10
 """Seconds that stand for a measurement that failed."""
-
-TRACE_STEP: Final = "TR"
-"""The code of the step that is a whole trace: `["TR", trace]`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LoggedSteps:
     rows: Sequence[Any]
 
 
-AnyState: TypeAlias = "State | Schedule | Trace | LoggedSteps"
+AnyState: TypeAlias = State | Schedule | Trace | LoggedSteps
 
 
 class MeasureInput:
@@ -64,7 +64,7 @@ class MeasureInput:
         if isinstance(state, Schedule):
             state = state.trace
         if isinstance(state, Trace):
-            return [[TRACE_STEP, state.as_json()]]
+            return [TraceStep(state.as_json()).as_json()]
         return [step.as_json() for step in state.transform_steps]
 
     def schedule(self) -> Schedule:
@@ -89,8 +89,10 @@ class MeasureInput:
     @property
     def trace_json(self) -> Any:
         """The JSON form of the trace, None where there are steps of Ansor."""
-        rows = self.rows
-        return rows[0][1] if len(rows) == 1 and rows[0][0] == TRACE_STEP else None
+        match self.rows:
+            case [[TraceStep.code, trace]]:
+                return trace
+        return None
 
     def __repr__(self) -> str:
         return f"MeasureInput({self.task!r}, {len(self.rows)} step(s))"
