@@ -19,11 +19,6 @@ from tensorir.function import IRModule
 
 BuildFunction = Callable[[IRModule, Target], codegen.Module]
 
-_REFUSED: Final = (
-    "{0} is 'local' or an instance of search.{1}, got {2!r}; those of autotvm measure the "
-    "configurations of templates"
-)
-
 
 class LocalBuilder(builder.LocalBuilder):
     """Builds in `n_parallel` processes of this machine (None: one for each logical core).
@@ -103,18 +98,21 @@ class TuningOptions:
         for name, value, least in counts:
             if value is not None and (type(value) is not int or value < least):
                 raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
-        self.measuring_parts()
+        parts: Final = (("builder", self.builder, Builder), ("runner", self.runner, Runner))
+        for name, part, base in parts:
+            if part != "local" and not isinstance(part, base):
+                raise TuningError(
+                    f"{name} is 'local' or an instance of search.{base.__name__}, got {part!r}; "
+                    "those of autotvm measure the configurations of templates"
+                )
         self.callbacks()
 
     def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:
         """Return builder and runner, the class where it is the local one."""
-        builder = LocalBuilder if self.builder == "local" else self.builder
-        runner = LocalRunner if self.runner == "local" else self.runner
-        if not isinstance(builder, (Builder, type)):
-            raise TuningError(_REFUSED.format("builder", "Builder", builder))
-        if not isinstance(runner, (Runner, type)):
-            raise TuningError(_REFUSED.format("runner", "Runner", runner))
-        return builder, runner
+        return (
+            LocalBuilder if isinstance(self.builder, str) else self.builder,
+            LocalRunner if isinstance(self.runner, str) else self.runner,
+        )
 
     def callbacks(self) -> list[MeasureCallback]:
         """Return the callbacks as a list."""
