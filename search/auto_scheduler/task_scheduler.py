@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from search import task_scheduler
 from search.auto_scheduler.log_database import to_database
 from search.auto_scheduler.measured_search import measured_search
 from search.auto_scheduler.options import TuningOptions
 from search.auto_scheduler.policy import SearchPolicy
+from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.tuning import make_policies
 from search.database import MemoryDatabase
 from search.database.records import FAILED
@@ -19,9 +20,6 @@ from search.errors import TuningError
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.task_scheduler import GradientBased, RoundRobin
-
-if TYPE_CHECKING:
-    from search.auto_scheduler.search_task import SearchTask
 
 _STRATEGIES: Final = ("gradient", "round-robin")
 
@@ -59,10 +57,14 @@ class TaskScheduler:
     ) -> None:
         if strategy not in _STRATEGIES:
             raise TuningError(f"strategy is 'gradient' or 'round-robin', got {strategy!r}")
-        if task_weights is not None and len(task_weights) != len(tasks):
-            raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
-        self.tasks = list(tasks)
+        self.tasks: list[SearchTask] = instances(SearchTask, "tasks", tasks)
+        if not self.tasks:
+            raise TuningError("there is nothing to tune: the list of tasks is empty")
         self.task_weights = [1.0] * len(tasks) if task_weights is None else list(task_weights)
+        if len(self.task_weights) != len(self.tasks):
+            raise TuningError(
+                f"{len(self.tasks)} tasks need as many weights, got {len(self.task_weights)}"
+            )
         self.load_model_file = load_model_file
         self.callbacks = instances(MeasureCallback, "callbacks", callbacks or [])
         self.database = MemoryDatabase()
@@ -96,11 +98,11 @@ class TaskScheduler:
         """
         size = min(
             tune_option.num_measures_per_round,
-            tune_option.num_measure_trials // max(1, len(self.tasks)),
+            tune_option.num_measure_trials // len(self.tasks),
         )
         if size < 1:
             raise TuningError(
-                f"num_measure_trials is at least 1 for each of {len(self.tasks)} tasks, got "
+                f"num_measure_trials is at least {len(self.tasks)}, one for each task, got "
                 f"{tune_option.num_measure_trials}"
             )
         policies = make_policies(

@@ -31,6 +31,8 @@ def tune_task(
     Without a policy it is a `SketchPolicy` with an `XGBModel`. With `num_measure_trials` 0 nothing
     is measured: the result is what the model expects most of.
     """
+    if not isinstance(tuning_options, TuningOptions):
+        raise TuningError(f"tuning_options is a TuningOptions(...), got {tuning_options!r}")
     if search_policy is None:
         (search_policy,) = make_policies("default", [task], adaptive_training=adaptive_training)
     if not isinstance(search_policy, SearchPolicy):

@@ -13,6 +13,7 @@ from search.auto_scheduler import (
     XGBModel,
     load_records,
 )
+from tensorir.errors import IRValueError
 from tests.search.auto_scheduler.made_up_tuning import TARGET, Milliseconds, made_up
 from tests.search.auto_scheduler.workloads import task_of
 
@@ -58,7 +59,9 @@ def test_a_batch_is_no_larger_than_its_share(tmp_path):
     scheduler = TaskScheduler(tasks(16, 32))
     scheduler.tune(made_up(tmp_path, 6))
     assert max(scheduler.task_cts) <= 3
-    with pytest.raises(ms.TuningError, match="at least 1 for each of 2 tasks, got 1"):
+    with pytest.raises(
+        ms.TuningError, match="num_measure_trials is at least 2, one for each task, got 1"
+    ):
         scheduler.tune(made_up(tmp_path, 1))
 
 
@@ -135,6 +138,10 @@ def test_arguments_are_checked():
         TaskScheduler(tasks(16), strategy="x")
     with pytest.raises(ms.TuningError, match="2 tasks need as many weights, got 1"):
         TaskScheduler(tasks(16, 32), [1])
+    with pytest.raises(ms.TuningError, match="nothing to tune"):
+        TaskScheduler([])
+    with pytest.raises(IRValueError, match="tasks is a list of instances of SearchTask"):
+        TaskScheduler(*tasks(16))
 
 
 # ------------------------------------------------------------------------------------- callbacks

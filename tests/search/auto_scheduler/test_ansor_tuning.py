@@ -234,6 +234,8 @@ def test_policies_of_other_tasks_are_refused(tmp_path):
         task.tune(made_up(tmp_path, 1), SketchPolicy(task_of("demo_mm", 16, 16, 16)))
     with pytest.raises(ms.TuningError, match="search_policy is a policy such as SketchPolicy"):
         task.tune(made_up(tmp_path, 1), "sketch.xgb")
+    with pytest.raises(ms.TuningError, match=r"tuning_options is a TuningOptions\(...\), got 16"):
+        task.tune(16)
     with pytest.raises(ms.TuningError, match="program_cost_model is a CostModel, got 'xgb'"):
         SketchPolicy(task, "xgb")
 
