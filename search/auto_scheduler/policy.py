@@ -156,7 +156,8 @@ class SketchPolicy(SearchPolicy):
 
     The rules are those that suit the target. `params` changes numbers of the search by Ansor's
     names, see `SketchParams`; what is not given has the defaults of this search, which are not
-    always Ansor's. `params={"rules": "ansor"}` leaves out rules that Ansor does not have. Without `program_cost_model` the search is random, as Ansor's.
+    always Ansor's. `params={"rules": "ansor"}` leaves out rules that Ansor does not have. Without
+    `program_cost_model` the search is random, as Ansor's.
 
     The states of Ansor are schedules here: fully decided programs with their traces.
     """

@@ -72,7 +72,7 @@ class TaskScheduler:
         if load_log_file is not None:
             to_database(load_log_file, self.database)
         self._scheduler: task_scheduler.TaskScheduler = (
-            RoundRobin()
+            RoundRobin(objective_func=objective_func)
             if strategy == "round-robin"
             else GradientBased(
                 alpha=alpha,

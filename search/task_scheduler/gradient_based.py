@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from schedule.random_state import RandomState
 from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from search.task_scheduler.task_record import TaskRecord
-from search.task_scheduler.task_scheduler import TaskScheduler
+from search.task_scheduler.task_scheduler import Objective, TaskScheduler
 
 if TYPE_CHECKING:
     from search.tuning_run import TuningRun
-
-Objective: TypeAlias = Callable[[Sequence[float]], float]
-"""What to minimise: a number for the best latency of each task in seconds, in their order."""
 
 _UNKNOWN: Final = -1e9
 _STEP: Final = 1e-4
@@ -26,8 +23,7 @@ _STEP: Final = 1e-4
 class GradientBased(TaskScheduler):
     """Works on the task that is expected to lower the objective most in its next batch.
 
-    The objective is the sum of latencies by the weights of the tasks, or `objective_func`. What
-    counts of a task is how fast the objective falls with its latency, times how much that is
+    What counts of a task is how fast the objective falls with its latency, times how much that is
     expected to fall (Zheng et al., Ansor, OSDI 2020). The expectation mixes, by `alpha`, how much
     the best latency fell over the last `window_size` batches and how much it would fall if it went
     on as on average since the start; or if it came within a factor `beta` of the operations per
@@ -50,11 +46,10 @@ class GradientBased(TaskScheduler):
         beta: float = 2.0,
         group_of: Callable[[TaskRecord], Hashable | None] = tagged_group,
     ) -> None:
-        super().__init__(logger)
+        super().__init__(logger, objective_func)
         self.alpha = alpha
         self.window_size = window_size
         self.seed = seed
-        self.objective_func = objective_func
         self.beta = beta
         self.group_of = group_of
         self._rng = RandomState(seed)
@@ -65,12 +60,6 @@ class GradientBased(TaskScheduler):
         self._rng = RandomState(run.tasks[0].fork_seed() if self.seed == -1 else self.seed)
         self._similar = SimilarTasks((), self.beta)
         super().tune(run)
-
-    def objective(self, latencies: Sequence[float]) -> float:
-        """Return `objective_func` of the latencies, or their sum by the weights without one."""
-        if self.objective_func is None:
-            return super().objective(latencies)
-        return float(self.objective_func(latencies))
 
     def next_task_id(self) -> int:
         """Return the task with the steepest gradient, -1 when none is left."""

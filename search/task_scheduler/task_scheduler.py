@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
@@ -28,12 +28,23 @@ if TYPE_CHECKING:
     from search.tuning_run import TuningRun
 
 
+Objective: TypeAlias = Callable[[Sequence[float]], float]
+"""What to minimise: a number for the best latency of each task in seconds, in their order."""
+
+
 class TaskScheduler(ABC):
-    """Shares trials among tasks. Subclasses say which task is next."""
+    """Shares trials among tasks. Subclasses say which task is next.
+
+    What is minimised is `objective_func`, without one the sum of latencies by the weights of the
+    tasks.
+    """
 
     kinds: ClassVar[Kinds[TaskScheduler]] = Kinds("task scheduler")
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(
+        self, logger: logging.Logger | None = None, objective_func: Objective | None = None
+    ) -> None:
+        self.objective_func = objective_func
         self.logger = logger or logging.getLogger("tvm.meta_schedule")
         self.tasks: list[TaskRecord] = []
         self.remaining_tasks = 0
@@ -52,10 +63,9 @@ class TaskScheduler(ABC):
         """Return the index of the task to work on, -1 when none is left."""
 
     def objective(self, latencies: Sequence[float]) -> float:
-        """Return what is minimised, at a latency in seconds for each task.
-
-        That is the sum of the latencies by the weights of the tasks.
-        """
+        """Return what is minimised, at a latency in seconds for each task."""
+        if self.objective_func is not None:
+            return float(self.objective_func(latencies))
         weights = [task.task_weight for task in self.tasks]
         return sum(w * seconds for w, seconds in zip(weights, latencies, strict=True))
 
