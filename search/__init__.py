@@ -33,10 +33,9 @@ from search import (
 )
 from search.apply_database import apply_database, find_schedules
 from search.builder import Builder
-from search.compatible_factor import compatible_factor
 from search.context import TuneContext
 from search.cost_model import CostModel
-from search.database import Database
+from search.database import Database, compatible_factor
 from search.design_space import DesignSpace
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from codegen.target import as_target
 from search.adapted_replay import ReplayError
 from search.anchor_trace import schedule_by_anchor
-from search.compatible_factor import compatible_factor
 from search.compatible_trace import schedule_by_compatible
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
+from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
@@ -196,10 +196,11 @@ def _of_shorter(
     database: Database, program: IRModule, target: Target
 ) -> list[tuple[TuningRecord, float]]:
     """Return records of programs with shorter loops, each with its factor."""
+    lengths = ProgramLengths.of(program)
     factors: dict[Workload, float | None] = {}
 
     def is_compatible(workload: Workload) -> bool:
-        factors[workload] = compatible_factor(workload.mod, program)
+        factors[workload] = lengths.factor(workload.lengths)
         return factors[workload] is not None
 
     records = database.records_like(program, target, "ignore-lengths", _OF_EACH, is_compatible)

@@ -34,6 +34,7 @@ from search.auto_scheduler.compatible_workload import compatible_factor
 from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
+from search.auto_scheduler.explain_log import explain_log, records_to_table
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.log_database import to_database
@@ -137,10 +138,12 @@ __all__ = [
     "compatible_factor",
     "distill_record_file",
     "dump_record_to_string",
+    "explain_log",
     "load_best_record",
     "load_record_from_string",
     "load_records",
     "make_workload_key",
+    "records_to_table",
     "recover_measure_input",
     "register_workload",
     "save_records",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from search.auto_scheduler.record_file import distill_record_file
@@ -19,8 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", help="where to write them; <log>.best.json if left out")
     options = parser.parse_args(arguments)
     output = options.output or f"{options.input}.best.json"
-    count = distill_record_file(options.input, output)
-    print(f"{output} has {count} record(s)")  # noqa: T201 - what the command answers
+    try:
+        count = distill_record_file(options.input, output)
+    except OSError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    sys.stdout.write(f"{output} has {count} record(s)\n")
 
 
 if __name__ == "__main__":

@@ -37,16 +37,17 @@ def to_database(records: Records, database: str | Database = "memory") -> Databa
 
     `database` is one, or the kind of a new one. Records that failed are added as such. Those whose
     workload is not registered or whose steps do not apply are left out, and one warning counts them
-    and names line and reason. All steps of Ansor are applied for it, about ten milliseconds each.
+    and names line and reason. All steps of Ansor are applied for it, a few milliseconds a record.
     """
     made = Database.create(database)
     programs = _Programs()
-    refused = []
+    found, refused = [], []
     for place, record in placed_records(records):
         try:
-            made.commit_records([programs.tuning_record(record)])
+            found.append(programs.tuning_record(record))
         except TensorIRError as error:
             refused.append(f"{place}: {error}")
+    made.commit_records(found)
     warn_of_left_out(name_of(records), refused, logger)
     return made
 

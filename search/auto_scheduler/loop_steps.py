@@ -145,6 +145,11 @@ class HintOnLoop(StageStep):
     iterator: int
 
     @property
+    def binds_thread(self) -> bool:
+        """Whether the loop is run by threads, which says what memory they share below it."""
+        return False
+
+    @property
     def mark_name(self) -> str:
         """How the loop is run, as printed in the place of `for`; empty where it does not say."""
         return ""
@@ -212,6 +217,11 @@ class AnnotateStep(HintOnLoop):
             if hint.iterator == name and hint.says.mark_name:
                 raise StepError(f"step {hint.step} marked loop {name} {hint.says.mark_name} before")
         return super().apply(state, at)
+
+    @property
+    def binds_thread(self) -> bool:
+        """Whether the loop is bound to an axis of threads."""
+        return self.mark_name.startswith(("vthread", "blockIdx", "threadIdx"))
 
     @property
     def mark_name(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from schedule import LoopRV, Schedule
 from schedule.trace_json import TraceError
 from search.auto_scheduler.staged_program import StagedProgram
-from search.auto_scheduler.state import ComputedAt, Inlined, State
+from search.auto_scheduler.state import ComputedAt, Hint, Inlined, State
 from search.auto_scheduler.step import Step, StepError, blamed_on_step
 from search.auto_scheduler.trace_step import TraceStep
 from search.postproc.rewrite_reduction_block import RewriteReductionBlock
@@ -75,7 +75,10 @@ class _Replay:
         self._inline()
         for index in reversed(range(len(state.stages))):
             self._place(index)
-        self._mark()
+        for index, stage in enumerate(state.stages):
+            for hint in stage.hints:
+                if not hint.says.binds_thread:
+                    self._mark(index, hint)
         self.sch.enter_postproc()
         RewriteReductionBlock().apply(self.sch)
 
@@ -112,19 +115,17 @@ class _Replay:
             with self._blamed(change.step):
                 loops = change.replay(self.sch, block, loops)
         self.loops[index] = loops
+        # What threads share is more than one of them needs, so they are there before producers.
+        for hint in stage.hints:
+            if hint.says.binds_thread:
+                self._mark(index, hint)
 
-    def _mark(self) -> None:
-        hints = [
-            (hint.step, index, hint)
-            for index, stage in enumerate(self._state.stages)
-            for hint in stage.hints
-        ]
-        for at, index, hint in sorted(hints, key=lambda row: row[0]):
-            stage = self._state.stages[index]
-            loop = self.loops[index][stage.index_of(hint.iterator)]
-            with self._blamed(at):
-                block = self._program.block(self._state, index)
-                hint.says.mark(self.sch, stage, block, loop)
+    def _mark(self, index: int, hint: Hint) -> None:
+        stage = self._state.stages[index]
+        loop = self.loops[index][stage.index_of(hint.iterator)]
+        with self._blamed(hint.step):
+            block = self._program.block(self._state, index)
+            hint.says.mark(self.sch, stage, block, loop)
 
     def _first_step(self, index: int) -> int:
         """Return the first step that has to do with a stage."""

@@ -104,11 +104,9 @@ class CacheReadStep(StageStep):
         if not self.readers:
             raise StepError("there are no readers; name the stages that are to read the copy")
         for reader in self.readers:
-            if reader <= self.stage or state.stage(reader).place is not None:
-                raise StepError(
-                    f"reader {reader} is not a later stage outside of all others; make caches "
-                    "before stages are moved"
-                )
+            name = state.stage(reader).name
+            if reader <= self.stage:
+                raise StepError(f"stage {reader}, {name}, comes before it and cannot read the copy")
         axes = [Iterator(f"ax{k}", extent) for k, extent in enumerate(stage.shape)]
         copy = Stage.fresh(f"{stage.name}.{self.scope}", axes, stage.shape)
         return state.with_new_stage(self.stage + 1, copy)

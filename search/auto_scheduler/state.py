@@ -70,6 +70,10 @@ class HintStep(Protocol):
     """A step that says how a loop is run, and changes nothing else."""
 
     @property
+    def binds_thread(self) -> bool:
+        """Whether the loop is run by threads, which says what memory they share below it."""
+
+    @property
     def mark_name(self) -> str:
         """How the loop is run, as printed in the place of `for`; empty where it does not say."""
 

@@ -21,13 +21,13 @@ from search.autotvm.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
 from search.database import Database
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
+from search.decision_columns import decision_columns
 from search.decision_site import sites_of
 from search.design_space import DesignSpace
 from search.flops import estimate_tir_flops
 from search.trials import Trial, load_run
 
 if TYPE_CHECKING:
-    from schedule.decision_domain import DecisionDomain
     from search.autotvm.entity import ConfigEntity
     from search.database import TuningRecord
     from search.decision_site import Site
@@ -187,15 +187,7 @@ class _Programs:
 
     def knobs(self, trial: Trial) -> Iterator[tuple[str, Any]]:
         sites = self._sites.get((trial.workload, trial.space), ())
-        names = list(_unique([site.name for site in sites]))
-        for k, decision in enumerate(trial.decisions or ()):
-            name = names[k] if names else f"site {k}"
-            if isinstance(decision, (list, tuple)) and len(decision) != 1:
-                yield from ((f"{name}[{j}]", number) for j, number in enumerate(decision))
-                continue
-            number = decision[0] if isinstance(decision, (list, tuple)) else decision
-            domain = sites[k].domain if names else None
-            yield name, number if domain is None or number is None else _labelled(domain, number)
+        yield from decision_columns(sites, trial.decisions or ())
 
     def resources(self, trial: Trial) -> Mapping[str, Any]:
         record = self._record(trial)
@@ -211,18 +203,6 @@ def _replayed(record: TuningRecord) -> Schedule | None:
     except (ScheduleError, TraceError):
         return None
     return sch
-
-
-def _unique(names: Sequence[str]) -> Iterator[str]:
-    """Yield names, numbered where several are the same."""
-    for k, name in enumerate(names):
-        yield name if names.count(name) == 1 else f"{name} ({names[:k].count(name) + 1})"
-
-
-def _labelled(domain: DecisionDomain, decision: Any) -> Any:
-    """Return what a decision stands for: a number where that is one."""
-    text = domain.label(decision)
-    return int(text) if text.removeprefix("-").isdigit() else text
 
 
 def _key(workload: str, decisions: Any, run_secs: Sequence[float]) -> str:

@@ -5,6 +5,7 @@ from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase
 from search.database.memory_database import MemoryDatabase
 from search.database.module_equality import ModuleEquality
+from search.database.program_lengths import ProgramLengths, compatible_factor
 from search.database.records import TuningRecord, Workload
 from search.database.schedule_fn_database import ScheduleFnDatabase
 from search.database.sql_database import SQLDatabase
@@ -18,12 +19,14 @@ __all__ = [
     "MemoryDatabase",
     "ModuleEquality",
     "OrderedUnionDatabase",
+    "ProgramLengths",
     "PyDatabase",
     "SQLDatabase",
     "ScheduleFnDatabase",
     "TuningRecord",
     "UnionDatabase",
     "Workload",
+    "compatible_factor",
     "same_target",
     "target_key",
 ]

@@ -145,18 +145,21 @@ class KeyedDatabase(Database):
         return [*own, *winner_first(record for record in found if not same[record.workload])]
 
     def workloads_like(
-        self, mod: IRModule, equality: str | ModuleEquality
+        self,
+        mod: IRModule,
+        equality: str | ModuleEquality,
+        where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[tuple[str, Workload]]:
-        """Return the workloads that are the same as a program under an equality, with their keys.
+        """Return the workloads that are the same as `mod` and satisfy `where`, with their keys.
 
-        Each workload is hashed once, when this is first asked for after its commit.
+        They are compared by `equality`. Each is hashed once, when it is first looked for.
         """
         index = self._indices.get(equality)
         if index is None:
             index = WorkloadIndex(ModuleEquality.create(equality), self.workload_key)
             self._indices[equality] = index
         index.update(self.workloads())
-        return index.like(mod)
+        return index.like(mod, where)
 
     def records_like(
         self,
@@ -170,7 +173,7 @@ class KeyedDatabase(Database):
 
         There are up to `count` of each of the workloads that satisfy `where`.
         """
-        like = [entry for entry in self.workloads_like(mod, equality) if where(entry[1])]
+        like = self.workloads_like(mod, equality, where)
         programs = {workload for _, workload in like}
         return [
             record

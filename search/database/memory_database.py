@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 @Database.kinds.register("memory")
 class MemoryDatabase(KeyedDatabase):
-    """Workloads and records in lists."""
+    """Workloads and records in lists, those of each key in one of its own."""
 
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         super().__init__(module_equality)
         self._workloads = WorkloadTable()
-        self._records: list[tuple[str, TuningRecord]] = []
+        self._records: list[TuningRecord] = []
+        self._of_key: dict[str, list[TuningRecord]] = {}
 
     def workloads(self, key: str | None = None) -> Sequence[Workload]:
         """Return the programs under a key in the order of their commit; all without a key."""
@@ -37,19 +38,22 @@ class MemoryDatabase(KeyedDatabase):
 
     def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
         """Return the records under a key, or all, in the order of their commit."""
-        return [
-            record
-            for of_key, record in self._records
-            if key in (None, of_key) and same_target(record.target, target)
-        ]
+        records = self._records if key is None else self._of_key.get(key, [])
+        return [record for record in records if same_target(record.target, target)]
 
     def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
         """Add records with the keys of their workloads, which were put before."""
         for key, record in records:
             own = self.put_workload(key, record.workload)
-            self._records.append((key, replace(record, workload=own)))
+            kept = replace(record, workload=own)
+            self._records.append(kept)
+            self._of_key.setdefault(key, []).append(kept)
 
     def retain(self, choose: Choose) -> None:
         """Drop all records but those that `choose` returns of all."""
         kept = set(map(id, choose(self.records())))
-        self._records = [entry for entry in self._records if id(entry[1]) in kept]
+        self._records = [record for record in self._records if id(record) in kept]
+        self._of_key = {
+            key: [record for record in records if id(record) in kept]
+            for key, records in self._of_key.items()
+        }

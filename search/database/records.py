@@ -16,6 +16,7 @@ from codegen import Target, TargetError
 from schedule import Schedule, Trace
 from search.arg_info import ArgInfo
 from search.database.growing_file import json_line
+from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
 from search.measure_candidate import MeasureCandidate
 from tensorir import parse
@@ -42,6 +43,11 @@ class Workload:
     def script(self) -> str:
         """The program as text."""
         return self.mod.script()
+
+    @cached_property
+    def lengths(self) -> ProgramLengths:
+        """The lengths in the program, by which it is told whether another one is compatible."""
+        return ProgramLengths.of(self.mod)
 
     def as_json(self) -> list[str]:
         """Return `[hash, base64 of the script]`."""

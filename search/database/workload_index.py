@@ -31,11 +31,14 @@ class WorkloadIndex:
             bucket.append((self._key_of(workload.mod), workload))
         self._size = len(workloads)
 
-    def like(self, mod: IRModule) -> list[tuple[str, Workload]]:
-        """Return the workloads that are the same as a program, with their keys."""
+    def like(self, mod: IRModule, where: Callable[[Workload], bool]) -> list[tuple[str, Workload]]:
+        """Return the workloads that are the same as a program and satisfy `where`, with their keys.
+
+        `where` is asked first, because comparing programs takes longer.
+        """
         asked = unnamed(mod)
         return [
             (key, workload)
             for key, workload in self._buckets.get(self._equality.hash(asked), ())
-            if self._equality.equal(unnamed(workload.mod), asked)
+            if where(workload) and self._equality.equal(unnamed(workload.mod), asked)
         ]

@@ -23,7 +23,7 @@ logger = logging.getLogger("autotvm")
 
 Floats = npt.NDArray[np.float64]
 
-_OBJECTIVE: Final = {
+OBJECTIVES: Final = {
     "reg": "reg:squarederror",
     "rank": "rank:pairwise",
     "rank-binary": "rank:pairwise",
@@ -40,7 +40,7 @@ _LEAST_WEIGHT: Final = 0.05
 class XGBoostCostModel(FittedModel):
     """Trees that learn the speed relative to the best one (Chen and Guestrin, KDD 2016).
 
-    `feature_type` is `knob`, `itervar` or `curve`; `loss_type` is `reg` for a regression, `rank`
+    `feature_type` is one of `feature.FEATURES`; `loss_type` is `reg` for a regression, `rank`
     for the order of pairs, `rank-binary` for the order of pairs of a faster and a slower half.
     Training ends after 20 rounds that did not rank the `plan_size` best of the measurements better.
     `num_threads` None is one: more gain nothing with so few measurements. Every `log_interval`
@@ -56,8 +56,8 @@ class XGBoostCostModel(FittedModel):
         log_interval: int = 50,
         seed: int = 0,
     ) -> None:
-        if loss_type not in _OBJECTIVE:
-            raise TemplateError(f"loss_type is one of {list(_OBJECTIVE)}, got {loss_type!r}")
+        if loss_type not in OBJECTIVES:
+            raise TemplateError(f"loss_type is one of {list(OBJECTIVES)}, got {loss_type!r}")
         self.task = task
         self.feature_type = feature_type
         self.loss_type = loss_type
@@ -185,7 +185,7 @@ class XGBoostCostModel(FittedModel):
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "objective": _OBJECTIVE[self.loss_type],
+            "objective": OBJECTIVES[self.loss_type],
             "max_depth": 3,
             "gamma": 0.0001,
             "min_child_weight": 1,

@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from codegen import Target
 from schedule import Trace
@@ -136,6 +138,22 @@ def test_lines_that_are_no_records(line, message):
         load_record_from_string(line)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_line_is_refused_or_is_a_record(data):
+    """Some text of a line is replaced by other JSON, or missing."""
+    start = data.draw(st.integers(0, len(LINE)))
+    end = data.draw(st.integers(start, len(LINE)))
+    other = data.draw(
+        st.sampled_from(["", "null", "[]", "{}", '"', "-1", "1e400", "[[", '""', ","])
+    )
+    try:
+        inp, result = load_record_from_string(LINE[:start] + other + LINE[end:])
+    except LineError:
+        return
+    assert load_record_from_string(dump_record_to_string(inp, result)).result == result
+
+
 # -------------------------------------------------------------------------------------------- files
 
 
@@ -258,3 +276,7 @@ def test_a_log_is_distilled_from_the_command_line(log, tmp_path):
     assert done.stdout == f"{log}.best.json has 2 record(s)\n"
     assert done.stderr == ""
     assert len(list(load_records(f"{log}.best.json"))) == 2
+    command[-1] = "missing.json"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No such file or directory: 'missing.json'" in done.stderr

@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_trials(task, kind):
     assert tuned(kind(task, seed=3), 12) == tuned(kind(task, seed=3), 12)
 
 
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner, DropletTuner])
 def test_a_whole_space_is_measured_once(task, kind):
     assert sorted(tuned(kind(task, seed=1), 1000)) == list(range(64))
 

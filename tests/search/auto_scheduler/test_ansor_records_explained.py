@@ -1,0 +1,77 @@
+"""What is said of a log: its table, and the explanation of its best line."""
+
+import logging
+
+import pytest
+
+from search import TuningError
+from search.auto_scheduler import MeasureErrorNo, explain_log, records_to_table
+from tests.search.auto_scheduler.workloads import LINE, measured, task_of, write
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Three schedules of this project, of which one failed, then two of Ansor."""
+    task = task_of("demo_mm", 64, 32, 96)
+    path = write(
+        tmp_path / "log.json",
+        measured(task, "C", 4, 0.001),
+        measured(task, "C", 8, 0.002),
+        measured(task, "C", 16, 1.0, error=MeasureErrorNo.RUN_TIMEOUT),
+    )
+    with path.open("a") as file:
+        file.write(f"{LINE}\n{LINE.replace('[4, 1, 8]', '[2, 2, 8]').replace('0.00012', '0.0002')}")
+    return path
+
+
+def test_a_log_is_a_table(log):
+    table = records_to_table(log)
+    assert table.tasks == ["demo_mm(64, 32, 96)"]
+    assert table.errors() == {"NO_ERROR": 4, "RUN_TIMEOUT": 1}
+    best = table.best()
+    assert best["cost"] == 0.00012
+    assert best["gflops"] == pytest.approx(2 * 64 * 32 * 96 / 0.00012 / 1e9)
+    assert (best["parallel_extent"], best["vector_lanes"]) == (4, 8)
+    assert [best[f"SP 2.0[{k}]"] for k in (1, 2, 3)] == [4, 1, 8]
+    assert (best["PR 2.0"], best["AN 2.8"], best["FU 2"]) == (64, 2, "[0, 1]")
+    assert table.group_by("SP 2.0[1]").values == (2, 4)
+    assert table[0]["parallel_extent"] == 16
+    assert table[2]["cost"] is None
+
+
+def test_the_best_line_is_taken_apart(log):
+    text = str(explain_log(log))
+    assert "5 measurements of 1 task" in text
+    assert "r[0]" in text
+    assert "the mean is 120.0 us" in text
+    assert '["FU", 2, [0, 1]]' in text
+    assert "make one loop of neighbouring ones" in text
+    assert "What matters in demo_mm(64, 32, 96)" in text
+
+
+def test_a_trace_is_counted_not_shown(tmp_path):
+    task = task_of("demo_add", 64)
+    log = write(tmp_path / "log.json", measured(task, "B", 8, 0.1))
+    assert "TR: a trace of 4 instructions and 0 decisions" in str(explain_log(log))
+
+
+def test_a_workload_that_is_not_known_has_its_steps_and_costs(log, tmp_path):
+    path = tmp_path / "elsewhere.json"
+    path.write_text(log.read_text().replace("demo_mm", "elsewhere"))
+    best = records_to_table(path).best()
+    assert best["cost"] == 0.00012
+    assert best["SP 2.0[1]"] == 4
+    assert best["gflops"] is best["parallel_extent"] is None
+
+
+def test_lines_that_are_no_records_are_counted(log, caplog):
+    with log.open("a") as file:
+        file.write("\n# a comment\n{\n")
+    with caplog.at_level(logging.WARNING):
+        assert explain_log(log).left_out == 1
+
+
+def test_a_log_without_records(tmp_path):
+    (tmp_path / "empty.json").write_text("# nothing\n")
+    with pytest.raises(TuningError, match=r"no line of .*empty\.json is a record"):
+        explain_log(tmp_path / "empty.json")
