@@ -1,0 +1,1 @@
+"""Layouts of what a graph passes between its kernels."""
