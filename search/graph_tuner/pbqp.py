@@ -59,11 +59,11 @@ def least_cost(
 def _checked(costs: ArrayLike, what: str, shape: tuple[int, int] | None) -> _Costs:
     array = np.array(costs, np.float64)
     if shape is None and (array.ndim != 1 or not array.size):
-        raise TuningError(f"{what} needs a cost for each of its alternatives, got {costs}")
+        raise TuningError(f"{what} needs a cost for each of its alternatives, got {costs!r}")
     if shape is not None and array.shape != shape:
         raise TuningError(f"{what} needs costs of shape {shape}, got shape {array.shape}")
     if not np.all(array > -math.inf):
-        raise TuningError(f"{what} has a cost that is no number or minus infinity: {costs}")
+        raise TuningError(f"{what} has a cost that is no number or minus infinity: {costs!r}")
     return array
 
 

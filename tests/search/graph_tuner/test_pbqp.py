@@ -80,7 +80,7 @@ def test_a_hub_with_one_alternative_does_not_make_it_a_guess() -> None:
 
 def test_a_complete_graph_is_guessed_and_says_so() -> None:
     differ = [[0, 1], [1, 0]]
-    edges = {edge: differ for edge in itertools.combinations(range(5), 2)}
+    edges = dict.fromkeys(itertools.combinations(range(5), 2), differ)
     found = least_cost([[0, 3]] * 4 + [[1, 0]], edges)
     assert found == ((0, 0, 0, 0, 0), 1.0, False)
 
