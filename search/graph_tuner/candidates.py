@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Final
@@ -45,6 +45,14 @@ class Candidate:
     """One for each slot of the call."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """A schedule of a kernel, and the layouts in which it would like to read its slots."""
+
+    func: PrimFunc
+    wanted: tuple[Layout, ...]
+
+
 class Candidates:
     """Finds the candidates of kernels; what calls of one kernel share is found once."""
 
@@ -52,79 +60,77 @@ class Candidates:
         self._database = database
         self._target = target
         self._most = most
-        self._known = KnownLayouts()
-        self._schedules: dict[str, list[PrimFunc]] = {}
-        self._found: dict[tuple[str, tuple[tuple[Layout, ...], ...]], list[Candidate]] = {}
+        self._layouts = KnownLayouts()
+        self._forms: dict[tuple[str, tuple[int, ...]], list[_Form]] = {}
+        self._found: dict[tuple[str, tuple[int, ...], tuple[Layout, ...]], list[Candidate]] = {}
 
     def of(self, graph: KernelGraph) -> dict[GraphVar, list[Candidate]]:
         """Return the candidates of all calls of a graph function.
 
-        The first one of each is the best schedule with all parameters row-major. What a kernel
-        reads may also have the layout in which a schedule of it reads it, what it writes that in
-        which its readers would like it. A kernel that only maps elements hands the latter through,
-        if its input has the shape of its output.
+        The first one of each is the best schedule with all parameters row-major. What a schedule
+        reads may also have the layout in which it reads it, what it writes those in which its
+        readers would like it. A kernel that only maps elements hands the latter through, if its
+        input has the shape of its output.
         """
-        choices: dict[KernelCall, tuple[tuple[Layout, ...], ...]] = {}
+        found: dict[GraphVar, list[Candidate]] = {}
         for call in reversed(graph.calls.values()):
-            choices[call] = self._choices(call, graph, choices)
-        return {var: self._candidates(call, choices[call]) for var, call in graph.calls.items()}
+            liked: tuple[Layout, ...] = (None,)
+            if call.output is not None:
+                liked = _distinct(
+                    candidate.layouts[reader.slots.index(position)]
+                    for reader, position in graph.tensors[call.var].readers
+                    for candidate in found[reader.var]
+                )
+            found[call.var] = self._candidates(call, liked)
+        return found
 
-    def _choices(
-        self,
-        call: KernelCall,
-        graph: KernelGraph,
-        choices: Mapping[KernelCall, tuple[tuple[Layout, ...], ...]],
-    ) -> tuple[tuple[Layout, ...], ...]:
-        """Return the layouts that each slot of a call may have, row-major first."""
-        liked: tuple[Layout, ...] = (None,)
-        if call.output is not None:
-            liked = _distinct(
-                layout
-                for reader, position in graph.tensors[call.var].readers
-                for layout in choices[reader][reader.slots.index(position)]
-            )
-        hands_through = call.output is not None and is_elementwise(call.func)
-        found = []
-        for position in call.inputs:
-            shape = fixed_shape(parameter(call.func, position))
-            assert shape is not None
-            own = [
-                self._known.known(wanted_layout(func, position), shape)
-                for func in self._schedules_of(call)
-            ]
-            through: tuple[Layout, ...] = ()
-            if hands_through and shape == fixed_shape(parameter(call.func, len(call.args))):
-                through = liked
-            found.append(_distinct([*own, *through]))
-        return (*found, liked) if call.output is not None else tuple(found)
-
-    def _candidates(
-        self, call: KernelCall, choices: tuple[tuple[Layout, ...], ...]
-    ) -> list[Candidate]:
-        key = (call.name, choices)
+    def _candidates(self, call: KernelCall, liked: tuple[Layout, ...]) -> list[Candidate]:
+        key = (call.name, call.slots, liked)
         if key not in self._found:
-            possible = self._possible(call, choices)
+            possible = self._possible(call, liked)
             self._found[key] = list(islice(possible, max(1, self._most)))
         return self._found[key]
 
-    def _possible(
-        self, call: KernelCall, choices: tuple[tuple[Layout, ...], ...]
-    ) -> Iterator[Candidate]:
-        """Yield candidates, those of the best schedule first, and of few other layouts first."""
-        combinations = sorted(product(*choices), key=lambda c: len(c) - c.count(None))
-        for func in self._schedules_of(call):
-            for layouts in combinations:
-                try:
-                    changed = with_layouts(func, dict(zip(call.slots, layouts, strict=True)))
-                except ScheduleError as error:
-                    logger.debug("%s cannot have the layouts %s: %s", call.name, layouts, error)
-                else:
-                    yield Candidate(changed, layouts)
+    def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
+        """Yield candidates, those with few other layouts first, of the best schedule first."""
+        choices = [
+            (form, layouts)
+            for form in self._forms_of(call)
+            for layouts in product(*self._choices(call, form, liked))
+        ]
+        for form, layouts in sorted(choices, key=lambda c: len(c[1]) - c[1].count(None)):
+            try:
+                changed = with_layouts(form.func, dict(zip(call.slots, layouts, strict=True)))
+            except ScheduleError as error:
+                logger.debug("%s cannot have the layouts %s: %s", call.name, layouts, error)
+            else:
+                yield Candidate(changed, layouts)
 
-    def _schedules_of(self, call: KernelCall) -> list[PrimFunc]:
-        if call.name not in self._schedules:
-            self._schedules[call.name] = self._scheduled(call.name, call.func)
-        return self._schedules[call.name]
+    def _choices(
+        self, call: KernelCall, form: _Form, liked: tuple[Layout, ...]
+    ) -> list[tuple[Layout, ...]]:
+        """Return the layouts that each slot of a schedule may have, row-major first."""
+        hands_through = call.output is not None and is_elementwise(call.func)
+        given = fixed_shape(parameter(call.func, len(call.args)))
+        found = []
+        for position, wanted in zip(call.inputs, form.wanted, strict=True):
+            same = fixed_shape(parameter(call.func, position)) == given
+            found.append(_distinct([wanted, *(liked if hands_through and same else ())]))
+        return found if call.output is None else [*found, liked]
+
+    def _forms_of(self, call: KernelCall) -> list[_Form]:
+        key = (call.name, call.slots)
+        if key not in self._forms:
+            self._forms[key] = [
+                _Form(func, tuple(self._wanted(func, position) for position in call.inputs))
+                for func in self._scheduled(call.name, call.func)
+            ]
+        return self._forms[key]
+
+    def _wanted(self, func: PrimFunc, position: int) -> Layout:
+        shape = fixed_shape(parameter(func, position))
+        assert shape is not None
+        return self._layouts.known(wanted_layout(func, position), shape)
 
     def _scheduled(self, name: str, func: PrimFunc) -> list[PrimFunc]:
         """Return the best scheduled forms of a kernel, best first; itself where none is known."""

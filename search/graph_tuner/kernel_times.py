@@ -28,15 +28,16 @@ Blocks that bring weights into another layout do not count."""
 FILE: Final = "kernel_times.json"
 
 _ROUNDS: Final = 5
-_ROUND_MS: Final = 10
-"""How long a kernel is timed in a round."""
+_SLICES: Final = 10
+_SLICE_MS: Final = 1
+"""How often and how long a kernel is timed in a round: short, so that some are not interrupted."""
 
 
 class KernelTimes:
     """Measures kernels with the builder and the runner of a search; a `Measure`.
 
     All kernels of a call are built in parallel and measured in turns (A B C A B C ...), so that all
-    of them meet the same machine; the least of the rounds counts. Results are kept in memory and,
+    of them meet the same machine; the least time of all counts. Results are kept in memory and,
     with a `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel,
     where the key stands for the target and the text of the kernel. Failures are kept in memory
     only: the next process tries again.
@@ -105,17 +106,17 @@ class KernelTimes:
         ]
 
     def _rounds(self, entries: dict[int, RunnerInput]) -> dict[int, list[float]]:
-        """Return the seconds of each round of the kernels that did not fail in one."""
+        """Return all times of the kernels that did not fail in a round."""
         seconds: dict[int, list[float]] = {place: [] for place in entries}
         for _ in range(_ROUNDS):
             for place in list(seconds):
                 (future,) = self._runner.run([entries[place]])
                 result = future.result()
-                if result.median_secs is None:
+                if result.run_secs is None or result.median_secs is None:
                     logger.warning("Layouts: a kernel does not run: %s", result.error_msg)
                     del seconds[place]
                 else:
-                    seconds[place].append(result.median_secs)
+                    seconds[place] += result.run_secs
         return seconds
 
     def _keep(self, found: dict[str, float]) -> None:
@@ -151,7 +152,7 @@ def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
 
 
 def _short_runner() -> Runner:
-    return LocalRunner(evaluator_config=EvaluatorConfig(min_repeat_ms=_ROUND_MS))
+    return LocalRunner(evaluator_config=EvaluatorConfig(1, _SLICES, _SLICE_MS))
 
 
 def _as_main(kernel: PrimFunc) -> IRModule:
