@@ -1,8 +1,9 @@
-"""The layout of a buffer in which a loop nest reads it front to back."""
+"""The layouts of a buffer in which a loop nest reads it front to back, or nearly so."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain
@@ -12,8 +13,10 @@ from tensorir.arith.iter_term import IterSumExpr
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, IntImm, PrimExpr, Var
 from tensorir.index_map import IndexMap
+from tensorir.node import Node
 from tensorir.ops import const
-from tensorir.visit import substitute
+from tensorir.stmt import Block, Stmt
+from tensorir.visit import collect_vars, pre_order_visit, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,39 @@ class _Piece:
     scale: int
 
 
+def last_read(blocks: Iterable[StmtSRef], buffer: Buffer) -> tuple[StmtSRef, BufferLoad] | None:
+    """Return the last load of a buffer in some blocks, with the block; None without one.
+
+    The root block does not count, nor do loads in blocks inside another for that.
+    """
+    found: tuple[StmtSRef, BufferLoad] | None = None
+    for sref in blocks:
+        if sref.parent is not None and read_index(sref, buffer) is not None:
+            for load in _loads(sref.block.body):
+                if load.buffer is buffer:
+                    found = (sref, load)
+    return found
+
+
+def read_index(block: StmtSRef, buffer: Buffer) -> int | None:
+    """Return which of the regions that a block reads is of a buffer, None for none."""
+    reads = (region.buffer for region in block.block.reads)
+    return next((k for k, read in enumerate(reads) if read is buffer), None)
+
+
+def _loads(body: Stmt) -> list[BufferLoad]:
+    """Return the loads in a block's body, those in blocks inside it left out."""
+    loads: list[BufferLoad] = []
+
+    def visit(node: Node) -> bool:
+        if isinstance(node, BufferLoad):
+            loads.append(node)
+        return not isinstance(node, Block)
+
+    pre_order_visit(body, visit)
+    return loads
+
+
 def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
     """Return the map under which a load in a block follows the order of the loops around it.
 
@@ -35,19 +71,14 @@ def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
     is no such sum, or the loops do not visit every element.
     """
     buffer = load.buffer
-    shape = [n.value for n in buffer.shape if isinstance(n, IntImm)]
-    if len(shape) != len(buffer.shape) or buffer.strides:
+    shape = _fixed_shape(buffer)
+    if shape is None:
         return None
-    realize = block.block_realize
-    axes = (axis.var for axis in realize.block.iter_vars)
-    bindings = dict(zip(axes, realize.iter_values, strict=True))
-    loops = loops_above(block)
-    position = _flat([substitute(index, bindings) for index in load.indices], shape)
-    found = detect_iter_map([position], loop_domain(loops), realize.predicate)
-    pieces = _pieces(found.indices[0]) if found.indices else None
-    if not pieces or math.prod(piece.extent for piece in pieces) != math.prod(shape):
+    position = _flat(_by_loops(block, load), shape)
+    pieces = _covering(block, position, math.prod(shape))
+    if not pieces:
         return None
-    depth = {sref.loop.loop_var: k for k, sref in enumerate(loops)}
+    depth = _depths(block)
     order = sorted(
         range(len(pieces)),
         key=lambda k: (depth[pieces[k].variable], -pieces[k].lower_factor),
@@ -55,7 +86,67 @@ def suggested_layout(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
     return _split_and_permute(buffer, shape, [piece.extent for piece in pieces], order)
 
 
-def _flat(indices: list[PrimExpr], shape: list[int]) -> PrimExpr:
+def suggested_layout_of_windows(block: StmtSRef, load: BufferLoad) -> IndexMap | None:
+    """Return a map under which a load follows the loops as far as whole dimensions do.
+
+    A dimension of which the loops visit each index in pieces is taken apart into these. Any other,
+    the rows `h + kh` of an image that is convolved, say, stays whole and has the place of the
+    innermost loop that its index depends on. An image `X[c, h + kh, w + kw]` gets the layout
+    `(c // c1, h, w, c % c1)` where `c % c1` is the innermost loop. None where the shape is not
+    fixed.
+    """
+    buffer = load.buffer
+    shape = _fixed_shape(buffer)
+    if shape is None:
+        return None
+    depth = _depths(block)
+    indices = [Var(f"i{k}", n.dtype) for k, n in enumerate(buffer.shape)]
+    analyzer = Analyzer()
+    for index, length in zip(indices, buffer.shape, strict=True):
+        analyzer.bind(index, Range(length))
+    parts: list[tuple[int, PrimExpr]] = []
+    for index, position, extent in zip(indices, _by_loops(block, load), shape, strict=True):
+        pieces = _covering(block, position, extent)
+        if pieces is None:
+            deepest = max((depth.get(var, -1) for var in collect_vars(position)), default=-1)
+            parts.append((deepest, index))
+            continue
+        for piece in pieces:
+            digit = analyzer.simplify(index // piece.scale % piece.extent)
+            parts.append((depth[piece.variable], digit))
+    parts.sort(key=lambda part: part[0])
+    return IndexMap(indices, [digit for _, digit in parts])
+
+
+def _fixed_shape(buffer: Buffer) -> list[int] | None:
+    """Return the extents of a buffer, None if they are not constant or it has strides."""
+    shape = [n.value for n in buffer.shape if isinstance(n, IntImm)]
+    return None if len(shape) != len(buffer.shape) or buffer.strides else shape
+
+
+def _by_loops(block: StmtSRef, load: BufferLoad) -> list[PrimExpr]:
+    """Return the indices of a load in a block in terms of the loops around it."""
+    realize = block.block_realize
+    axes = (axis.var for axis in realize.block.iter_vars)
+    bindings = dict(zip(axes, realize.iter_values, strict=True))
+    return [substitute(index, bindings) for index in load.indices]
+
+
+def _depths(block: StmtSRef) -> dict[Var, int]:
+    return {sref.loop.loop_var: k for k, sref in enumerate(loops_above(block))}
+
+
+def _covering(block: StmtSRef, position: PrimExpr, extent: int) -> list[_Piece] | None:
+    """Return the pieces of loop variables that give each position below an extent, or None."""
+    domain = loop_domain(loops_above(block))
+    found = detect_iter_map([position], domain, block.block_realize.predicate)
+    pieces = _pieces(found.indices[0]) if found.indices else None
+    if pieces is None or math.prod(piece.extent for piece in pieces) != extent:
+        return None
+    return pieces
+
+
+def _flat(indices: Sequence[PrimExpr], shape: Sequence[int]) -> PrimExpr:
     """Return the position of an element in memory, in elements."""
     position: PrimExpr = const(0, indices[0].dtype) if indices else const(0, "int32")
     for index, extent in zip(indices, shape, strict=True):

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.autotvm.log_rows import LogSource, records_to_table
-from search.autotvm.log_table import LogTable, Row, aligned, html_table
+from search.autotvm.log_table import LogTable, Row
 from search.drawing import COLOURS, finished, log_scale, new_axes, say
+from search.text_table import aligned, html_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

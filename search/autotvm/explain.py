@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from search.autotvm.errors import TemplateError
 from search.autotvm.log_line import ERROR_MEANINGS, Field, fields_of_record, fields_of_trial, utc
 from search.autotvm.log_rows import records_to_table
-from search.autotvm.log_table import NO_ERROR, LogTable, Row, aligned, html_table
+from search.autotvm.log_table import NO_ERROR, LogTable, Row
 from search.autotvm.record import Record, load_from_file
+from search.text_table import aligned, html_table
 from search.trials import load_run
 
 if TYPE_CHECKING:

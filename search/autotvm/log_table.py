@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import statistics
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from search.analysis.resources import RESOURCES
 from search.autotvm.errors import TemplateError
+from search.text_table import aligned, html_table
 
 Row = dict[str, Any]
 
@@ -241,41 +241,11 @@ class LogTable(Sequence[Row]):
         return html_table(self._cells()[: _MOST_SHOWN + 1])
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts in columns, numbers to the right; the first row is the heading."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    right = [all(map(_is_number, column[1:])) for column in columns]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if number else text.ljust(width)
-            for text, width, number in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _is_number(text: str) -> bool:
-    return not text.strip("0123456789.+-e%")
-
-
-def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return texts as a table, the first row of which is the heading."""
-    heading, *body = rows
-    return f"<table><thead>{_html('th', heading)}</thead><tbody>" + "".join(
-        [*(_html("td", row) for row in body), "</tbody></table>"]
-    )
-
-
 def cell(value: Any) -> str:
     """Return a value of a table as a short text."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _html(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in cells) + "</tr>"
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.sref import StmtSRef
-from search.analysis.suggested_layout import suggested_layout
+from search.analysis.suggested_layout import last_read, read_index, suggested_layout
 from search.annotations import LAYOUT_REWRITE_PREPROC
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, IntImm
+from tensorir.expr import IntImm
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.node import Node
-from tensorir.stmt import Block, Stmt
-from tensorir.visit import pre_order_visit
 
 _PLACEHOLDERS = "layout_free_placeholders"
 """Annotation of a block: buffers that may have any layout."""
@@ -57,11 +54,11 @@ def _integer(value: IntImm | int) -> int:
 def _rewrite(sch: Schedule, name: str, buffer: Buffer) -> None:
     copies = _copies(sch, name, buffer)
     used = copies[-1].block.writes[0].buffer if copies else buffer
-    place = _last_load(sch, name, used)
+    place = last_read(sch.state.blocks(name), used)
     if place is None:
         return
     consumer, load = place
-    index = _read_index(consumer, used)
+    index = read_index(consumer, used)
     index_map = suggested_layout(consumer, load)
     if index is None or index_map is None:
         return
@@ -109,32 +106,3 @@ def _copies(sch: Schedule, name: str, buffer: Buffer) -> list[StmtSRef]:
 
 def _same_shape(a: Buffer, b: Buffer) -> bool:
     return len(a.shape) == len(b.shape) and all(map(expr_deep_equal, a.shape, b.shape))
-
-
-def _last_load(sch: Schedule, name: str, buffer: Buffer) -> tuple[StmtSRef, BufferLoad] | None:
-    """Return the last load of a buffer in the function, with the block that it is in."""
-    found: tuple[StmtSRef, BufferLoad] | None = None
-    for sref in sch.state.blocks(name):
-        if sref.parent is not None and _read_index(sref, buffer) is not None:
-            for load in _loads(sref.block.body):
-                if load.buffer is buffer:
-                    found = (sref, load)
-    return found
-
-
-def _loads(body: Stmt) -> list[BufferLoad]:
-    """Return the loads in a block's body, those in blocks inside it left out."""
-    loads: list[BufferLoad] = []
-
-    def visit(node: Node) -> bool:
-        if isinstance(node, BufferLoad):
-            loads.append(node)
-        return not isinstance(node, Block)
-
-    pre_order_visit(body, visit)
-    return loads
-
-
-def _read_index(block: StmtSRef, buffer: Buffer) -> int | None:
-    reads = (region.buffer for region in block.block.reads)
-    return next((k for k, read in enumerate(reads) if read is buffer), None)

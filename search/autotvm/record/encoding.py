@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
@@ -88,12 +87,6 @@ def check_protocol(protocol: str) -> None:
         raise TemplateError(
             f"logs are written as 'json', not as {protocol!r}; reading pickles would run code"
         )
-
-
-@lru_cache(maxsize=64)
-def _target(text: str) -> Target:
-    """Return the target of a line; most lines of a log have the same."""
-    return Target(text.replace(" -target=", " -mtriple="))
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,196 @@
+"""Chains of kernels before and after their layouts are tuned together.
+
+Each kernel is tuned alone first; then `graph_tuner.tune_layouts` chooses the layouts of the tensors
+between them. The graph is timed end to end in both forms, in turns in one process, and the times
+are set beside the sums that the tuner predicted.
+
+    python -m benchmarks.graph_layouts                          both chains, 64 trials for a kernel
+    python -m benchmarks.graph_layouts --chain convolutions --trials 256
+    python -m benchmarks.graph_layouts --work-dir DIR           keeps the records and times
+
+convolutions   three of 64 channels over an image of 30 x 30 (NCHW), of 1 x 1, 3 x 3 and 1 x 1, each
+               with a ReLU
+matmuls        three products of 128 rows of 1024 floats with square weights, each with a ReLU; the
+               rows of the left operand are 4 KiB apart, so that they compete for places in L1
+
+All weights are constants, packed as the schedules like it when the graph is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import codegen
+import search as ms
+from benchmarks.models import Side, in_turns, print_table
+from benchmarks.peers.serve import seconds_of
+from search.database import Database
+from search.graph_tuner import tune_layouts
+from tensorir import te
+from tensorir.expr import PrimExpr
+from tensorir.function import IRModule, PrimFunc
+from tensorir.ops import max_
+from tensorir.relax import BlockBuilder, TensorStructInfo, Var
+from tensorir.relax.calls import call_tir
+from tensorir.relax.expr import GraphExpr
+from tensorir.transform import AttachAttrLayoutFreeBuffers, BindParams, simplify_graph
+
+TARGET: Final = "llvm --num-cores=1"
+CHANNELS: Final = 64
+IMAGE: Final = 30
+WINDOWS: Final = (1, 3, 1)
+ROWS: Final = 128
+FEATURES: Final = 1024
+SHORTEST: Final = 1e-3
+"""How many seconds a measurement lasts at least: short, so that some are not interrupted."""
+TITLES: Final = (
+    "chain",
+    "us of kernels before",
+    "after",
+    "speed-up predicted",
+    "us end to end before",
+    "after",
+    "speed-up",
+)
+
+
+def convolutions() -> IRModule:
+    """Return the graph of convolutions, its weights parameters."""
+    kernels, shapes, weights = [], [(1, CHANNELS, IMAGE, IMAGE)], []
+    for window in WINDOWS:
+        kernels.append(convolution(shapes[-1][-1], window))
+        side = shapes[-1][-1] - window + 1
+        shapes.append((1, CHANNELS, side, side))
+        weights.append((CHANNELS, CHANNELS, window, window))
+    return chain("conv", kernels, shapes, weights)
+
+
+def convolution(side: int, window: int) -> PrimFunc:
+    """Return a convolution without padding of a square image, and its ReLU."""
+    image = te.placeholder((1, CHANNELS, side, side), "float32", "X")
+    weight = te.placeholder((CHANNELS, CHANNELS, window, window), "float32", "W")
+    channel = te.reduce_axis((0, CHANNELS), "c")
+    row, column = te.reduce_axis((0, window), "r"), te.reduce_axis((0, window), "s")
+
+    def element(n: te.Var, o: te.Var, y: te.Var, x: te.Var) -> PrimExpr:
+        product = image[n, channel, y + row, x + column] * weight[o, channel, row, column]
+        return te.sum(product, [channel, row, column])
+
+    rest = side - window + 1
+    return with_relu(image, weight, te.compute((1, CHANNELS, rest, rest), element, "Y"))
+
+
+def matmuls() -> IRModule:
+    """Return the graph of products of matrices, its weights parameters."""
+    shape, square = (ROWS, FEATURES), (FEATURES, FEATURES)
+    x, w = te.placeholder(shape, "float32", "X"), te.placeholder(square, "float32", "W")
+    k = te.reduce_axis((0, FEATURES), "k")
+    y = te.compute(shape, lambda i, j: te.sum(x[i, k] * w[k, j], [k]), "Y")
+    return chain("matmul", [with_relu(x, w, y)] * 3, [shape] * 4, [square] * 3)
+
+
+def with_relu(x: te.Tensor, w: te.Tensor, y: te.Tensor) -> PrimFunc:
+    """Return the function of x and w that computes the positive part of y."""
+    out = te.compute(y.shape, lambda *i: max_(y[i], 0.0), "Z")
+    return te.create_prim_func([x, w, out]).with_attr("tir.noalias", True)
+
+
+def chain(
+    name: str,
+    kernels: Sequence[PrimFunc],
+    shapes: Sequence[tuple[int, ...]],
+    weights: Sequence[tuple[int, ...]],
+) -> IRModule:
+    """Return the graph in which each kernel reads what the one before gives, and a weight."""
+    builder = BlockBuilder()
+    x = Var("x", TensorStructInfo(shapes[0], "float32"))
+    params = [Var(f"w{k}", TensorStructInfo(w, "float32")) for k, w in enumerate(weights)]
+    with builder.function("main", [x, *params]):
+        with builder.dataflow():
+            value: GraphExpr = x
+            for kernel, weight, shape in zip(kernels, params, shapes[1:], strict=True):
+                callee = builder.add_func(kernel.without_attr("global_symbol"), name)
+                info = TensorStructInfo(shape, "float32")
+                value = builder.emit(call_tir(callee, [value, weight], info))
+            value = builder.emit_output(value)
+        builder.emit_func_output(value)
+    rng = np.random.default_rng(0)
+    scale = 1 / np.sqrt(np.prod(weights[0][1:]))
+    values = [(rng.standard_normal(w) * scale).astype("float32") for w in weights]
+    constants = {f"w{k}": value for k, value in enumerate(values)}
+    mod = BindParams("main", constants)(builder.get())
+    return AttachAttrLayoutFreeBuffers(constants_only=True)(simplify_graph(mod))
+
+
+CHAINS: Final[dict[str, Callable[[], IRModule]]] = {
+    "convolutions": convolutions,
+    "matmuls": matmuls,
+}
+
+
+def side(name: str, mod: IRModule, database: Database, x: np.ndarray) -> tuple[Side, np.ndarray]:
+    """Return a graph that is built with the schedules of a database, and what it computes."""
+    with database:
+        executable = codegen.vm_build(mod, TARGET)
+    main = codegen.VirtualMachine(executable, codegen.cpu())["main"]
+    array = codegen.array(x)
+    result = np.asarray(main(array)).copy()
+    bound = main.prepare(array)
+    return Side(name, lambda: seconds_of(bound, SHORTEST)), result
+
+
+def compare(name: str, options: argparse.Namespace, folder: Path) -> str:
+    """Tune a chain, its kernels first; return its row of the table."""
+    mod = CHAINS[name]()
+    database = ms.tune_module(
+        mod,
+        TARGET,
+        folder / name,
+        options.trials * len(mod.prim_funcs()),
+        num_trials_per_iter=min(64, options.trials),
+        seed=options.seed,
+    )
+    start = time.monotonic()
+    tuning = tune_layouts(mod, database, TARGET, work_dir=folder / name)
+    print(f"\n{name}: layouts in {time.monotonic() - start:.1f} s\n{tuning}", flush=True)
+    (param,) = mod["main"].params
+    x = np.random.default_rng(1).standard_normal(param.struct_info.static_shape).astype("float32")
+    before, expected = side("before", mod, database, x)
+    after, result = side("after", tuning.mod, database, x)
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
+    in_turns([before, after], options.turns)
+    figures = (
+        f"{tuning.before * 1e6:.1f}",
+        f"{tuning.after * 1e6:.1f}",
+        f"{tuning.before / tuning.after:.3f}",
+        f"{before.seconds * 1e6:.1f}",
+        f"{after.seconds * 1e6:.1f}",
+        f"{before.seconds / after.seconds:.3f}",
+    )
+    return " | ".join([f"| {name}", *figures]) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--chain", choices=CHAINS, nargs="+", default=list(CHAINS))
+    parser.add_argument("--trials", type=int, default=64, help="for each kernel")
+    parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--work-dir", type=Path, help="where the records go; kept only if given")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = options.work_dir or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        rows = [compare(name, options, folder) for name in options.chain]
+    print_table(TITLES, rows)
+
+
+if __name__ == "__main__":
+    main()

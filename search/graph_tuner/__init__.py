@@ -1,0 +1,25 @@
+"""Layouts of the tensors that the kernels of a graph pass to one another.
+
+    tuning = search.graph_tuner.tune_layouts(mod, database, "llvm -num-cores=1")
+    print(tuning)
+    codegen.vm_build(tuning.mod, "llvm -num-cores=1")
+
+The fastest kernels alone need not make the fastest graph: one that reads its input in blocks needs
+a producer that writes it so, or a transform between the two.
+"""
+
+from search.graph_tuner.kernel_times import KernelTimes, Measure
+from search.graph_tuner.layout_tuning import KernelRow, LayoutTuning, TransformRow
+from search.graph_tuner.pbqp import Assignment, least_cost
+from search.graph_tuner.tune_layouts import tune_layouts
+
+__all__ = [
+    "Assignment",
+    "KernelRow",
+    "KernelTimes",
+    "LayoutTuning",
+    "Measure",
+    "TransformRow",
+    "least_cost",
+    "tune_layouts",
+]

@@ -1,0 +1,172 @@
+"""The forms that a kernel of a graph can take: its schedules, with parameters in other layouts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Final
+
+from codegen import Target
+from codegen.history import can_be_scheduled
+from schedule import ScheduleError
+from search.apply_database import under_its_name
+from search.context import normalize_mod
+from search.database import Database
+from search.database.module_equality import same_structure
+from search.find_schedule import find_schedule
+from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
+from search.graph_tuner.layouts import (
+    KnownLayouts,
+    Layout,
+    fixed_shape,
+    is_elementwise,
+    parameter,
+    wanted_layout,
+    with_layouts,
+)
+from tensorir.errors import IRTypeError, IRValueError, TensorIRError
+from tensorir.function import PrimFunc
+from tensorir.relax.expr import GraphVar
+
+logger = logging.getLogger("tvm.meta_schedule")
+
+_RECORDS: Final = 3
+"""How many of the best records of a kernel are considered: the second best may read better."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A kernel with its slots in some layouts."""
+
+    func: PrimFunc
+    layouts: tuple[Layout, ...]
+    """One for each slot of the call."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """A schedule of a kernel, and the layouts in which it would like to read its slots."""
+
+    func: PrimFunc
+    wanted: tuple[Layout, ...]
+
+
+class Candidates:
+    """Finds the candidates of kernels; what calls of one kernel share is found once."""
+
+    def __init__(self, database: Database | None, target: Target, most: int) -> None:
+        self._database = database
+        self._target = target
+        self._most = most
+        self._layouts = KnownLayouts()
+        self._forms: dict[tuple[str, tuple[int, ...]], list[_Form]] = {}
+        self._found: dict[tuple[str, tuple[int, ...], tuple[Layout, ...]], list[Candidate]] = {}
+
+    def of(self, graph: KernelGraph) -> dict[GraphVar, list[Candidate]]:
+        """Return the candidates of all calls of a graph function.
+
+        The first one of each is the best schedule with all parameters row-major. What a schedule
+        reads may also have the layout in which it reads it, what it writes those in which its
+        readers would like it. A kernel that only maps elements hands the latter through, if its
+        input has the shape of its output.
+        """
+        found: dict[GraphVar, list[Candidate]] = {}
+        for call in reversed(graph.calls.values()):
+            liked: tuple[Layout, ...] = (None,)
+            if call.output is not None:
+                liked = _distinct(
+                    candidate.layouts[reader.slots.index(position)]
+                    for reader, position in graph.tensors[call.var].readers
+                    for candidate in found[reader.var]
+                )
+            found[call.var] = self._candidates(call, liked)
+        return found
+
+    def _candidates(self, call: KernelCall, liked: tuple[Layout, ...]) -> list[Candidate]:
+        key = (call.name, call.slots, liked)
+        if key not in self._found:
+            possible = self._possible(call, liked)
+            self._found[key] = list(islice(possible, max(1, self._most)))
+        return self._found[key]
+
+    def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
+        """Yield candidates, those with few other layouts first, of the best schedule first."""
+        choices = [
+            (form, layouts)
+            for form in self._forms_of(call)
+            for layouts in product(*self._choices(call, form, liked))
+        ]
+        for form, layouts in sorted(choices, key=lambda c: len(c[1]) - c[1].count(None)):
+            try:
+                changed = with_layouts(form.func, dict(zip(call.slots, layouts, strict=True)))
+            except ScheduleError as error:
+                logger.debug("%s cannot have the layouts %s: %s", call.name, layouts, error)
+            else:
+                yield Candidate(changed, layouts)
+
+    def _choices(
+        self, call: KernelCall, form: _Form, liked: tuple[Layout, ...]
+    ) -> list[tuple[Layout, ...]]:
+        """Return the layouts that each slot of a schedule may have, row-major first."""
+        hands_through = call.output is not None and is_elementwise(call.func)
+        given = fixed_shape(parameter(call.func, len(call.args)))
+        found = []
+        for position, wanted in zip(call.inputs, form.wanted, strict=True):
+            same = fixed_shape(parameter(call.func, position)) == given
+            found.append(_distinct([wanted, *(liked if hands_through and same else ())]))
+        return found if call.output is None else [*found, liked]
+
+    def _forms_of(self, call: KernelCall) -> list[_Form]:
+        key = (call.name, call.slots)
+        if key not in self._forms:
+            self._forms[key] = [
+                _Form(func, tuple(self._wanted(func, position) for position in call.inputs))
+                for func in self._scheduled(call.name, call.func)
+            ]
+        return self._forms[key]
+
+    def _wanted(self, func: PrimFunc, position: int) -> Layout:
+        shape = fixed_shape(parameter(func, position))
+        assert shape is not None
+        return self._layouts.known(wanted_layout(func, position), shape)
+
+    def _scheduled(self, name: str, func: PrimFunc) -> list[PrimFunc]:
+        """Return the best scheduled forms of a kernel, best first; itself where none is known."""
+        if self._database is None or not can_be_scheduled(func):
+            return [func]
+        scheduled: dict[str, PrimFunc] = {}
+        for known in _known_forms(name, func, self._database, self._target):
+            try:
+                form = under_its_name(func, known)
+            except (IRValueError, IRTypeError) as error:
+                logger.debug("A schedule of %s does not apply: %s", name, error)
+            else:
+                scheduled.setdefault(form.script(), form)
+        return list(scheduled.values())[:_RECORDS] or [func]
+
+
+def _known_forms(
+    name: str, func: PrimFunc, database: Database, target: Target
+) -> Iterator[PrimFunc]:
+    """Yield what a database has of a function: the best, and other records of the same program."""
+    best = find_schedule(database, func, target, name)
+    if best is not None:
+        yield best.func
+    program = normalize_mod(func)
+    if not database.has_workload(program):
+        return
+    for record in database.top_records(database.commit_workload(program), _RECORDS, target):
+        if same_structure(record.workload.mod, program):
+            try:
+                mod = record.schedule().mod
+            except TensorIRError as error:
+                logger.debug("A record of %s cannot be replayed: %s", name, error)
+            else:
+                yield from mod.prim_funcs().values()
+
+
+def _distinct(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
+    """Return layouts without repetitions, row-major first."""
+    return tuple(dict.fromkeys([None, *layouts]))

@@ -1,0 +1,149 @@
+"""Which kernels a graph function calls, and which tensors they pass to one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from search.graph_tuner.layouts import fixed_shape, parameter
+from tensorir.expr import GlobalVar, IntImm
+from tensorir.function import IRModule, PrimFunc
+from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
+from tensorir.node import Node
+from tensorir.relax import expr as g
+from tensorir.relax.calls import CALL_TIR
+from tensorir.relax.destination_passing import destination_passing
+from tensorir.relax.function import Function
+from tensorir.transform.liveness import used_vars
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """A `call_tir` of a kernel whose parameters are arrays of fixed shapes."""
+
+    var: g.GraphVar
+    """What the graph function calls the result."""
+    name: str
+    func: PrimFunc
+    args: tuple[g.GraphExpr, ...]
+    slots: tuple[int, ...]
+    """Positions of parameters that may get another layout: tensors that are read, of which weights
+    are none, then the output if it is the only one."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The slots that are read."""
+        return tuple(k for k in self.slots if k < len(self.args))
+
+    @property
+    def output(self) -> int | None:
+        """The slot that is written, None if there are several outputs."""
+        return len(self.args) if len(self.args) in self.slots else None
+
+    def argument(self, position: int) -> g.GraphVar:
+        """Return the tensor in a slot that is read."""
+        arg = self.args[position]
+        assert isinstance(arg, g.GraphVar)
+        return arg
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor that kernels read."""
+
+    var: g.GraphVar
+    shape: tuple[int, ...]
+    dtype: str
+    maker: KernelCall | None
+    """The kernel that gives it as its only output; None for any other value, which is row-major."""
+    readers: list[tuple[KernelCall, int]] = field(default_factory=list)
+    """Kernels, and in which slot of theirs it is."""
+    used_otherwise: bool = False
+    """Whether something reads it that is not a slot of a kernel: it has to be row-major for that.
+    """
+
+
+class KernelGraph:
+    """The kernels and tensors of a graph function, in the order of their bindings."""
+
+    def __init__(self, func: Function, mod: IRModule) -> None:
+        self._mod = mod
+        self.calls: dict[g.GraphVar, KernelCall] = {}
+        self.tensors: dict[g.GraphVar, Tensor] = {}
+        self._weights = frozenset(func.params[_first_weight(func) :])
+        self._others: set[g.GraphVar] = set()
+        self._enter(func.body)
+        for tensor in self.tensors.values():
+            tensor.used_otherwise = tensor.var in self._others
+
+    def _enter(self, suite: g.SeqExpr) -> None:
+        for binding in suite.bindings:
+            call = self._kernel_call(binding)
+            if call is not None:
+                self._add(call)
+            elif isinstance(binding.value, g.If):
+                self._use(binding.value.cond)
+                self._enter(binding.value.true_branch)
+                self._enter(binding.value.false_branch)
+            else:
+                self._use(binding.value)
+        self._use(suite.body)
+
+    def _add(self, call: KernelCall) -> None:
+        self.calls[call.var] = call
+        inputs = call.inputs
+        for position, arg in enumerate(call.args):
+            if position in inputs:
+                self._tensor(call, position).readers.append((call, position))
+            else:
+                self._use(arg)
+        if call.output is not None:
+            self.tensors.setdefault(call.var, self._described(call.var, call, call.output, call))
+
+    def _tensor(self, call: KernelCall, position: int) -> Tensor:
+        var = call.argument(position)
+        known = self.tensors.get(var)
+        if known is None:
+            known = self.tensors[var] = self._described(var, call, position, None)
+        return known
+
+    def _described(
+        self, var: g.GraphVar, call: KernelCall, position: int, maker: KernelCall | None
+    ) -> Tensor:
+        buffer = parameter(call.func, position)
+        shape = fixed_shape(buffer)
+        assert shape is not None
+        return Tensor(var, shape, str(buffer.dtype), maker)
+
+    def _use(self, node: Node) -> None:
+        self._others.update(used_vars(node))
+
+    def _kernel_call(self, binding: g.Binding) -> KernelCall | None:
+        """Return the call of a kernel whose layouts may change, None for anything else."""
+        value = binding.value
+        if not isinstance(binding, g.VarBinding) or not isinstance(value, g.GraphCall):
+            return None
+        call = destination_passing(value) if value.op == CALL_TIR else None
+        if call is None or call.scalars or not isinstance(call.callee, GlobalVar):
+            return None
+        func = self._mod.functions.get(call.callee.name)
+        if not isinstance(func, PrimFunc) or len(func.buffer_map) != len(func.params):
+            return None
+        if len(func.params) != len(call.args) + len(call.outputs):
+            return None
+        if any(fixed_shape(buffer) is None for buffer in func.buffer_map.values()):
+            return None
+        stated = func.attrs.get(LAYOUT_FREE_BUFFERS, ())
+        free = {k.value if isinstance(k, IntImm) else k for k in stated}
+        slots = [
+            position
+            for position, arg in enumerate(call.args)
+            if isinstance(arg, g.GraphVar) and arg not in self._weights and position not in free
+        ]
+        if not call.gives_tuple:
+            slots.append(len(call.args))
+        return KernelCall(binding.var, call.callee.name, func, call.args, tuple(slots))
+
+
+def _first_weight(func: Function) -> int:
+    """Return the number of the first parameter that is a weight."""
+    return int(func.attrs.get("num_input", len(func.params)))

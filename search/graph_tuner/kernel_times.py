@@ -1,0 +1,159 @@
+"""How long kernels take: each is built and measured once, and what that gave is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from codegen import Target
+from search.arg_info import ArgInfo
+from search.builder import Builder, BuilderInput
+from search.database.growing_file import GrowingFile
+from search.errors import DatabaseError, TuningError
+from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
+from tensorir.function import IRModule, PrimFunc
+
+logger = logging.getLogger("tvm.meta_schedule")
+
+Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
+"""Returns the seconds per call of kernels, infinity for one that does not build or run.
+
+Blocks that bring weights into another layout do not count."""
+
+FILE: Final = "kernel_times.json"
+
+_ROUNDS: Final = 5
+_SLICES: Final = 10
+_SLICE_MS: Final = 1
+"""How often and how long a kernel is timed in a round: short, so that some are not interrupted."""
+
+
+class KernelTimes:
+    """Measures kernels with the builder and the runner of a search; a `Measure`.
+
+    All kernels of a call are built in parallel and measured in turns (A B C A B C ...), so that all
+    of them meet the same machine; the least time of all counts. Results are kept in memory and,
+    with a `work_dir`, in its file `kernel_times.json`: a line `[key, seconds]` for each kernel,
+    where the key stands for the target and the text of the kernel. Failures are kept in memory
+    only: the next process tries again.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        builder: str | Builder = "local",
+        runner: str | Runner = "local",
+        work_dir: str | Path | None = None,
+    ) -> None:
+        self._target = target
+        self._builder = Builder.create(builder)
+        self._runner = _short_runner() if runner == "local" else Runner.create(runner)
+        self._own = [
+            part
+            for part, given in ((self._builder, builder), (self._runner, runner))
+            if part is not given
+        ]
+        self._seconds: dict[str, float] = {}
+        self._file: GrowingFile | None = None
+        if work_dir is not None:
+            Path(work_dir).mkdir(parents=True, exist_ok=True)
+            self._file = GrowingFile(Path(work_dir) / FILE)
+            with self._file.lock():
+                self._read_new(self._file)
+
+    def __call__(self, kernels: Sequence[PrimFunc]) -> list[float]:
+        """Return seconds per call; those that are not known yet are measured now."""
+        keys = [self._key(kernel) for kernel in kernels]
+        pairs = zip(keys, kernels, strict=True)
+        new = {key: kernel for key, kernel in pairs if key not in self._seconds}
+        if new:
+            found = self._measured(list(new.values()))
+            self._keep(dict(zip(new, found, strict=True)))
+        return [self._seconds[key] for key in keys]
+
+    def close(self) -> None:
+        """End the builder and the runner, unless they were given."""
+        for part in self._own:
+            part.close()
+
+    def _key(self, kernel: PrimFunc) -> str:
+        text = f"{self._target}\n{_as_main(kernel).script()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
+        logger.info("Layouts: %d kernels are built and measured", len(kernels))
+        modules = [_as_main(kernel) for kernel in kernels]
+        built = self._builder.build([BuilderInput(mod, self._target) for mod in modules])
+        entries: dict[int, RunnerInput] = {}
+        for place, (mod, result) in enumerate(zip(modules, built, strict=True)):
+            if result.artifact_path is None:
+                logger.warning("Layouts: a kernel does not build: %s", result.error_msg)
+                continue
+            infos = ArgInfo.from_entry_func(mod)
+            entries[place] = RunnerInput(result.artifact_path, self._target.kind, infos)
+        try:
+            rounds = self._rounds(entries)
+        finally:
+            for entry in entries.values():
+                self._builder.remove_artifact(entry.artifact_path)
+        return [
+            min(rounds[place]) if place in rounds else math.inf for place in range(len(kernels))
+        ]
+
+    def _rounds(self, entries: dict[int, RunnerInput]) -> dict[int, list[float]]:
+        """Return all times of the kernels that did not fail in a round."""
+        seconds: dict[int, list[float]] = {place: [] for place in entries}
+        for _ in range(_ROUNDS):
+            for place in list(seconds):
+                (future,) = self._runner.run([entries[place]])
+                result = future.result()
+                if result.run_secs is None or result.median_secs is None:
+                    logger.warning("Layouts: a kernel does not run: %s", result.error_msg)
+                    del seconds[place]
+                else:
+                    seconds[place] += result.run_secs
+        return seconds
+
+    def _keep(self, found: dict[str, float]) -> None:
+        self._seconds.update(found)
+        lines = [json.dumps(entry) for entry in found.items() if entry[1] < math.inf]
+        if self._file is not None and lines:
+            with self._file.lock():
+                self._read_new(self._file)
+                self._file.append(lines)
+
+    def _read_new(self, file: GrowingFile) -> None:
+        """Take over what this process or another one wrote to the file."""
+        for line in file.new_lines():
+            try:
+                key, seconds = json.loads(line.text)
+                self._seconds.setdefault(str(key), float(seconds))
+            except (ValueError, TypeError) as error:
+                raise DatabaseError(
+                    f"{file.path}, line {line.number}: expected [key, seconds], got "
+                    f"{line.text[:60]!r}; delete the line, and the kernel is measured again"
+                ) from error
+
+
+def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
+    """Return what a function gives for kernels; TuningError unless these are times."""
+    seconds = [float(s) for s in measure(kernels)]
+    if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):
+        raise TuningError(
+            f"a measure returns a time for each kernel, infinite for one that fails; it returned "
+            f"{seconds} for {len(kernels)}"
+        )
+    return seconds
+
+
+def _short_runner() -> Runner:
+    return LocalRunner(evaluator_config=EvaluatorConfig(1, _SLICES, _SLICE_MS))
+
+
+def _as_main(kernel: PrimFunc) -> IRModule:
+    return IRModule({"main": kernel.with_attr("global_symbol", "main")})

@@ -1,0 +1,214 @@
+"""The layouts of a graph function under which its kernels and transforms take the least time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, islice
+from typing import Final, TypeAlias
+
+from search.graph_tuner.candidates import Candidate
+from search.graph_tuner.kernel_graph import KernelCall, KernelGraph, Tensor
+from search.graph_tuner.layouts import Layout
+from search.graph_tuner.pbqp import least_cost
+from tensorir.relax.expr import GraphVar
+
+_MOST_SETS: Final = 256
+"""In how many sets of layouts a tensor is considered, the small ones first."""
+
+_NOISE: Final = 0.03
+"""The part of its time by which a kernel seems faster or slower when it is measured again."""
+
+TransformSeconds: TypeAlias = Callable[[Tensor, Layout, Layout], float]
+"""What it costs to bring a tensor from a layout to another one, which is not the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """A candidate with its seconds per call; None for a kernel that cannot be measured."""
+
+    candidate: Candidate
+    seconds: float | None
+
+    @property
+    def known_seconds(self) -> float:
+        """The seconds, 0 where they are not known: there is no other candidate then."""
+        return self.seconds or 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A candidate of each kernel, and the layouts that each tensor is brought into."""
+
+    kernels: dict[GraphVar, Timed]
+    available: dict[GraphVar, tuple[Layout, ...]]
+    exact: bool
+    """Whether no other choice costs less."""
+
+    @property
+    def kernel_seconds(self) -> float:
+        """The sum of the kernels that were measured."""
+        return sum(timed.known_seconds for timed in self.kernels.values())
+
+    def transforms(self, graph: KernelGraph) -> Iterable[tuple[Tensor, Layout, Layout]]:
+        """Yield the tensors that are brought from one layout to another."""
+        for var, layouts in self.available.items():
+            tensor = graph.tensors[var]
+            made = self.made_in(tensor)
+            for layout in layouts:
+                if layout != made:
+                    yield tensor, made, layout
+
+    def made_in(self, tensor: Tensor) -> Layout:
+        """Return the layout in which a tensor comes to be."""
+        if tensor.maker is None:
+            return None
+        return slot_layout(tensor.maker, self.kernels[tensor.var].candidate, tensor.maker.output)
+
+
+def slot_layout(call: KernelCall, candidate: Candidate, position: int | None) -> Layout:
+    """Return the layout that a candidate has in a slot, None if it is no slot."""
+    if position not in call.slots:
+        return None
+    return candidate.layouts[call.slots.index(position)]
+
+
+def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -> list[Timed]:
+    """Return the fastest candidate for each choice of layouts, all row-major first.
+
+    Where that does not work, nothing is known of the kernel, and it stays.
+    """
+    best: dict[tuple[Layout, ...], Timed] = {}
+    for candidate, found in zip(candidates, seconds, strict=True):
+        known = best.get(candidate.layouts)
+        if found < math.inf and (known is None or found < known.known_seconds):
+            best[candidate.layouts] = Timed(candidate, found)
+    plain = candidates[0]
+    if plain.layouts not in best:
+        return [Timed(plain, None)]
+    first = best.pop(plain.layouts)
+    return [first, *best.values()]
+
+
+def possible_transforms(
+    graph: KernelGraph, kernels: Mapping[GraphVar, Sequence[Timed]]
+) -> Iterable[tuple[Tensor, Layout, Layout]]:
+    """Yield the tensors of a graph, and between which layouts of each there may be transforms."""
+    for tensor in graph.tensors.values():
+        for made in _makings(tensor, kernels):
+            for layout in _readings(tensor, kernels):
+                if layout != made:
+                    yield tensor, made, layout
+
+
+def row_major(kernels: Mapping[GraphVar, Sequence[Timed]], graph: KernelGraph) -> Choice:
+    """Return the choice without other layouts."""
+    chosen = {var: timed[0] for var, timed in kernels.items()}
+    available: dict[GraphVar, tuple[Layout, ...]] = dict.fromkeys(graph.tensors, (None,))
+    return Choice(chosen, available, exact=False)
+
+
+def best_choice(
+    graph: KernelGraph,
+    kernels: Mapping[GraphVar, Sequence[Timed]],
+    transform_seconds: TransformSeconds,
+) -> Choice:
+    """Return the choice with the least sum, or a good one (`Choice.exact` says which).
+
+    Kernels are nodes with their candidates as alternatives. A tensor is a node, too: its
+    alternatives are the sets of layouts that it may be brought into, so that what several readers
+    share is made, and counted, once. Between the kernel that makes a tensor and the tensor are the
+    transforms, and a reader forbids the sets without its layout. A kernel in other layouts than
+    row-major costs a little more than it takes, or else noise would decide between equals.
+    """
+    vertices = {var: k for k, var in enumerate(kernels)}
+    costs = [_costs(alternatives) for alternatives in kernels.values()]
+    edges: dict[tuple[int, int], list[list[float]]] = {}
+    sets: dict[GraphVar, list[tuple[Layout, ...]]] = {}
+    for tensor in graph.tensors.values():
+        options = sets[tensor.var] = _sets(tensor, _readings(tensor, kernels))
+        making = _Making(tensor, transform_seconds)
+        node = len(costs)
+        if tensor.maker is None:
+            costs.append([making.seconds(None, option) for option in options])
+        else:
+            costs.append([0.0] * len(options))
+            edges[vertices[tensor.var], node] = [
+                [making.seconds(made, option) for option in options]
+                for made in _made_in(tensor, kernels)
+            ]
+        for reader, position in tensor.readers:
+            matrix = [
+                [
+                    _allowed(slot_layout(reader, t.candidate, position) in option)
+                    for option in options
+                ]
+                for t in kernels[reader.var]
+            ]
+            known = edges.get((vertices[reader.var], node))
+            edges[vertices[reader.var], node] = matrix if known is None else _sum(known, matrix)
+    found = least_cost(costs, edges)
+    plain = row_major(kernels, graph)
+    if not found.exact and plain.kernel_seconds <= found.cost:
+        return plain
+    chosen = {var: kernels[var][found.choices[k]] for var, k in vertices.items()}
+    picked = zip(sets, found.choices[len(kernels) :], strict=True)
+    available = {var: sets[var][choice] for var, choice in picked}
+    return Choice(chosen, available, found.exact)
+
+
+def _costs(alternatives: Sequence[Timed]) -> list[float]:
+    """Return what the alternatives of a kernel cost, the row-major one first."""
+    first, *others = (timed.known_seconds for timed in alternatives)
+    return [first, *(seconds + _NOISE * first for seconds in others)]
+
+
+class _Making:
+    """What it costs to have a tensor in several layouts."""
+
+    def __init__(self, tensor: Tensor, transform_seconds: TransformSeconds) -> None:
+        self._tensor = tensor
+        self._transform_seconds = transform_seconds
+
+    def seconds(self, made: Layout, layouts: Iterable[Layout]) -> float:
+        others = [layout for layout in layouts if layout != made]
+        return sum(self._transform_seconds(self._tensor, made, layout) for layout in others)
+
+
+def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+    """Return the layout that each candidate of its kernel gives a tensor in."""
+    call = tensor.maker
+    if call is None:
+        return [None]
+    return [slot_layout(call, timed.candidate, call.output) for timed in kernels[call.var]]
+
+
+def _makings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+    return list(dict.fromkeys(_made_in(tensor, kernels)))
+
+
+def _readings(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:
+    """Return the layouts in which something may read a tensor."""
+    found: dict[Layout, None] = {None: None} if tensor.used_otherwise else {}
+    for reader, position in tensor.readers:
+        for timed in kernels[reader.var]:
+            found[slot_layout(reader, timed.candidate, position)] = None
+    return list(found)
+
+
+def _sets(tensor: Tensor, layouts: Sequence[Layout]) -> list[tuple[Layout, ...]]:
+    """Return the sets of layouts that a tensor may be brought into, small ones first."""
+    fixed: tuple[Layout, ...] = (None,) if tensor.used_otherwise else ()
+    free = [layout for layout in layouts if layout not in fixed]
+    most = min(len(free), len(tensor.readers))
+    some = chain.from_iterable(combinations(free, size) for size in range(most + 1))
+    return [(*fixed, *chosen) for chosen in islice(some, _MOST_SETS)]
+
+
+def _allowed(condition: bool) -> float:
+    return 0.0 if condition else math.inf
+
+
+def _sum(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
+    return [[x + y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]

@@ -1,0 +1,150 @@
+"""Layouts of tensors, and kernels with parameters in them.
+
+A layout is an index map from the indices of a tensor to those of the array that holds it, None for
+the array with the indices of the tensor (row-major). Only maps that are bijective are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedule import Schedule
+from schedule.sref import StmtSRef
+from search.analysis.suggested_layout import (
+    last_read,
+    read_index,
+    suggested_layout,
+    suggested_layout_of_windows,
+)
+from tensorir.buffer import Buffer
+from tensorir.errors import IRValueError
+from tensorir.expr import IntImm, IterVar
+from tensorir.function import IRModule, PrimFunc
+from tensorir.index_map import IndexMap
+from tensorir.stmt import Block
+from tensorir.visit import walk
+
+Layout: TypeAlias = IndexMap | None
+
+_MAIN = "main"
+
+
+class KnownLayouts:
+    """Layouts, each order of elements in memory under one name: two maps may give the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[int, ...], bytes], Layout] = {}
+
+    def known(self, layout: Layout, shape: Sequence[int]) -> Layout:
+        """Return the first layout that was asked for with the same order of elements.
+
+        None is known from the start. IRValueError for a map that is not bijective on the shape.
+        """
+        if layout is None:
+            return None
+        row_major = np.arange(np.prod(shape, dtype=np.int64))
+        order = layout.map_ndarray(row_major.reshape(shape)).ravel()
+        if order.size != row_major.size:
+            raise IRValueError(f"the layout {layout} has places that hold no element")
+        if np.array_equal(order, row_major):
+            return None
+        return self._known.setdefault((tuple(shape), order.tobytes()), layout)
+
+
+def physical_shape(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the extents of the array that holds a tensor of a shape."""
+    if layout is None:
+        return tuple(shape)
+    extents = layout.map_shape(shape)
+    return tuple(extent.value for extent in extents if isinstance(extent, IntImm))
+
+
+def described(layout: Layout) -> str:
+    """Return a layout as the user reads it."""
+    if layout is None:
+        return "row-major"
+    names = ", ".join(var.name for var in layout.initial_indices)
+    return f"({names}) -> ({', '.join(map(str, layout.final_indices))})"
+
+
+def parameter(func: PrimFunc, position: int) -> Buffer:
+    """Return the buffer of a parameter; KeyError for a scalar."""
+    return func.buffer_map[func.params[position]]
+
+
+def fixed_shape(buffer: Buffer) -> tuple[int, ...] | None:
+    """Return the extents of a buffer, None if they are not constant or it has strides."""
+    shape = tuple(extent.value for extent in buffer.shape if isinstance(extent, IntImm))
+    return None if len(shape) != len(buffer.shape) or buffer.strides else shape
+
+
+def wanted_layout(func: PrimFunc, position: int) -> Layout:
+    """Return the layout in which a kernel would read a parameter from front to back, or nearly so.
+
+    None, row-major, where none is found that is better.
+    """
+    sch = Schedule(IRModule({_MAIN: func}))
+    read = last_read(sch.state.blocks(_MAIN), parameter(sch.state.func(_MAIN), position))
+    if read is None:
+        return None
+    return suggested_layout(*read) or suggested_layout_of_windows(*read)
+
+
+def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
+    """Return a kernel that takes parameters, by position, in other layouts.
+
+    Its loops stay. ScheduleError where a parameter cannot have another layout.
+    """
+    changed = {position: layout for position, layout in layouts.items() if layout is not None}
+    if not changed:
+        return func
+    sch = Schedule(IRModule({_MAIN: func}))
+    for position, layout in changed.items():
+        buffer = parameter(sch.state.func(_MAIN), position)
+        for sref in sch.state.blocks(_MAIN):
+            place = _place(sref, buffer)
+            if place is not None:
+                block = sch.get_block(sref.block.name_hint, _MAIN)
+                sch.transform_layout(block, place, layout)
+                break
+    return sch.mod.prim_func(_MAIN)
+
+
+def _place(sref: StmtSRef, buffer: Buffer) -> tuple[str, int] | None:
+    """Return the region of a buffer in the lists of a block, None if it has none."""
+    if sref.parent is None:
+        return None
+    read = read_index(sref, buffer)
+    if read is not None:
+        return ("read", read)
+    writes = (region.buffer for region in sref.block.writes)
+    return next((("write", k) for k, write in enumerate(writes) if write is buffer), None)
+
+
+def is_elementwise(func: PrimFunc) -> bool:
+    """Say whether a kernel has data-parallel blocks only, so that any order of loops is as good."""
+    blocks = [node for node in walk(func.body) if isinstance(node, Block)]
+    return all(axis.iter_type == IterVar.DATA_PAR for block in blocks for axis in block.iter_vars)
+
+
+def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArray[np.int64]:
+    """Return for each dimension of `loops` how far a step from the origin goes in `layout`.
+
+    Both are layouts of a tensor of this shape; the distance is in elements, 0 for a dimension of
+    extent 1.
+    """
+    numbers = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+    visited = numbers if loops is None else loops.map_ndarray(numbers)
+    held = numbers if layout is None else layout.map_ndarray(numbers)
+    position = np.empty(numbers.size, np.int64)
+    position[held.ravel()] = np.arange(numbers.size)
+    at_origin = (0,) * visited.ndim
+    steps = []
+    for axis, extent in enumerate(visited.shape):
+        neighbour = tuple(int(k == axis and extent > 1) for k in range(visited.ndim))
+        steps.append(abs(position[visited[neighbour]] - position[visited[at_origin]]))
+    return np.array(steps, np.int64)
