@@ -30,6 +30,14 @@ class AnnotateEntity(Entity):
     def __init__(self, anns: Sequence[Any]) -> None:
         super().__init__(list(anns))
 
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list of annotations, or of positions."""
+        return isinstance(value, (list, tuple)) and (
+            all(isinstance(ann, str) and ann in ANNOTATIONS for ann in value)
+            or all(type(ann) is int and ann >= 0 for ann in value)
+        )
+
     @property
     def anns(self) -> list[Any]:
         """The annotations. Reading them fixes the knob in the trace."""

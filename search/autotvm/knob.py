@@ -41,6 +41,11 @@ class Entity(ABC):
         self._owner: KnobOwner | None = None
         self._name = ""
 
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something read from a log is a value of a knob of this kind."""
+        return True
+
     def to_json(self) -> list[Any]:
         """Return kind and value as the log has them, without the name of the knob."""
         return [self.code, self._value]

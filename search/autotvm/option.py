@@ -49,7 +49,8 @@ class OtherOptionEntity(Entity):
                 f"the knob {self._name!r} has candidates that are no whole numbers of 32 bits; "
                 "read val instead"
             )
-        return self._value
+        value: int = self._read()
+        return value
 
 
 class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
@@ -61,7 +62,9 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
             self.domain = OptionDomain(tuple(_text(one) for one in self._candidates))
         except (TypeError, ValueError) as error:
             raise KnobError(f"a candidate cannot be written as JSON: {error}") from None
-        self._indices = {text: index for index, text in enumerate(self.domain.labels)}
+        self._indices: dict[str, int] = {}
+        for index, text in enumerate(self.domain.labels):
+            self._indices.setdefault(text, index)
 
     def __len__(self) -> int:
         return len(self._candidates)

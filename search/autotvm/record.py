@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
@@ -76,7 +78,7 @@ def decode(row: str, protocol: str = "json") -> Record | None:
             float(timestamp),
         )
         task = Task(_text(name), as_tuples(args))
-        task.target = Target(_text(target).replace(" -target=", " -mtriple="))
+        task.target = _target(_text(target))
         config = ConfigEntity.from_json_dict(fields["config"])
     except KeyError as error:
         raise LineError(f"it has no field {error}") from error
@@ -84,6 +86,8 @@ def decode(row: str, protocol: str = "json") -> Record | None:
         raise LineError(str(error)) from error
     if not result.costs:
         raise LineError("it has no costs")
+    if not all(0 < cost < math.inf for cost in result.costs):
+        raise LineError(f"its costs are {list(result.costs)}; they are seconds above 0")
     config.cost = sum(result.costs) / len(result.costs)
     return MeasureInput(task.target, task, config), result
 
@@ -197,6 +201,12 @@ def check_protocol(protocol: str) -> None:
         raise TemplateError(
             f"logs are written as 'json', not as {protocol!r}; reading pickles would run code"
         )
+
+
+@lru_cache(maxsize=64)
+def _target(text: str) -> Target:
+    """Return the target of a line; most lines of a log have the same."""
+    return Target(text.replace(" -target=", " -mtriple="))
 
 
 def _text(value: Any) -> str:

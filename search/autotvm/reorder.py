@@ -31,6 +31,16 @@ class ReorderEntity(Entity):
     def __init__(self, perm: Sequence[int]) -> None:
         super().__init__(list(perm))
 
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list with each position once."""
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) > 0
+            and all(type(position) is int for position in value)
+            and sorted(value) == list(range(len(value)))
+        )
+
     @property
     def perm(self) -> list[int]:
         """The positions. Reading them fixes the knob in the trace."""
@@ -108,6 +118,8 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
             raise KnobError(
                 f"there is no policy {policy!r} of orders; it is one of {list(_POLICIES)}"
             )
+        if domain.size >= 1 << 63:
+            raise KnobError(f"the orders of {count} axes are beyond int64; reorder fewer at a time")
         self.domain: Final = domain
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule.indexed_domain import MOST_LISTED
 from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from search.autotvm.axes import AxisLike, virtual_axis
+from search.autotvm.constraint import asked
 from search.autotvm.errors import KnobError
 from search.autotvm.knob import Entity, KnobSpace, checked_kind
 
@@ -22,6 +23,17 @@ class SplitEntity(Entity):
 
     def __init__(self, size: Sequence[int]) -> None:
         super().__init__(list(size))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list of sizes, of which the first may be -1."""
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) > 0
+            and all(type(size) is int for size in value)
+            and (value[0] == -1 or value[0] > 0)
+            and all(size > 0 for size in value[1:])
+        )
 
     @property
     def size(self) -> list[int]:
@@ -66,9 +78,12 @@ class SplitSpace(KnobSpace[SplitEntity]):
     ) -> None:
         self.policy = policy
         self.product = virtual_axis(axis).length
-        if policy == "candidate":
-            if not candidate:
-                raise KnobError("policy='candidate' needs candidate, the list of sizes")
+        if (policy == "candidate") != bool(candidate):
+            raise KnobError(
+                f"policy='candidate' and candidate, the list of sizes, go together; got "
+                f"policy={policy!r} and candidate={candidate}"
+            )
+        if candidate:
             num_outputs = len(candidate[0]) if num_outputs is None else num_outputs
         elif policy not in SPLIT_POLICIES:
             raise KnobError(
@@ -86,7 +101,9 @@ class SplitSpace(KnobSpace[SplitEntity]):
             listed = tuple(_repaired(domain, sizes) for sizes in candidate)
             domain = SplitDomain(domain.extent, num_outputs, "candidate", candidates=listed)
         if filter is not None:
-            kept = tuple(size for size in _sizes(domain) if filter(SplitEntity(size)))
+            kept = tuple(
+                size for size in _sizes(domain) if asked(filter, SplitEntity(size), "of sizes")
+            )
             domain = SplitDomain(domain.extent, num_outputs, policy, candidates=kept)
         self.domain: Final = domain
 
