@@ -43,7 +43,7 @@ class LoopMarkDomain(ListedDomain):
 
     def listed(self) -> Sequence[Decision]:
         """Return the ways to mark the loops."""
-        return tuple(map(plain_decision, loop_marks(self.count, self.policy)))
+        return loop_marks(self.count, self.policy)  # type: ignore[return-value]
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the ways in which one loop is marked differently, else all others."""
