@@ -67,6 +67,18 @@ class ListedDomain(IndexedDomain):
         """Return where an alternative is, None if it is not here."""
         return self._indices.get(decision)
 
+
+@dataclass(frozen=True)
+class CandidatesDomain(ListedDomain):
+    """Some decisions of the kind that another domain has, whether that offers them or not."""
+
+    whole: IndexedDomain
+    candidates: tuple[Decision, ...]
+
+    def listed(self) -> Sequence[Decision]:
+        """Return the candidates, each once."""
+        return tuple(dict.fromkeys(self.candidates))
+
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return all others: nothing is known of their order."""
         return [other for other in self.alternatives if other != decision]
@@ -80,6 +92,17 @@ class ListedDomain(IndexedDomain):
             return None
         index = rng.uniform_int(0, self.size - 1)
         return self.at(index + (index >= present))
+
+    def numbers(self, decision: Decision) -> tuple[float, ...] | None:
+        """Return what the whole domain says."""
+        return self.whole.numbers(decision)
+
+    def repair(self, decision: Any) -> Decision:
+        """Return a decision of the kind, offered or not; ValueError for one of another kind."""
+        return self.whole.repair(decision)
+
+    def __str__(self) -> str:
+        return f"{len(self.candidates)} candidates for {self.whole}"
 
 
 @dataclass(frozen=True)

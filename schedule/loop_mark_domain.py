@@ -35,21 +35,20 @@ def loop_marks(count: int, policy: str) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True)
 class LoopMarkDomain(ListedDomain):
-    """Marks of `count` loops by a policy, or the `candidates` where those are given."""
+    """Marks of `count` loops by a policy, see `loop_marks`; `words` are the marks there are."""
 
     count: int
     policy: str
-    candidates: tuple[tuple[str, ...], ...] | None = None
+    words: tuple[Any, ...] = MARKS
 
     def listed(self) -> Sequence[Decision]:
         """Return the ways to mark the loops."""
-        ways = loop_marks(self.count, self.policy) if self.candidates is None else self.candidates
-        return tuple(plain_decision(way) for way in dict.fromkeys(ways))
+        return loop_marks(self.count, self.policy)  # type: ignore[return-value]
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the ways in which one loop is marked differently, else all others."""
         assert isinstance(decision, tuple)
-        others = super().neighbours(decision)
+        others = [other for other in self.alternatives if other != decision]
         near = [
             other
             for other in others
@@ -58,16 +57,13 @@ class LoopMarkDomain(ListedDomain):
         ]
         return near or others
 
-    def step(self, decision: Decision, rng: Any) -> Decision | None:
-        """Draw one of the neighbours."""
-        others = self.neighbours(decision)
-        return others[rng.uniform_int(0, len(others))] if others else None
-
     def repair(self, decision: Any) -> Decision:
         """Return the marks as they are; ValueError unless each loop has one."""
         marks = tuple(decision) if isinstance(decision, (list, tuple)) else ()
-        if len(marks) != self.count or any(mark not in MARKS for mark in marks):
-            raise ValueError(f"is {decision!r}; {self.count} loops are each one of {list(MARKS)}")
+        if len(marks) != self.count or any(mark not in self.words for mark in marks):
+            raise ValueError(
+                f"is {decision!r}; {self.count} loops are each one of {list(self.words)}"
+            )
         return plain_decision(marks)
 
     def __str__(self) -> str:

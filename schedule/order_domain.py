@@ -8,13 +8,11 @@ from math import factorial
 from typing import Any
 
 from schedule.decision_domain import Decision
-from schedule.indexed_domain import IndexedDomain, ListedDomain
+from schedule.indexed_domain import IndexedDomain
 from schedule.random_state import RandomState
 
-Positions = tuple[int, ...]
 
-
-def checked_order(decision: Any, count: int) -> Positions:
+def checked_order(decision: Any, count: int) -> tuple[int, ...]:
     """Return an order as a tuple; ValueError unless it has every position once."""
     order = tuple(decision) if isinstance(decision, (list, tuple)) else ()
     if not all(type(p) is int for p in order) or sorted(order) != list(range(count)):
@@ -86,22 +84,3 @@ class PermutationDomain(IndexedDomain):
         if self.end - self.begin == self.count:
             return f"the orders of {self.count} loops"
         return f"the orders of loops {self.begin} to {self.end - 1} of {self.count}"
-
-
-@dataclass(frozen=True)
-class ListedOrderDomain(ListedDomain):
-    """One of some orders of `count` loops."""
-
-    count: int
-    orders: tuple[Positions, ...]
-
-    def listed(self) -> Sequence[Decision]:
-        """Return the orders."""
-        return tuple(dict.fromkeys(self.orders))
-
-    def repair(self, decision: Any) -> Decision:
-        """Return the order as it is; ValueError unless it has every position once."""
-        return checked_order(decision, self.count)
-
-    def __str__(self) -> str:
-        return " or ".join(str(list(order)) for order in self.orders)

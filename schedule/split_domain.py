@@ -71,7 +71,7 @@ def split_sizes(
 
 @dataclass(frozen=True)
 class SplitDomain(ListedDomain):
-    """Splits of `extent` in `parts` by a policy, or the `candidates` where those are given.
+    """Splits of `extent` in `parts` by a policy.
 
     A decision has the sizes of the parts, outermost first; the first is -1 for what is left.
     """
@@ -81,18 +81,13 @@ class SplitDomain(ListedDomain):
     policy: str = "factors"
     max_factor: int = NO_LIMIT
     no_tail: bool = True
-    candidates: tuple[Sizes, ...] | None = None
 
     def listed(self) -> Sequence[Decision]:
         """Return the splits."""
-        if self.candidates is not None:
-            return tuple(dict.fromkeys(self.candidates))
         return split_sizes(self.extent, self.parts, self.policy, self.max_factor, self.no_tail)
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
         """Return the splits in which one part differs, or a factor moved between two inner ones."""
-        if self.candidates is not None:
-            return super().neighbours(decision)
         assert isinstance(decision, tuple)
         sizes = split_factors(self.extent, self.policy)
         near: dict[Decision, None] = {}
@@ -106,11 +101,6 @@ class SplitDomain(ListedDomain):
                     moved[target] *= factor
                     near[tuple(moved)] = None
         return [other for other in near if other != decision and other in self]
-
-    def step(self, decision: Decision, rng: Any) -> Decision | None:
-        """Draw one of the neighbours."""
-        others = self.neighbours(decision)
-        return others[rng.uniform_int(0, len(others))] if others else None
 
     def numbers(self, decision: Decision) -> tuple[float, ...]:
         """Return the sizes, the first as what is left over."""
@@ -135,7 +125,5 @@ class SplitDomain(ListedDomain):
         return sizes
 
     def __str__(self) -> str:
-        if self.candidates is not None:
-            return f"{self.extent} in {self.parts} parts as listed"
         limit = "" if self.max_factor >= NO_LIMIT else f", each at most {self.max_factor}"
         return f"{self.extent} in {self.parts} parts by {self.policy}{limit}"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from schedule.decision_domain import DecisionDomain
+from schedule.decision_domain import Decision, plain_decision
 from schedule.errors import ArgumentError
-from schedule.indexed_domain import MOST_LISTED, IndexedDomain, OptionDomain
+from schedule.indexed_domain import MOST_LISTED, CandidatesDomain, IndexedDomain, OptionDomain
 from schedule.instruction import Number, Numbers, Sampled, primitive
 from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
-from schedule.order_domain import ListedOrderDomain, PermutationDomain
+from schedule.order_domain import PermutationDomain
 from schedule.random_state import RandomState
 from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from schedule.state import ScheduleState
@@ -36,7 +35,7 @@ def knob_split_domain(
     max_factor: int = NO_LIMIT,
     no_tail: bool = True,
     candidates: Sequence[object] | None = None,
-) -> SplitDomain:
+) -> IndexedDomain:
     """Return the splits of an extent; ArgumentError for what cannot be split so."""
     method = "sample_knob_split"
     if not 1 <= extent < 1 << 63:
@@ -47,23 +46,8 @@ def knob_split_domain(
         reason = f"is {policy!r}; it is one of {list(SPLIT_POLICIES)}, or give candidates"
         raise ArgumentError(method, "policy", reason)
     if candidates is None:
-        return _splits(extent, parts, policy, max_factor, no_tail, None)
-    return _splits(extent, parts, "candidate", max_factor, no_tail, _frozen(method, candidates))
-
-
-@lru_cache(maxsize=_KEPT)
-def _splits(
-    extent: int,
-    parts: int,
-    policy: str,
-    max_factor: int,
-    no_tail: bool,
-    candidates: tuple[Any, ...] | None,
-) -> SplitDomain:
-    domain = SplitDomain(extent, parts, policy, max_factor, no_tail)
-    if candidates is None:
-        return domain
-    return replace(domain, candidates=_each("sample_knob_split", domain, candidates))
+        return _kept(SplitDomain(extent, parts, policy, max_factor, no_tail))
+    return _listed(method, SplitDomain(extent, parts), candidates)
 
 
 @primitive("SampleKnobSplit", domain=knob_split_domain)
@@ -77,7 +61,7 @@ def sample_knob_split(
     no_tail: bool = True,
     candidates: Sequence[object] | None = None,
     *,
-    domain: SplitDomain,
+    domain: IndexedDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -99,7 +83,7 @@ def knob_reorder_domain(
     begin: int = 0,
     end: int | None = None,
     candidates: Sequence[object] | None = None,
-) -> PermutationDomain | ListedOrderDomain:
+) -> IndexedDomain:
     """Return the orders of `count` loops; ArgumentError for what there is no order of."""
     method = "sample_knob_reorder"
     last = count if end is None else end
@@ -110,13 +94,7 @@ def knob_reorder_domain(
         raise ArgumentError(method, "begin", reason)
     if candidates is None:
         return PermutationDomain(count, begin, last)
-    return _orders(count, _frozen(method, candidates))
-
-
-@lru_cache(maxsize=_KEPT)
-def _orders(count: int, candidates: tuple[Any, ...]) -> ListedOrderDomain:
-    whole = PermutationDomain(count, 0, count)
-    return ListedOrderDomain(count, _each("sample_knob_reorder", whole, candidates))
+    return _listed(method, PermutationDomain(count, 0, count), candidates)
 
 
 @primitive("SampleKnobReorder", domain=knob_reorder_domain)
@@ -128,7 +106,7 @@ def sample_knob_reorder(
     end: int | None = None,
     candidates: Sequence[object] | None = None,
     *,
-    domain: PermutationDomain | ListedOrderDomain,
+    domain: IndexedDomain,
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
@@ -148,7 +126,7 @@ def knob_annotate_domain(
     count: int,
     policy: str = "candidate",
     candidates: Sequence[object] | None = None,
-) -> LoopMarkDomain:
+) -> IndexedDomain:
     """Return the ways to mark `count` loops; ArgumentError for what cannot be marked so."""
     method = "sample_knob_annotate"
     if not 1 <= count <= MOST_PARTS:
@@ -158,16 +136,8 @@ def knob_annotate_domain(
             loop_marks(count, policy)
         except ValueError as error:
             raise ArgumentError(method, "policy", str(error)) from None
-        return _marks(count, policy, None)
-    return _marks(count, "candidate", _frozen(method, candidates))
-
-
-@lru_cache(maxsize=_KEPT)
-def _marks(count: int, policy: str, candidates: tuple[Any, ...] | None) -> LoopMarkDomain:
-    domain = LoopMarkDomain(count, policy)
-    if candidates is None:
-        return domain
-    return replace(domain, candidates=_each("sample_knob_annotate", domain, candidates))
+        return _kept(LoopMarkDomain(count, policy))
+    return _listed(method, LoopMarkDomain(count, policy), candidates)
 
 
 @primitive("SampleKnobAnnotate", domain=knob_annotate_domain)
@@ -178,7 +148,7 @@ def sample_knob_annotate(
     policy: str = "candidate",
     candidates: Sequence[object] | None = None,
     *,
-    domain: LoopMarkDomain,
+    domain: IndexedDomain,
     rng: RandomState,
     decision: Sequence[str] | None = None,
 ) -> Numbers:
@@ -237,28 +207,34 @@ def are_numbers(candidates: Sequence[object]) -> bool:
     return all(type(one) is int and -(1 << 31) <= one < 1 << 31 for one in candidates)
 
 
-def _frozen(method: str, candidates: Sequence[object]) -> tuple[Any, ...]:
-    """Return candidates as they are looked up by; ArgumentError for one that is no list."""
-    frozen = tuple([tuple(one) if isinstance(one, list) else one for one in candidates])
+@lru_cache(maxsize=_KEPT)
+def _kept(domain: IndexedDomain) -> IndexedDomain:
+    """Return the first domain that was equal to one, which has its alternatives listed already."""
+    return domain
+
+
+def _listed(method: str, whole: IndexedDomain, candidates: Sequence[object]) -> IndexedDomain:
+    """Return the domain of some decisions of a kind; ArgumentError for one of another kind."""
     try:
-        hash(frozen)
+        return _candidates(method, whole, tuple(map(plain_decision, candidates)))
     except TypeError as error:
         raise ArgumentError(method, "candidates", f"has no lists: {error}") from None
-    return frozen
 
 
-def _each(method: str, domain: DecisionDomain, candidates: Sequence[object]) -> tuple[Any, ...]:
-    """Return candidates as decisions of a domain; ArgumentError for one that cannot be."""
+@lru_cache(maxsize=_KEPT)
+def _candidates(
+    method: str, whole: IndexedDomain, candidates: tuple[Decision, ...]
+) -> CandidatesDomain:
     if not 1 <= len(candidates) <= MOST_LISTED:
         reason = f"has {len(candidates)} entries; it is in [1, {MOST_LISTED}]"
         raise ArgumentError(method, "candidates", reason)
     listed = []
     for position, candidate in enumerate(candidates):
         try:
-            listed.append(domain.repair(candidate))
+            listed.append(whole.repair(candidate))
         except ValueError as error:
             raise ArgumentError(method, f"candidates[{position}]", str(error)) from None
-    return tuple(listed)
+    return CandidatesDomain(whole, tuple(listed))
 
 
 def _decided(method: str, domain: IndexedDomain, rng: RandomState, decision: Any) -> Any:

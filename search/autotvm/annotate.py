@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.loop_mark_domain import MARKS, loop_marks
+from schedule.indexed_domain import CandidatesDomain
+from schedule.loop_mark_domain import MARKS, LoopMarkDomain, loop_marks
 from schedule.primitives.mark_loops import refused_extent
 from search.autotvm.axes import AxisLike, virtual_axis
 from search.autotvm.errors import KnobError
-from search.autotvm.knob import Entity, KnobSpace, checked_kind
+from search.autotvm.knob import Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule
@@ -29,6 +30,14 @@ class AnnotateEntity(Entity):
 
     def __init__(self, anns: Sequence[Any]) -> None:
         super().__init__(list(anns))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list of annotations, or of positions."""
+        return isinstance(value, (list, tuple)) and (
+            all(isinstance(ann, str) and ann in ANNOTATIONS for ann in value)
+            or all(type(ann) is int and ann >= 0 for ann in value)
+        )
 
     @property
     def anns(self) -> list[Any]:
@@ -122,6 +131,8 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
     `candidate`, lists of annotations.
     """
 
+    kind = AnnotateEntity
+
     def __init__(
         self,
         axes: Sequence[AxisLike],
@@ -134,49 +145,36 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
         self.num_output = count = len(axes)
         if count == 0:
             raise KnobError("there are no axes to annotate")
-        self._listed: tuple[tuple[Any, ...], ...]
+        whole = LoopMarkDomain(count, policy, ANNOTATIONS)
+        ways: Sequence[Sequence[Any]] = ()
         if policy in ("bind_gpu", "bind_gpu_virtual"):
-            self._listed = (_bound(policy, count),)
+            ways = (_bound(policy, count),)
         elif policy == "locate_cache":
             if num_anchor is None or not 1 <= num_anchor <= count:
                 raise KnobError(
                     f"policy='locate_cache' needs num_anchor from 1 to {count}, got {num_anchor}"
                 )
-            self._listed = tuple(combinations(range(count), num_anchor))
+            whole = LoopMarkDomain(num_anchor, policy, tuple(range(count)))
+            ways = tuple(combinations(range(count), num_anchor))
         elif policy == "candidate":
             if not candidate:
                 raise KnobError("policy='candidate' needs candidate, lists of annotations")
-            for anns in candidate:
-                _check(anns, count, ANNOTATIONS)
-            self._listed = tuple(dict.fromkeys(tuple(anns) for anns in candidate))
+            ways = candidate
         else:
+            whole = LoopMarkDomain(count, policy)
             try:
-                self._listed = loop_marks(count, policy)
+                loop_marks(count, policy)
             except ValueError as error:
                 raise KnobError(
                     f"the policy of annotations {error}; other policies are bind_gpu, "
                     "bind_gpu_virtual, locate_cache and candidate"
                 ) from None
-        self._indices = {anns: index for index, anns in enumerate(self._listed)}
-        self._marks_only = all(ann in MARKS for anns in self._listed for ann in anns)
-
-    def __len__(self) -> int:
-        return len(self._listed)
-
-    def _at(self, index: int) -> AnnotateEntity:
-        return AnnotateEntity(self._listed[index])
-
-    def index_of(self, entity: Entity) -> int | None:
-        """Return where annotations are, None if they are not offered."""
-        return self._indices.get(tuple(entity._value))
-
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for what are no annotations of as many axes."""
-        checked_kind(self, entity, AnnotateEntity)
-        if self.policy == "locate_cache":
-            _check(entity._value, len(self._listed[0]), range(self.num_output))
-        else:
-            _check(entity._value, self.num_output, ANNOTATIONS)
+        self.domain: LoopMarkDomain | CandidatesDomain = whole
+        for anns in ways:
+            self._check_value(anns)
+        if ways:
+            self.domain = CandidatesDomain(whole, tuple(map(tuple, ways)))
+        self._marks_only = all(ann in MARKS for anns in ways for ann in anns)
 
     @property
     def can_be_sampled(self) -> bool:
@@ -185,26 +183,18 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
 
     def sample(self, sch: Schedule, name: str, entity: AnnotateEntity) -> None:
         """Append `sample_knob_annotate`."""
-        marks = entity._value
-        if self.policy == "candidate":
-            sch.sample_knob_annotate(name, self.num_output, candidates=self._listed, decision=marks)
-        else:
-            sch.sample_knob_annotate(name, self.num_output, self.policy, decision=marks)
-
-    def entity_of(self, decision: Any) -> AnnotateEntity:
-        """Return the annotations of a decision."""
-        return AnnotateEntity(decision)
+        d = self.domain
+        options = (
+            {"candidates": d.candidates}
+            if isinstance(d, CandidatesDomain)
+            else {"policy": self.policy}
+        )
+        sch.sample_knob_annotate(name, self.num_output, **options, decision=entity._value)
 
     @property
     def summary(self) -> str:
         """Policy and number of ways."""
         return f"Annotate(policy={self.policy}) len={len(self)}"
-
-
-def _check(anns: Sequence[Any], count: int, known: Sequence[Any]) -> None:
-    unknown = [ann for ann in anns if ann not in known]
-    if len(anns) != count or unknown:
-        raise KnobError(f"{count} annotations are each one of {list(known)}, got {list(anns)}")
 
 
 def _bound(policy: str, count: int) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from search.autotvm.errors import ArgumentsError
 from tensorir import te
 from tensorir.expr import FloatImm, IntImm, StringImm
@@ -17,9 +19,14 @@ _TENSOR: Final = "TENSOR"
 def serialize_args(args: Any) -> tuple[Any, ...]:
     """Return arguments as text, numbers, None and tuples of those.
 
-    A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple. ArgumentsError, a RuntimeError,
-    naming the type of anything else.
+    A tensor becomes `("TENSOR", shape, dtype)`, a list a tuple, a number of numpy one of Python.
+    ArgumentsError, a RuntimeError, naming the type of anything else.
     """
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentsError(
+            f"the arguments of a task are a tuple, got {type(args).__name__}: {args!r}; that of "
+            "one argument is (n,)"
+        )
     return tuple([_encoded(arg, f"argument {k}") for k, arg in enumerate(args)])
 
 
@@ -50,6 +57,8 @@ def _encoded(arg: Any, where: str) -> Any:
         return tuple([_encoded(one, f"{where}[{k}]") for k, one in enumerate(arg)])
     if arg is None or isinstance(arg, (str, int, float)):
         return arg
+    if isinstance(arg, np.generic):
+        return _encoded(arg.item(), where)
     if isinstance(arg, (StringImm, IntImm, FloatImm)):
         return arg.value
     raise ArgumentsError(
@@ -61,4 +70,4 @@ def _encoded(arg: Any, where: str) -> Any:
 def _decoded(arg: Any) -> Any:
     if isinstance(arg, tuple) and len(arg) == 3 and arg[0] == _TENSOR:
         return te.placeholder(arg[1], dtype=arg[2])
-    return arg
+    return tuple([_decoded(one) for one in arg]) if isinstance(arg, tuple) else arg

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from schedule import LoopRV
 from search.autotvm.errors import KnobError
 from tensorir.expr import IntImm, IterVar
@@ -28,7 +30,7 @@ class Axis:
     index: int
 
 
-AxisLike: TypeAlias = "int | VirtualAxis | Axis | LoopRV | IterVar"
+AxisLike: TypeAlias = "int | IntImm | VirtualAxis | Axis | LoopRV | IterVar"
 """A number of iterations, a loop of a schedule, an axis of a `te` operation, a part of a knob."""
 
 
@@ -36,8 +38,10 @@ def virtual_axis(axis: AxisLike) -> VirtualAxis:
     """Return what a knob needs to know of an axis; KnobError for what is none."""
     if isinstance(axis, VirtualAxis):
         return axis
-    if type(axis) is int:
-        return VirtualAxis(axis)
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return VirtualAxis(int(axis))
+    if isinstance(axis, IntImm):
+        return VirtualAxis(axis.value)
     if isinstance(axis, LoopRV):
         schedule = axis.schedule
         if schedule is None:

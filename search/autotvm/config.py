@@ -39,6 +39,11 @@ class Config(ABC):
         self.reads: set[str] = set()
         """Knobs whose value Python has looked at: the program may depend on them in any way."""
 
+    def begin(self) -> None:
+        """Forget what an earlier run of the template has said."""
+        self.errors.clear()
+        self.flop = 0
+
     # -------------------------------------------------------------------------------------- knobs
 
     def define_split(
@@ -113,7 +118,7 @@ class Config(ABC):
 
     def _unknown(self, name: str) -> UnknownKnobError:
         known = self.knob_names
-        close = get_close_matches(name, known, 1)
+        close = get_close_matches(str(name), known, 1)
         hint = f"; do you mean {close[0]!r}?" if close else ""
         return UnknownKnobError(
             f"the configuration has no knob {name!r}, it has {', '.join(known) or 'none'}{hint}"
@@ -187,13 +192,15 @@ def knob_instructions(trace: Trace) -> dict[str, Instruction]:
     }
 
 
-def checked_space(name: str, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
+def checked_space(name: Any, make: Callable[[], KnobSpace[Any]]) -> KnobSpace[Any]:
     """Return the space of a knob; KnobError naming it where there is none, or nothing in it."""
+    if not isinstance(name, str) or not name:
+        raise KnobError(f"the name of a knob is a text that is not empty, got {name!r}")
     try:
         space = make()
-        count = len(space)
-    except KnobError as error:
+        empty = not space
+    except (KnobError, TypeError) as error:
         raise KnobError(f"the knob {name!r} cannot be defined: {error}") from error
-    if count == 0:
+    if empty:
         raise KnobError(f"the knob {name!r} has no candidates left; check its filter and limits")
     return space

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from schedule.random_state import RandomState
-from search.autotvm.errors import SpaceIndexError
+from search.autotvm.errors import KnobError, SpaceIndexError
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+V = TypeVar("V")
 
 MOST_TABULATED: Final = 1_000_000
 """Spaces up to this size are filtered once and for all; of larger ones, only what is asked for."""
@@ -88,6 +90,16 @@ class Constraint:
     def _share(self) -> float:
         rng = RandomState(1)
         return sum(below(rng, self.length) in self for _ in range(_SAMPLES)) / _SAMPLES
+
+
+def asked(filter: Callable[[V], Any], value: V, which: str) -> bool:
+    """Return what a filter of a template says of a value; KnobError where it raises an error."""
+    try:
+        return bool(filter(value))
+    except Exception as error:
+        raise KnobError(
+            f"the filter {which} raises {type(error).__name__} for {value}: {error}"
+        ) from error
 
 
 def below(rng: RandomState, count: int) -> int:

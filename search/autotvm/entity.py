@@ -30,8 +30,8 @@ def entity_of_json(code: Any, value: Any) -> Entity:
     kind = _KINDS.get(code) if isinstance(code, str) else None
     if kind is None:
         raise KnobError(f"there is no kind of knob {code!r}; known are {sorted(_KINDS)}")
-    if kind is not OtherOptionEntity and not isinstance(value, (list, tuple)):
-        raise KnobError(f"a knob of kind {code!r} has a list as value, got {value!r}")
+    if not kind.holds(value):
+        raise KnobError(f"a knob of kind {code!r} cannot have the value {value!r}")
     return kind(value)
 
 
@@ -64,9 +64,14 @@ class ConfigEntity(Config):
         if space is None:
             space = checked_space(name, make)
             if name not in self.entity_map:
+                why = (
+                    "perhaps for an older template"
+                    if self._whole is None
+                    else "as it declares it for some values of others only; declare it for all"
+                )
                 raise UnknownKnobError(
-                    f"the template declares a knob that the configuration was made without, "
-                    f"perhaps for an older template: {self._unknown(name)}"
+                    "the template declares a knob that the configuration was made without, "
+                    f"{why}: {self._unknown(name)}"
                 )
             try:
                 space.check(self.entity_map[name])
@@ -130,6 +135,8 @@ class ConfigEntity(Config):
         if type(index) is not int or not all(isinstance(name, str) for name, _, _ in rows):
             raise KnobError(f"an index is a whole number and names are text; got {json_dict!r}")
         entities = {name: entity_of_json(code, value) for name, code, value in rows}
+        if len(entities) < len(rows):
+            raise KnobError(f"a knob has one value; got several of a name in {json_dict!r}")
         return cls(index, code_hash, entities)
 
     def __str__(self) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import html
+import math
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from search.autotvm.errors import TemplateError
 from search.autotvm.log_line import ERROR_MEANINGS, Field, fields_of_record, fields_of_trial, utc
 from search.autotvm.log_rows import records_to_table
 from search.autotvm.log_table import NO_ERROR, LogTable, Row
-from search.autotvm.record import Record, load_from_file
+from search.autotvm.record import Record, load_from_buffer
 from search.text_table import aligned, html_table
 from search.trials import load_run
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[str, ...]]
 
+_MOST_PROGRAMS: Final = 1000
+"""Of how many configurations the program is made for its resources: about 2 ms each."""
 _LONGEST: Final = 50
 _WIDEST: Final = 76
 _SHARES: Final = (8, 4, 2, 1)
@@ -32,26 +35,54 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
 
     It prints; in a notebook it shows tables. `.table()` are the measurements, `.plot()` is a
     picture. Templates that are registered here tell what the log does not: see `records_to_table`.
+    Of a log of more than a thousand measurements, programs are made for a thousand of them.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials,
     TemplateError for a log in which no line is a record.
     """
     if Path(path).is_dir():
         run = load_run(path)
-        table = records_to_table(path)
+        table = records_to_table(path, _MOST_PROGRAMS)
         if not run.trials:
             raise TemplateError(f"no run left trials in {os.fspath(path)}")
         best = min(run.trials, key=lambda t: (t.seconds is None, t.seconds))
         row = table[run.trials.index(best)]
         decided = {name: row[name] for name in table.knobs if row[name] is not None}
         return LogExplanation(path, table, fields_of_trial(best, decided), 0)
-    records = list(load_from_file(path))
+    records: list[Record] = []
+    fastest, least = "", math.inf
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = _Lines(file)
+        for record in load_from_buffer(lines):
+            records.append(record)
+            cost = record[1].mean_cost
+            if not fastest or cost < least:
+                fastest, least, taken_apart = lines.last, cost, record
     if not records:
         raise TemplateError(f"no line of {os.fspath(path)} is a record")
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = sum(bool(line.strip()) and not line.startswith("#") for line in file)
-    table = records_to_table(records)
-    return LogExplanation(path, table, fields_of_record(*_fastest(records)), lines - len(records))
+    return LogExplanation(
+        path,
+        records_to_table(records, _MOST_PROGRAMS),
+        fields_of_record(fastest, *taken_apart),
+        lines.count - len(records),
+    )
+
+
+class _Lines:
+    """The lines of an opened log, each read once; `last` is the one that was read last."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.name = file.name
+        self.last = ""
+        self.count = 0
+        """How many should be records: neither blank nor comments."""
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.last = line
+            self.count += bool(line.strip()) and not line.startswith("#")
+            yield line
 
 
 class LogExplanation:
@@ -92,6 +123,7 @@ class LogExplanation:
             f"{os.fspath(self.path)}: {count} measurement{'s' * (count != 1)} of {tasks} "
             f"task{'s' * (tasks != 1)}, {utc(times.min())} to {utc(times.max())}"
             + (f"; {self.left_out} line(s) are no records" if self.left_out else "")
+            + (f"; resources are those of {_MOST_PROGRAMS}" if count > _MOST_PROGRAMS else "")
         )
 
     def sections(self) -> Iterator[tuple[str, Rows]]:
@@ -200,10 +232,6 @@ class LogExplanation:
             f"<h4>{html.escape(title)}</h4>{html_table(rows)}" for title, rows in self.sections()
         )
         return f"<p>{html.escape(self.heading)}</p>{''.join(tables)}"
-
-
-def _fastest(records: Sequence[Record]) -> Record:
-    return min(records, key=lambda record: record[1].mean_cost)
 
 
 def _setting(row: Row, table: LogTable) -> str:

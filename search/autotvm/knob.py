@@ -10,6 +10,7 @@ from search.autotvm.errors import KnobError
 
 if TYPE_CHECKING:
     from schedule import Schedule
+    from schedule.indexed_domain import IndexedDomain
 
 
 class KnobOwner(Protocol):
@@ -40,6 +41,11 @@ class Entity(ABC):
         self._value = value
         self._owner: KnobOwner | None = None
         self._name = ""
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something read from a log is a value of a knob of this kind."""
+        return True
 
     def to_json(self) -> list[Any]:
         """Return kind and value as the log has them, without the name of the knob."""
@@ -84,35 +90,52 @@ E = TypeVar("E", bound=Entity)
 
 
 class KnobSpace(ABC, Generic[E]):
-    """The values of one knob, by index; what is many is listed when it is first looked at.
+    """The values of one knob, by index: what the decisions of its sampling instruction stand for.
 
-    `num_output` is the number of axes that applying gives.
+    What is many is listed when it is first looked at.
     """
 
+    kind: type[E]
+    """The class of the values."""
+    domain: IndexedDomain
+    """The decisions of the sampling instruction."""
     num_output: int = 0
+    """How many axes applying a value gives."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.domain.size
 
-    @abstractmethod
     def _at(self, index: int) -> E:
         """Return the value at an index in [0, len)."""
+        return self.entity_of(self.domain.at(index))
 
-    @abstractmethod
     def index_of(self, entity: Entity) -> int | None:
         """Return where a value is, None if the knob does not offer it."""
+        return self.domain.index_of(tuple(entity._value))
 
-    @abstractmethod
     def check(self, entity: Entity) -> None:
         """Raise KnobError for a value that cannot be one of this knob, offered or not."""
+        if not isinstance(entity, self.kind):
+            raise KnobError(
+                f"it is a {self.kind.__name__}, the configuration has a "
+                f"{type(entity).__name__}: {entity}"
+            )
+        self._check_value(entity._value)
+
+    def _check_value(self, value: Any) -> None:
+        """Raise KnobError for what the sampling instruction cannot decide."""
+        try:
+            self.domain.repair(value)
+        except ValueError as error:
+            raise KnobError(f"the value {error}") from None
+
+    def entity_of(self, decision: Any) -> E:
+        """Return the value that a decision of the sampling instruction stands for."""
+        return self.kind(decision)
 
     @abstractmethod
     def sample(self, sch: Schedule, name: str, entity: E) -> None:
         """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
-
-    @abstractmethod
-    def entity_of(self, decision: Any) -> E:
-        """Return the value that a decision of the sampling instruction stands for."""
 
     @property
     @abstractmethod
@@ -139,11 +162,3 @@ class KnobSpace(ABC, Generic[E]):
 
     def __repr__(self) -> str:
         return self.summary
-
-
-def checked_kind(space: KnobSpace[Any], entity: Entity, wanted: type[Entity]) -> None:
-    """Raise KnobError unless a value is of the kind of a space."""
-    if not isinstance(entity, wanted):
-        raise KnobError(
-            f"it is a {wanted.__name__}, the configuration has a {type(entity).__name__}: {entity}"
-        )

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.log_rows import flop_of
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
-from search.autotvm.record import encode
 from search.autotvm.task import Task
 from search.trials import Trial
 
@@ -42,9 +41,9 @@ ERROR_MEANINGS: Final = {
 }
 
 
-def fields_of_record(inp: MeasureInput, result: MeasureResult) -> list[Field]:
-    """Return the fields of a line of a log."""
-    line = json.loads(encode(inp, result))
+def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> list[Field]:
+    """Return the fields of a line of a log, which is the record of a measurement."""
+    line = json.loads(text)
     target, name, args, kwargs = line["input"]
     config = line["config"]
     costs, error_no, all_cost, timestamp = line["result"]

@@ -6,17 +6,16 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import Schedule, ScheduleError
 from schedule.trace_json import TraceError
 from search.analysis.resources import RESOURCES, resources_of
-from search.autotvm.errors import InstantiationError, KnobError
 from search.autotvm.log_table import NO_ERROR, STOPPED, LogTable, Row
 from search.autotvm.measure import MeasureErrorNo
 from search.autotvm.record import Record, load_from_file
-from search.autotvm.registration import MissingTask
 from search.autotvm.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
 from search.database import Database
@@ -38,13 +37,13 @@ LogSource: TypeAlias = "str | os.PathLike[str] | Iterable[Record]"
 _UNKNOWN: Final[dict[str, Any]] = dict.fromkeys(RESOURCES)
 
 
-def records_to_table(log: LogSource, resources: bool = True) -> LogTable:
+def records_to_table(log: LogSource, resources: bool | int = True) -> LogTable:
     """Return the measurements of a log, of a `tune_tir` working directory, or of records.
 
     What a log does not say comes from its templates, if they are registered here: operations, the
-    outermost parts of splits, and resources, for which each program is made again (about a
-    millisecond each; `resources=False` leaves them out). A working directory has names and
-    programs in its database.
+    outermost parts of splits, and resources, for which each program is made again (about two
+    milliseconds each; a number is the most that are made, and False leaves them out). A working
+    directory has names and programs in its database.
 
     OSError for a log that cannot be opened, DatabaseError for a directory without trials.
     """
@@ -58,26 +57,31 @@ def records_to_table(log: LogSource, resources: bool = True) -> LogTable:
 # ------------------------------------------------------------------------------------------- logs
 
 
-def _rows_of_records(records: Iterable[Record], resources: bool) -> Iterator[Row]:
-    tasks: dict[str, Task] = {}
-    taken: dict[str, Mapping[str, Any]] = {}
-    for inp, result in records:
+def _rows_of_records(records: Iterable[Record], resources: bool | int) -> Iterator[Row]:
+    records = list(records)
+    apart = _apart(len(records), resources)
+    tasks: dict[tuple[Any, str], Task] = {}
+    taken: dict[tuple[int, str], Mapping[str, Any]] = {}
+    for place, (inp, result) in enumerate(records):
         # Tasks of a log are made anew for each line; one of them has the space for all.
-        task = tasks.setdefault(f"{inp.task.workload} {inp.target}", inp.task)
+        target = str(inp.target)
+        task = tasks.setdefault((inp.task.workload, target), inp.task)
         cost = result.mean_cost if result.error_no == MeasureErrorNo.NO_ERROR else None
-        key = f"{inp.target} {task.workload} {inp.config}"
-        if resources and key not in taken:
-            taken[key] = _resources_of_config(task, inp.config)
-        name, *args = task.workload
+        takes: Mapping[str, Any] = _UNKNOWN
+        if apart and place % apart == 0:
+            key = (id(task), str(inp.config))
+            takes = taken.get(key) or _resources_of_config(task, inp.config)
+            taken[key] = takes
+        flop = flop_of(task)
         yield {
-            "task": f"{name}({', '.join(map(repr, args))})",
-            "target": str(inp.target),
+            "task": f"{task.name}({', '.join(map(repr, task.args))})",
+            "target": target,
             "index": inp.config.index,
             "knobs": dict(_knobs(task, inp.config)),
-            **(taken[key] if resources else _UNKNOWN),
+            **takes,
             "cost": cost,
             "slower_than": result.slower_than,
-            "gflops": None if cost is None or not flop_of(task) else flop_of(task) / cost / 1e9,
+            "gflops": None if cost is None or not flop else flop / cost / 1e9,
             "error": MeasureErrorNo(result.error_no).name
             if result.slower_than is None
             else STOPPED,
@@ -86,6 +90,14 @@ def _rows_of_records(records: Iterable[Record], resources: bool) -> Iterator[Row
             "all_cost": result.all_cost,
             "time": result.timestamp,
         }
+
+
+def _apart(count: int, resources: bool | int) -> int:
+    """Return how far apart those are whose programs are made, 0 for none.
+
+    They are spread over the whole log, as configurations get better from its start to its end.
+    """
+    return 1 if resources is True else -(-count // resources) if resources else 0
 
 
 def flop_of(task: Task) -> float:
@@ -103,12 +115,9 @@ def _knobs(task: Task, config: ConfigEntity) -> Iterator[tuple[str, Any]]:
         if isinstance(entity, SplitEntity):
             known = None if space is None else space.space_map.get(name)
             extent = known.product if isinstance(known, SplitSpace) else 0
-            inner = 1
-            for size in value[1:]:
-                inner *= size
             outer = value[0]
             if outer == -1:
-                outer = -(-extent // inner) if extent > 0 else None
+                outer = -(-extent // prod(value[1:])) if extent > 0 else None
             sizes = [outer, *value[1:]]
             yield from ((f"{name}[{k}]", size) for k, size in enumerate(sizes))
         elif entity.code == "an":
@@ -118,28 +127,29 @@ def _knobs(task: Task, config: ConfigEntity) -> Iterator[tuple[str, Any]]:
 
 
 def _resources_of_config(task: Task, config: ConfigEntity) -> Mapping[str, Any]:
-    if isinstance(task.func, MissingTask):
+    if task.known_space() is None:
         return _UNKNOWN
     try:
         return asdict(resources_of(task.instantiate(config).mod))
-    except (InstantiationError, KnobError):
+    except Exception:  # noqa: BLE001  whatever the template of today raises for this one
         return _UNKNOWN
 
 
 # ------------------------------------------------------------------------------------------- runs
 
 
-def _rows_of_run(work_dir: Path, resources: bool) -> Iterator[Row]:
+def _rows_of_run(work_dir: Path, resources: bool | int) -> Iterator[Row]:
     trials = load_run(work_dir)
     programs = _Programs(work_dir, trials)
-    for trial in trials:
+    apart = _apart(len(trials), resources)
+    for place, trial in enumerate(trials):
         cost, flop = trial.seconds, programs.flop(trial)
         yield {
             "task": trial.task,
             "target": trial.target,
             "index": trial.space,
             "knobs": dict(programs.knobs(trial)),
-            **(programs.resources(trial) if resources else _UNKNOWN),
+            **(programs.resources(trial) if apart and place % apart == 0 else _UNKNOWN),
             "cost": cost,
             "slower_than": min(trial.run_secs) if trial.stage == "stopped" else None,
             "gflops": None if cost is None or not flop else flop / cost / 1e9,

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -87,7 +88,7 @@ class LogTable(Sequence[Row]):
     `run_seconds` and `all_cost` (both together), `time` (seconds since 1970), `best_so_far`
     (seconds, of the task up to here) and `elapsed` (seconds since the first ended).
     What is not known is None. A knob of several numbers has a column for each, `tile_y[0]` the
-    outermost.
+    outermost; one that has the name of another column, `time` say, is `time (knob)`.
     """
 
     def __init__(self, rows: Sequence[Row], knobs: Sequence[str]) -> None:
@@ -97,7 +98,9 @@ class LogTable(Sequence[Row]):
     @staticmethod
     def of(rows: Sequence[Row]) -> LogTable:
         """Return the table of rows whose values of knobs are under `knobs`, a dictionary."""
-        knobs = list(dict.fromkeys(name for row in rows for name in row["knobs"]))
+        others = {*rows[0], "best_so_far", "elapsed"} if rows else set()
+        named = dict.fromkeys(name for row in rows for name in row["knobs"])
+        columns = {name: f"{name} (knob)" if name in others else name for name in named}
         best: dict[str, float] = {}
         start = min((row["time"] for row in rows), default=0.0)
         finished = []
@@ -105,7 +108,7 @@ class LogTable(Sequence[Row]):
             task = _label(row)
             if row["cost"] is not None:
                 best[task] = min(best.get(task, math.inf), row["cost"])
-            values = {name: row["knobs"].get(name) for name in knobs}
+            values = {column: row["knobs"].get(name) for name, column in columns.items()}
             plain = {name: value for name, value in row.items() if name != "knobs"}
             finished.append(
                 {
@@ -116,7 +119,7 @@ class LogTable(Sequence[Row]):
                     "elapsed": row["time"] - start,
                 }
             )
-        return LogTable(finished, knobs)
+        return LogTable(finished, list(columns.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -128,10 +131,15 @@ class LogTable(Sequence[Row]):
         """The columns of what programs take that are known."""
         return tuple(name for name in RESOURCES if any(row[name] is not None for row in self.rows))
 
+    @cached_property
+    def _labels(self) -> list[str]:
+        """The tasks, each with its target, in the order in which they come."""
+        return list(dict.fromkeys(map(_label, self.rows)))
+
     @property
     def tasks(self) -> list[str]:
         """What tells the tasks apart: their names, with the target where they have several."""
-        labels = dict.fromkeys(_label(row) for row in self.rows)
+        labels = self._labels
         names = [label.partition("\n")[0] for label in labels]
         several = len(set(names)) < len(names)
         return [label.replace("\n", " on ") for label in labels] if several else names
@@ -147,7 +155,7 @@ class LogTable(Sequence[Row]):
         if isinstance(task, str) and task not in tasks:
             raise TemplateError(f"there is no task {task!r}; the log has {tasks}")
         place = tasks.index(task) if isinstance(task, str) else task
-        label = list(dict.fromkeys(_label(row) for row in self.rows))[place]
+        label = self._labels[place]
         rows = [row for row in self.rows if _label(row) == label]
         knobs = [name for name in self.knobs if any(row[name] is not None for row in rows)]
         return LogTable(rows, knobs)

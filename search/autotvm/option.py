@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schedule.indexed_domain import OptionDomain
 from schedule.primitives.sample_knob import are_numbers
 from search.autotvm.errors import KnobError
-from search.autotvm.knob import Entity, KnobSpace, checked_kind
+from search.autotvm.knob import Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import Schedule
@@ -49,11 +49,14 @@ class OtherOptionEntity(Entity):
                 f"the knob {self._name!r} has candidates that are no whole numbers of 32 bits; "
                 "read val instead"
             )
-        return self._value
+        value: int = self._read()
+        return value
 
 
 class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
     """One of the values of a list."""
+
+    kind = OtherOptionEntity
 
     def __init__(self, candidate: Sequence[Any]) -> None:
         self._candidates = list(candidate)
@@ -61,13 +64,9 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
             self.domain = OptionDomain(tuple(_text(one) for one in self._candidates))
         except (TypeError, ValueError) as error:
             raise KnobError(f"a candidate cannot be written as JSON: {error}") from None
-        self._indices = {text: index for index, text in enumerate(self.domain.labels)}
-
-    def __len__(self) -> int:
-        return len(self._candidates)
-
-    def _at(self, index: int) -> OtherOptionEntity:
-        return OtherOptionEntity(self._candidates[index])
+        self._indices: dict[str, int] = {}
+        for index, text in enumerate(self.domain.labels):
+            self._indices.setdefault(text, index)
 
     def index_of(self, entity: Entity) -> int | None:
         """Return where a value is, None if it is not offered."""
@@ -77,10 +76,6 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
         # Traces have true as 1, and lists as they come.
         equal = (k for k, one in enumerate(self._candidates) if one == entity._value)
         return next(equal, None)
-
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for a value of another kind of knob."""
-        checked_kind(self, entity, OtherOptionEntity)
 
     @property
     def can_be_sampled(self) -> bool:
@@ -96,9 +91,12 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
         else:
             sch.sample_knob_option(name, self._candidates, decision=index)
 
+    def _check_value(self, value: Any) -> None:
+        """Take any: one that is not offered is sampled as one more candidate."""
+
     def entity_of(self, decision: Any) -> OtherOptionEntity:
         """Return the value with the index of a decision."""
-        return self._at(decision)
+        return OtherOptionEntity(self._candidates[decision])
 
     @property
     def summary(self) -> str:

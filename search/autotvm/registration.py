@@ -35,8 +35,7 @@ class Template:
         Encoded tensors among the arguments become placeholders. The trace of the schedule has each
         knob of the configuration.
         """
-        config.errors.clear()
-        config.flop = 0
+        config.begin()
         with ApplyConfig(config):
             made = self.function(*deserialize_args(args))
         sch = made[0] if isinstance(made, (tuple, list)) and made else made
@@ -77,9 +76,14 @@ def template(task_name: str, func: F | None = None) -> F | Callable[[F], F]:
     knob is a sampling instruction of its trace. Called by its own name it gets the configuration
     that the current context has for the current target and these arguments, which are positional.
 
-    TemplateError, a RuntimeError, for a name that another function has. One that is defined again,
-    in a cell of a notebook say, takes the place of its earlier self.
+    TemplateError, a RuntimeError, without a name, and for one that another function has. What is
+    defined again, in a cell of a notebook say, takes the place of its earlier self.
     """
+
+    if not task_name or callable(task_name):
+        raise TemplateError(
+            f'a template is registered by name, as in @template("ns/name"); got {task_name!r}'
+        )
 
     def register(function: F) -> F:
         known = TASK_TABLE.get(task_name)
@@ -118,7 +122,7 @@ def lookup_template(name: str) -> Template:
 
 def unknown_template(name: str) -> TemplateError:
     """Return the error for a name that no template has."""
-    close = get_close_matches(name, TASK_TABLE, 3)
+    close = get_close_matches(str(name), TASK_TABLE, 3)
     hint = (
         f"do you mean {' or '.join(map(repr, close))}"
         if close

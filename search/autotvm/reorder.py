@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from schedule.order_domain import ListedOrderDomain, PermutationDomain, checked_order
+from schedule.indexed_domain import CandidatesDomain
+from schedule.order_domain import PermutationDomain
 from search.autotvm.axes import AxisLike
 from search.autotvm.errors import KnobError
-from search.autotvm.knob import Entity, KnobSpace, checked_kind
+from search.autotvm.knob import Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule
@@ -30,6 +31,16 @@ class ReorderEntity(Entity):
 
     def __init__(self, perm: Sequence[int]) -> None:
         super().__init__(list(perm))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list with each position once."""
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) > 0
+            and all(type(position) is int for position in value)
+            and sorted(value) == list(range(len(value)))
+        )
 
     @property
     def perm(self) -> list[int]:
@@ -68,6 +79,8 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
     or `interleave_cuda` with `spatial` and `reduce`, lists of chains of the axes, outer ones first.
     """
 
+    kind = ReorderEntity
+
     def __init__(
         self,
         axes: Sequence[AxisLike],
@@ -82,65 +95,45 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
         self.num_output = count = len(axes)
         if count == 0:
             raise KnobError("there are no axes to reorder")
-        domain: PermutationDomain | ListedOrderDomain
+        whole = PermutationDomain(count, 0, count)
+        self.domain: PermutationDomain | CandidatesDomain = whole
         if policy == "identity":
-            domain = ListedOrderDomain(count, (tuple(range(count)),))
+            self.domain = CandidatesDomain(whole, (tuple(range(count)),))
         elif policy == "all":
-            domain = PermutationDomain(count, 0, count)
+            pass
         elif policy == "interval_all":
             if interval is None or not 0 <= interval[0] < interval[1] <= count:
                 raise KnobError(
                     f"policy='interval_all' needs interval=(begin, end) within {count} axes, "
                     f"got {interval}"
                 )
-            domain = PermutationDomain(count, *interval)
+            self.domain = PermutationDomain(count, *interval)
         elif policy == "candidate":
             if not candidate:
                 raise KnobError("policy='candidate' needs candidate, lists of the axes")
-            orders = [_positions(axes, order) for order in candidate]
-            domain = ListedOrderDomain(count, tuple(dict.fromkeys(orders)))
+            orders = tuple(_positions(axes, order) for order in candidate)
+            self.domain = CandidatesDomain(whole, orders)
         elif policy in ("interleave", "interleave_cuda"):
             if spatial is None or reduce is None:
                 raise KnobError(f"policy={policy!r} needs spatial and reduce, lists of chains")
             order = _interleaved(policy, spatial, reduce)
-            domain = ListedOrderDomain(count, (_positions(axes, order),))
+            self.domain = CandidatesDomain(whole, (_positions(axes, order),))
         else:
             raise KnobError(
                 f"there is no policy {policy!r} of orders; it is one of {list(_POLICIES)}"
             )
-        self.domain: Final = domain
-
-    def __len__(self) -> int:
-        return self.domain.size
-
-    def _at(self, index: int) -> ReorderEntity:
-        return ReorderEntity(self.domain.at(index))  # type: ignore[arg-type]
-
-    def index_of(self, entity: Entity) -> int | None:
-        """Return where an order is, None if it is not offered."""
-        return self.domain.index_of(tuple(entity._value))
-
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for what is no order of as many axes."""
-        checked_kind(self, entity, ReorderEntity)
-        try:
-            checked_order(entity._value, self.num_output)
-        except ValueError as error:
-            raise KnobError(f"the order of axes: {error}") from None
+        if self.domain.size >= 1 << 63:
+            raise KnobError(f"the orders of {count} axes are beyond int64; reorder fewer at a time")
 
     def sample(self, sch: Schedule, name: str, entity: ReorderEntity) -> None:
         """Append `sample_knob_reorder`."""
-        order = entity._value
-        if isinstance(self.domain, PermutationDomain):
-            begin, end = self.domain.begin, self.domain.end
-            sch.sample_knob_reorder(name, self.num_output, begin, end, decision=order)
-        else:
-            orders = self.domain.orders
-            sch.sample_knob_reorder(name, self.num_output, candidates=orders, decision=order)
-
-    def entity_of(self, decision: Any) -> ReorderEntity:
-        """Return the order of a decision."""
-        return ReorderEntity(decision)
+        d = self.domain
+        options = (
+            {"candidates": d.candidates}
+            if isinstance(d, CandidatesDomain)
+            else {"begin": d.begin, "end": d.end}
+        )
+        sch.sample_knob_reorder(name, self.num_output, **options, decision=entity._value)
 
     @property
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from schedule.random_state import RandomState
 from search.autotvm.axes import Axis
 from search.autotvm.config import Config, checked_space, knob_instructions, trace_of
-from search.autotvm.constraint import MOST_TABULATED, Constraint, Filter, below
+from search.autotvm.constraint import MOST_TABULATED, Constraint, Filter, asked, below
 from search.autotvm.entity import ConfigEntity, entity_of_json
 from search.autotvm.errors import KnobError, SpaceIndexError
 from search.autotvm.knob import Entity, KnobSpace
@@ -44,23 +45,33 @@ class ConfigSpace(Config):
         self.space_map: dict[str, KnobSpace[Any]] = {}
         """The knobs in the order of definition."""
         self._entities: dict[str, Entity] = {}
+        self._taken: set[str] = set()
         self._filter: Filter | None = None
-        self._caches: dict[str, Any] = {}
         self._rng = RandomState(-1)
+
+    def begin(self) -> None:
+        """Forget what an earlier run of the template has said and taken."""
+        super().begin()
+        self._taken.clear()
 
     # -------------------------------------------------------------------------------------- knobs
 
+    def __getitem__(self, name: str) -> Any:
+        self._taken.add(name)
+        return super().__getitem__(name)
+
     def _define(self, name: str, make: Callable[[], KnobSpace[Any]]) -> list[Axis]:
         space = checked_space(name, make)
-        if name in self.space_map:
-            del self.space_map[name]
+        earlier = self.space_map.get(name)
+        if earlier is not None and name in self._taken and earlier.summary != space.summary:
+            raise KnobError(
+                f"the knob {name!r} is declared as {space.summary} after its value was taken as "
+                f"one of {earlier.summary}; give one of the two another name"
+            )
         self.space_map[name] = space
-        self._set_first(name, space)
+        self._entities[name] = space[0]
         self._forget()
         return [Axis(space, k) for k in range(space.num_output)]
-
-    def _set_first(self, name: str, space: KnobSpace[Any]) -> None:
-        self._entities[name] = space[0]
 
     def multi_filter(
         self,
@@ -136,7 +147,14 @@ class ConfigSpace(Config):
         }
 
     def point2knob(self, point: int) -> list[int]:
-        """Return the index of the value of each knob; filters do not matter."""
+        """Return the index of the value of each knob; filters do not matter.
+
+        SpaceIndexError for an index that is not in [0, `range_length`).
+        """
+        if not 0 <= point < self.range_length:
+            raise SpaceIndexError(
+                f"there is no configuration {point}: indices are below {self.range_length}"
+            )
         digits = []
         for dim in self.dims:
             point, digit = divmod(point, dim)
@@ -144,9 +162,17 @@ class ConfigSpace(Config):
         return digits
 
     def knob2point(self, knob: Sequence[int]) -> int:
-        """Return the index of a configuration from the indices of its values."""
+        """Return the index of a configuration from the indices of its values.
+
+        SpaceIndexError for what has not an index in [0, `dims[k]`) for each knob `k`.
+        """
+        dims = self.dims
+        if len(knob) != len(dims) or any(
+            not 0 <= d < dim for d, dim in zip(knob, dims, strict=True)
+        ):
+            raise SpaceIndexError(f"{list(knob)} has not an index below each of {dims}")
         point = 0
-        for digit, dim in zip(reversed(knob), reversed(self.dims), strict=True):
+        for digit, dim in zip(reversed(knob), reversed(dims), strict=True):
             point = point * dim + digit
         return point
 
@@ -156,18 +182,19 @@ class ConfigSpace(Config):
         return inside and (self._constraint is None or index in self._constraint)
 
     def allows(self, values: Mapping[str, Entity]) -> bool:
-        """Say whether the filter over several knobs lets values through, offered or not."""
-        return self._filter is None or bool(self._filter(values))
+        """Say whether the filter over several knobs lets values through, offered or not.
+
+        KnobError where the filter raises an error.
+        """
+        return self._filter is None or asked(self._filter, values, "over several knobs")
 
     def get(self, index: int) -> ConfigEntity:
         """Return a configuration; SpaceIndexError, an IndexError, if there is none."""
-        if not 0 <= index < self.range_length:
-            raise SpaceIndexError(
-                f"there is no configuration {index}: indices are below {self.range_length}"
-            )
-        if not self.is_index_valid(index):
+        index = operator.index(index)
+        values = self._values(index)
+        if self._constraint is not None and index not in self._constraint:
             raise SpaceIndexError(f"the filter of the space leaves configuration {index} out")
-        return ConfigEntity(index, self.code_hash, self._values(index), self)
+        return ConfigEntity(index, self.code_hash, values, self)
 
     def index_of(self, entities: Mapping[str, Entity]) -> int | None:
         """Return the index of the configuration with these values, None if the space has none."""
@@ -239,17 +266,17 @@ class ConfigSpace(Config):
         first, last = self._window(start, end)
         rng = self._rng if rng is None else rng
         excluded = to_exclude if isinstance(to_exclude, (set, frozenset)) else set(to_exclude or ())
+        choices: Sequence[int] | npt.NDArray[np.int64] = range(first, last)
+        count = max(0, last - first)
         if self._constraint is not None and self._constraint.is_exact:
             valid = self._constraint.valid
             begin, stop = np.searchsorted(valid, (first, last))
-            choices: Sequence[int] | npt.NDArray[np.int64] = valid[begin:stop]
-        else:
-            choices = range(first, last)
-        for _ in range(_MOST_DRAWS if len(choices) else 0):
-            index = int(choices[below(rng, len(choices))])
+            choices, count = valid[begin:stop], int(stop - begin)
+        for _ in range(_MOST_DRAWS if count else 0):
+            index = int(choices[below(rng, count)])
             if index not in excluded and self.is_index_valid(index):
                 return index
-        if len(choices) > MOST_TABULATED:
+        if count > MOST_TABULATED:
             raise SpaceIndexError(
                 f"none of {_MOST_DRAWS} random configurations in [{first}, {last}) is possible"
             )
@@ -306,14 +333,12 @@ class ConfigSpace(Config):
             f"range_length={_count(self.range_length)}, space_map="
         ]
         lines += [
-            f"{k:4d} {name}: {space.summary}" for k, (name, space) in enumerate(self._items())
+            f"{k:4d} {name}: {space.summary}"
+            for k, (name, space) in enumerate(self.space_map.items())
         ]
         return "\n".join([*lines, ")"])
 
     __repr__ = __str__
-
-    def _items(self) -> list[tuple[str, KnobSpace[Any]]]:
-        return list(self.space_map.items())
 
 
 def _count(count: int) -> str:

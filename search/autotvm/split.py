@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from schedule.indexed_domain import MOST_LISTED
+from schedule.indexed_domain import MOST_LISTED, CandidatesDomain
 from schedule.split_domain import NO_LIMIT, SPLIT_POLICIES, SplitDomain
 from search.autotvm.axes import AxisLike, virtual_axis
+from search.autotvm.constraint import asked
 from search.autotvm.errors import KnobError
-from search.autotvm.knob import Entity, KnobSpace, checked_kind
+from search.autotvm.knob import Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import LoopRV, Schedule
@@ -22,6 +23,17 @@ class SplitEntity(Entity):
 
     def __init__(self, size: Sequence[int]) -> None:
         super().__init__(list(size))
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something is a list of sizes, of which the first may be -1."""
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) > 0
+            and all(type(size) is int for size in value)
+            and (value[0] == -1 or value[0] > 0)
+            and all(size > 0 for size in value[1:])
+        )
 
     @property
     def size(self) -> list[int]:
@@ -53,6 +65,8 @@ class SplitSpace(KnobSpace[SplitEntity]):
     list of sizes. No size is above `max_factor`. `filter` is asked for each split.
     """
 
+    kind = SplitEntity
+
     def __init__(
         self,
         axis: AxisLike,
@@ -66,9 +80,12 @@ class SplitSpace(KnobSpace[SplitEntity]):
     ) -> None:
         self.policy = policy
         self.product = virtual_axis(axis).length
-        if policy == "candidate":
-            if not candidate:
-                raise KnobError("policy='candidate' needs candidate, the list of sizes")
+        if (policy == "candidate") != bool(candidate):
+            raise KnobError(
+                f"policy='candidate' and candidate, the list of sizes, go together; got "
+                f"policy={policy!r} and candidate={candidate}"
+            )
+        if candidate:
             num_outputs = len(candidate[0]) if num_outputs is None else num_outputs
         elif policy not in SPLIT_POLICIES:
             raise KnobError(
@@ -81,50 +98,40 @@ class SplitSpace(KnobSpace[SplitEntity]):
             raise KnobError(f"num_outputs is {num_outputs}; it is at least 1")
         self.num_output = num_outputs
         tailless = policy == "factors" if no_tail is None else no_tail
-        domain = SplitDomain(max(1, self.product), num_outputs, policy, max_factor, tailless)
-        if candidate is not None:
-            listed = tuple(_repaired(domain, sizes) for sizes in candidate)
-            domain = SplitDomain(domain.extent, num_outputs, "candidate", candidates=listed)
+        self._extent = max(1, self.product)
+        whole = SplitDomain(self._extent, num_outputs, policy, max_factor, tailless)
+        self.domain: SplitDomain | CandidatesDomain = whole
+        if candidate:
+            for sizes in candidate:
+                self.check(SplitEntity(sizes))
+            self.domain = CandidatesDomain(whole, tuple(map(tuple, candidate)))
+        try:
+            splits = self.domain.alternatives
+        except ValueError as error:
+            raise KnobError(f"{error} (the limit is {MOST_LISTED})") from None
         if filter is not None:
-            kept = tuple(size for size in _sizes(domain) if filter(SplitEntity(size)))
-            domain = SplitDomain(domain.extent, num_outputs, policy, candidates=kept)
-        self.domain: Final = domain
-
-    def __len__(self) -> int:
-        return len(_sizes(self.domain))
-
-    def _at(self, index: int) -> SplitEntity:
-        return SplitEntity(self.domain.at(index))  # type: ignore[arg-type]
+            kept = [size for size in splits if asked(filter, self.entity_of(size), "of sizes")]
+            self.domain = CandidatesDomain(whole, tuple(kept))
 
     def index_of(self, entity: Entity) -> int | None:
         """Return where a split is, None if it is not offered.
 
         The first size may be given where -1 says the same.
         """
-        sizes = tuple(entity._value)
-        found = self.domain.index_of(sizes)
-        return self.domain.index_of((-1, *sizes[1:])) if found is None else found
-
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for what is no split in as many parts."""
-        checked_kind(self, entity, SplitEntity)
-        _repaired(self.domain, entity._value)
+        found = super().index_of(entity)
+        return self.domain.index_of((-1, *entity._value[1:])) if found is None else found
 
     def sample(self, sch: Schedule, name: str, entity: SplitEntity) -> None:
         """Append `sample_knob_split`."""
-        d, sizes = self.domain, entity._value
-        if d.candidates is None:
-            sch.sample_knob_split(
-                name, d.extent, d.parts, d.policy, d.max_factor, d.no_tail, decision=sizes
-            )
-        else:
-            sch.sample_knob_split(
-                name, d.extent, d.parts, "candidate", candidates=d.candidates, decision=sizes
-            )
-
-    def entity_of(self, decision: Any) -> SplitEntity:
-        """Return the split with the sizes of a decision."""
-        return SplitEntity(decision)
+        d = self.domain
+        options = (
+            {"policy": "candidate", "candidates": d.candidates}
+            if isinstance(d, CandidatesDomain)
+            else {"policy": d.policy, "max_factor": d.max_factor, "no_tail": d.no_tail}
+        )
+        sch.sample_knob_split(
+            name, self._extent, self.num_output, **options, decision=entity._value
+        )
 
     @property
     def summary(self) -> str:
@@ -133,17 +140,3 @@ class SplitSpace(KnobSpace[SplitEntity]):
             f"Split(policy={self.policy}, product={self.product}, "
             f"num_outputs={self.num_output}) len={len(self)}"
         )
-
-
-def _sizes(domain: SplitDomain) -> Sequence[Any]:
-    try:
-        return domain.alternatives
-    except ValueError as error:
-        raise KnobError(f"{error} (the limit is {MOST_LISTED})") from None
-
-
-def _repaired(domain: SplitDomain, sizes: Any) -> Any:
-    try:
-        return domain.repair(sizes)
-    except ValueError as error:
-        raise KnobError(f"the sizes of a split: {error}") from None

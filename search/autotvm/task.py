@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from codegen import Target
 from schedule import Schedule, ScheduleError, Trace
-from search.autotvm.arguments import Workload, args_to_workload, serialize_args
+from search.autotvm.arguments import Workload, serialize_args
 from search.autotvm.config import Config
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop
 from search.autotvm.registration import MissingTask, Template, lookup_template, unknown_template
 from search.autotvm.space import ConfigSpace
 from search.context import normalize_mod
+from search.errors import TuningError
 
 if TYPE_CHECKING:
     from search.autotvm.entity import ConfigEntity
     from tensorir.function import IRModule
 
+logger = logging.getLogger("autotvm")
 
 _FEW: Final = 1024
 
@@ -39,6 +42,7 @@ class Task:
         self.flop: float | None = None
         self.target: Target | None = None
         self._mod: IRModule | None = None
+        self._fails = False
 
     @property
     def func(self) -> Template:
@@ -50,21 +54,22 @@ class Task:
     @property
     def workload(self) -> Workload:
         """The name and the encoded arguments: the key in logs."""
-        return args_to_workload(self.args, self.name)
+        return (self.name, *self.args)
 
     @property
     def space(self) -> ConfigSpace:
-        """The configurations; TemplateError for a task from a log of an unknown template."""
-        space = self.known_space()
-        if space is None:
-            raise unknown_template(self.name)
-        return space
+        """The configurations; collected now for a task from a log, which raises as `create`."""
+        if self.config_space is None:
+            if isinstance(self.func, MissingTask):
+                raise unknown_template(self.name)
+            self.config_space = self.collect()
+        return self.config_space
 
     @property
     def mod(self) -> IRModule:
         """The program before it is scheduled, with its one function called `main`."""
         if self._mod is None:
-            self.instantiate(self.first_config())
+            self.collect()
         assert self._mod is not None
         return self._mod
 
@@ -77,8 +82,12 @@ class Task:
 
         InstantiationError where the template or a primitive refuses it; `config.errors` says why.
         TemplateError for a task whose template is not registered here, KnobError for a
-        configuration of another template.
+        configuration of another template, and what the template itself raises.
         """
+        if not isinstance(config, Config):
+            raise KnobError(
+                f"{config!r} is no configuration of {self}; task.config_space.get(index) is one"
+            )
         with self.target or Target():
             try:
                 sch, _ = self.func.run(self.args, config)
@@ -89,37 +98,56 @@ class Task:
                 raise InstantiationError(f"{self} refuses {config}: {reason}") from error
         if not config.valid():
             raise InstantiationError(f"{self} refuses {config}: {'; '.join(config.errors)}")
-        if self.flop is None:
-            self.flop = config.flop or compute_flop(sch.mod)
-        if self._mod is None:
-            self._mod = normalize_mod(sch.initial_mod)
+        self._learn(sch, config)
         return sch
 
     def collect(self) -> ConfigSpace:
         """Run the template on an empty space, and return that with the knobs it declared.
 
-        TemplateError if the template fails, as `instantiate`; a configuration of first values that
-        it declares invalid is no failure.
+        TemplateError if the template fails, KnobError for a knob that cannot be; a configuration of
+        first values that the template declares invalid is no failure.
         """
         space = ConfigSpace()
         with self.target or Target():
             try:
                 sch, _ = self.func.run(self.args, space)
+            except TuningError:
+                raise
             except ScheduleError as error:
                 raise TemplateError(
                     f"{self} cannot be scheduled with the first value of each knob: {error}"
                 ) from error
+            except Exception as error:
+                raise TemplateError(
+                    f"{self}: the template fails with the first value of each knob: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
         space.errors.clear()
         space.code_hash = getattr(sch, "code_hash", None)
-        if self.flop is None:
-            self.flop = space.flop or compute_flop(sch.mod)
+        self._learn(sch, space)
         return space
 
+    def _learn(self, sch: Schedule, config: Config) -> None:
+        """Take from a first schedule what all of the task have in common."""
+        if self.flop is None:
+            self.flop = config.flop or compute_flop(sch.mod)
+        if self._mod is None:
+            self._mod = normalize_mod(sch.initial_mod)
+
     def known_space(self) -> ConfigSpace | None:
-        """Return the space, collected now for a task from a log; None without its template."""
-        if self.config_space is None and not isinstance(self.func, MissingTask):
-            self.config_space = self.collect()
-        return self.config_space
+        """Return the space, None where that of a task from a log cannot be known.
+
+        Its template is not registered here, or fails with the arguments that the log has; the
+        latter is warned of once.
+        """
+        if self._fails or isinstance(self.func, MissingTask):
+            return self.config_space
+        try:
+            return self.space
+        except TuningError as error:
+            self._fails = True
+            logger.warning("nothing is known of the space of a task from a log: %s", error)
+            return None
 
     def config_of(self, sch_or_trace: Schedule | Trace) -> ConfigEntity:
         """Return the configuration that a schedule of the task, or its trace, decides for."""
@@ -142,7 +170,8 @@ class Task:
 def create(task_name: str, args: Sequence[Any], target: str | Target | None = None) -> Task:
     """Return the task of a template for arguments, with its space of configurations.
 
-    The template runs once, each knob at its first value. `target` None takes the current one.
+    `args` is a tuple, of positional arguments. The template runs once, each knob at its first
+    value. `target` None takes the current one.
 
     TemplateError for a name that is not registered (near names are listed), for a template that
     fails or does nothing that counts as an operation; ArgumentsError for arguments that a log

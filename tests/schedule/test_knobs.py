@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule import Schedule, ScheduleError, Trace
-from schedule.indexed_domain import OptionDomain
+from schedule.indexed_domain import CandidatesDomain, OptionDomain
 from schedule.loop_mark_domain import LoopMarkDomain
-from schedule.order_domain import ListedOrderDomain, PermutationDomain
+from schedule.order_domain import PermutationDomain
 from schedule.random_state import RandomState
 from schedule.split_domain import SplitDomain
 from tensorir import assert_structural_equal, parse, structural_equal
@@ -131,11 +131,11 @@ domains = st.one_of(
         st.integers(1, 40),
         st.booleans(),
     ),
-    st.just(SplitDomain(8, 2, "candidate", candidates=((-1, 3), (4, 2)))),
+    st.just(CandidatesDomain(SplitDomain(8, 2), ((-1, 3), (4, 2)))),
     st.integers(1, 6).flatmap(
         lambda n: st.builds(PermutationDomain, st.just(n + 1), st.just(0), st.integers(1, n))
     ),
-    st.just(ListedOrderDomain(3, ((0, 1, 2), (2, 0, 1)))),
+    st.just(CandidatesDomain(PermutationDomain(3, 0, 3), ((0, 1, 2), (2, 0, 1)))),
     st.builds(
         LoopMarkDomain, st.integers(1, 4), st.sampled_from(["try_unroll_vec", "vec", "try_vec"])
     ),

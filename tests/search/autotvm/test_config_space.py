@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,6 +212,58 @@ def test_indices_that_do_not_exist():
             space.get(index)
     with pytest.raises(SpaceIndexError, match=r"\[0, 65\) is not within \[0, 64\)"):
         space.subrange_length(0, 65)
+
+
+def test_indices_and_knobs_stay_within_the_space():
+    space = two_tiles()
+    for point in (-1, 64):
+        with pytest.raises(SpaceIndexError, match=r"indices are below 64"):
+            space.point2knob(point)
+    for knob in ([8, 0], [-1, 0], [0], [0, 0, 0]):
+        with pytest.raises(SpaceIndexError, match=r"has not an index below each of \[8, 8\]"):
+            space.knob2point(knob)
+    config = space.get(np.int64(12))
+    assert config.to_json_dict() == space.get(12).to_json_dict()
+    assert type(config.index) is int
+
+
+def test_random_configurations_of_a_space_beyond_int64():
+    space = ConfigSpace()
+    for k in range(9):
+        space.define_split(f"s{k}", 4096, num_outputs=4)
+    assert space.range_length == 455**9 > 1 << 63
+    assert space.is_index_valid(space.get_rand_index(rng=RandomState(1)))
+    space.multi_filter(lambda values: False)
+    with pytest.raises(SpaceIndexError, match=r"none of 10000 random configurations"):
+        space.get_rand_index(rng=RandomState(1))
+
+
+def test_a_knob_that_is_declared_again_takes_the_place_of_the_first():
+    space = two_tiles()
+    space.define_split("x", 64, num_outputs=2)
+    assert list(space.space_map) == ["x", "y"]
+    assert space.dims == [7, 8]
+    assert space["x"].size == [-1, 1]
+    space.define_split("x", 64, num_outputs=2)
+    with pytest.raises(KnobError, match=r"'x' is declared as .* num_outputs=3\) len=28 after its"):
+        space.define_split("x", 64, num_outputs=3)
+
+
+def test_of_equal_candidates_the_first_has_the_index():
+    space = ConfigSpace()
+    space.define_knob("x", [1, 1, 2])
+    assert [space.index_of(space.get(k).entity_map) for k in range(3)] == [0, 0, 2]
+
+
+def test_filters_that_fail_are_named():
+    with pytest.raises(
+        KnobError, match=r"'x' .* filter of sizes raises AttributeError for \[-1, 1"
+    ):
+        two_tiles(filter=lambda e: e.sizes[-1] > 2)
+    space = two_tiles()
+    space.multi_filter(lambda values: values["z"].size[-1] > 2)
+    with pytest.raises(KnobError, match=r"filter over several knobs raises KeyError for .*: 'z'"):
+        space.get(3)
 
 
 def test_a_knob_without_values_is_named():

@@ -236,6 +236,7 @@ def test_every_field_of_a_line_is_explained_with_its_value(tmp_path):
     assert "61.0 GFLOPS" in fields["result[0]"][1]
     assert fields["result[1]"] == ("0", "NO_ERROR: it was built and measured")
     assert fields["result[3]"][1] == "when it ended: 2024-04-05 19:34:38 UTC"
+    assert fields["tvm_version"][0] == "0.19.0"
     # Nothing that the line has is left out.
     line = json.loads(LINE)
     named = {name.partition("[")[0].partition(".")[0] for name in fields}
@@ -316,6 +317,32 @@ def test_a_log_in_which_everything_failed(tmp_path):
     found = autotvm.explain_log(path)
     assert "after an error there are no costs" in str(found)
     assert found.plot()[0].texts[0].get_text() == "nothing was measured"
+
+
+def test_a_template_that_has_other_arguments_by_now(tmp_path, caplog):
+    path = tmp_path / "demo.log"
+    path.write_text(f"{LINE}\n{LINE.replace('256, 384, 128, ', '256, 384, ')}\n")
+    known, unknown = autotvm.explain_log(path).table()
+    assert known["gflops"] == pytest.approx(61.0, abs=0.1)
+    assert known["tile_y[0]"] == 8
+    assert unknown["gflops"] is None
+    assert unknown["tile_y[0]"] is None
+    assert caplog.text.count("nothing is known of the space of a task from a log") == 1
+
+
+def test_a_knob_with_the_name_of_another_column(tmp_path):
+    path = tmp_path / "demo.log"
+    path.write_text(LINE.replace("unroll_k", "cost"))
+    (row,) = autotvm.explain_log(path).table()
+    assert row["cost"] == 0.0004125
+    assert row["cost (knob)"] == 8
+
+
+def test_programs_are_made_of_as_many_as_wanted(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    known = [row["parallel_extent"] is not None for row in autotvm.records_to_table(path, 7)]
+    assert known == [k % 5 == 0 for k in range(35)]
 
 
 def test_what_is_no_log(tmp_path):

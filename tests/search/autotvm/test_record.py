@@ -125,6 +125,7 @@ def changed(**fields):
         (changed(input=["llvm", 3, [], {}]), "3 is no text"),
         (changed(input=["llvm", "a", [{}], {}]), "argument 0 of a task is a dict"),
         (changed(result=[[], 0, 1, 1]), "no costs"),
+        (changed(result=[[0.0], 0, 1, 1]), "costs are \\[0.0\\]; they are seconds above 0"),
         (changed(result=[["fast"], 0, 1, 1]), "could not convert"),
         (changed(result=[[1], 99, 1, 1]), "99 is not a valid MeasureErrorNo"),
         (changed(result=[3, 0, 1, 1]), "not iterable"),

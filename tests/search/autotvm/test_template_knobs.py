@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from search import autotvm
@@ -15,6 +16,7 @@ from search.autotvm import (
     SplitEntity,
     SplitSpace,
 )
+from tensorir import te
 from tests.search.autotvm.templates import product
 
 
@@ -264,7 +266,12 @@ def test_options_tell_true_from_one():
         (lambda c: c.define_split("t", 8), "num_outputs is None"),
         (lambda c: c.define_split("t", -1, num_outputs=2), "is not constant"),
         (lambda c: c.define_split("t", "y", num_outputs=2), "an axis is a loop"),
-        (lambda c: c.define_split("t", 8, policy="candidate"), "needs candidate"),
+        (lambda c: c.define_split("t", 8, policy="candidate"), "go together"),
+        (lambda c: c.define_split("t", 8, num_outputs=2, candidate=[[4, 2]]), "go together"),
+        (lambda c: c.define_split("t", 8, num_output=2), "'t' cannot .* argument 'num_output'"),
+        (lambda c: c.define_knob("t", 5), "'t' cannot be defined: 'int' object is not iterable"),
+        (lambda c: c.define_knob(5, [1]), "the name of a knob is a text that is not empty, got 5"),
+        (lambda c: c.define_reorder("t", [1] * 21, "all"), "orders of 21 axes are beyond int64"),
         (
             lambda c: c.define_split("t", 8, policy="candidate", candidate=[[4, 2], [8]]),
             "a split has 2 whole sizes",
@@ -272,6 +279,7 @@ def test_options_tell_true_from_one():
         (lambda c: c.define_split("t", c.define_split("s", 8, num_outputs=2)[0]), "varies"),
         (lambda c: c.define_split("t", 1 << 40, "verbose", num_outputs=9), "more than 1000000"),
         (lambda c: c["t"], "has no knob 't', it has none"),
+        (lambda c: c[0], "has no knob 0, it has none"),
     ],
 )
 def test_knobs_that_cannot_be(define, message):
@@ -294,4 +302,5 @@ def test_lengths_come_from_loops_axes_and_numbers():
     space = SplitSpace(y, num_outputs=2)
     assert space.product == 32
     assert ConfigSpace.axis(k) == (48, "k")
-    assert ConfigSpace.axis(7).length == 7
+    for seven in (7, np.int64(7), te.placeholder((7,)).shape[0]):
+        assert ConfigSpace.axis(seven).length == 7

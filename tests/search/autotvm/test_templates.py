@@ -131,6 +131,9 @@ def test_arguments_as_logs_have_them():
     placeholder = deserialize_args(encoded)[0]
     assert placeholder.op.name == "placeholder"
     assert serialize_args([placeholder]) == encoded[:1]
+    assert serialize_args((np.int64(4), np.shape(np.ones((2, 3))))) == (4, (2, 3))
+    with pytest.raises(ArgumentsError, match=r"the arguments of a task are a tuple, got int: 16"):
+        task_of(args=16)
     with pytest.raises(ArgumentsError, match=r"argument 1\[0\] of a task is a dict"):
         task_of(args=(1, [{}]))
     with pytest.raises(RuntimeError, match=r"argument 0 of a task is a object"):
@@ -149,6 +152,31 @@ def test_tensors_are_arguments(table):
     assert task.flop == 8
     with autotvm.ApplyConfig(autotvm.ConfigSpace()):
         assert isinstance(double(tensor), Schedule)
+
+
+def test_lists_of_tensors_are_arguments(table):
+    @autotvm.template("test/sum")
+    def total(tensors):
+        a, b = tensors
+        c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
+        return Schedule(te.create_prim_func([a, b, c]))
+
+    task = task_of("test/sum", ([te.placeholder((8,)), te.placeholder((8,))],))
+    assert task.args == ((("TENSOR", (8,), "float32"),) * 2,)
+    assert task.flop == 8
+
+
+def test_a_template_that_fails_is_named_with_its_arguments():
+    with pytest.raises(
+        TemplateError, match=r"Task\(func_name=test/matmul, args=\(16,\).* missing 3 required"
+    ):
+        task_of(args=(16,))
+    with pytest.raises(TemplateError, match=r'registered by name, as in @template\("ns/name"\)'):
+        autotvm.template(matmul)
+    with pytest.raises(TemplateError, match=r"there is no template <function"):
+        task_of(matmul)
+    with pytest.raises(KnobError, match=r"3 is no configuration of Task"):
+        task_of().instantiate(3)
 
 
 # ---------------------------------------------------------------------------------- operations
@@ -222,6 +250,36 @@ def test_a_configuration_that_the_template_refuses(table):
     assert config.errors == ["too much to unroll"]
 
 
+def test_the_program_does_not_need_a_first_configuration_that_is_accepted(table):
+    @autotvm.template("test/not_first")
+    def not_first(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("unroll", [64, 1])
+        if cfg["unroll"].val > 16:
+            cfg.raise_error("too much to unroll")
+        return sch
+
+    assert len(task_of("test/not_first", (4,)).mod.prim_funcs()) == 1
+
+
+def test_a_knob_that_is_declared_for_some_values_of_another(table):
+    @autotvm.template("test/sometimes")
+    def sometimes(n):
+        sch = product(n, n, n, "float32")
+        y, _, _ = sch.get_loops(sch.get_block("C"))
+        cfg = autotvm.get_config()
+        cfg.define_knob("split", [False, True])
+        if cfg["split"].val:
+            cfg.define_split("tile_y", y, num_outputs=2)
+            cfg["tile_y"].apply(sch, y)
+        return sch
+
+    task = task_of("test/sometimes", (4,))
+    with pytest.raises(UnknownKnobError, match=r"some values of others only; declare it for all: "):
+        task.instantiate(task.config_space.get(1))
+
+
 def test_a_knob_that_changed_since_the_configuration_was_logged():
     task = task_of()
     row = task.config_space.get(5).to_json_dict()
@@ -269,6 +327,12 @@ def test_values_of_a_log_count_whatever_the_space_is_now():
         {"index": "1", "entity": []},
         {"index": 1, "entity": [["tile_y", "xx", [1]]]},
         {"index": 1, "entity": [["tile_y", "sp", 3]]},
+        {"index": 1, "entity": [["tile_y", "sp", []]]},
+        {"index": 1, "entity": [["tile_y", "sp", [-1, 0]]]},
+        {"index": 1, "entity": [["tile_y", "sp", ["4", "4"]]]},
+        {"index": 1, "entity": [["order", "re", [0, 2]]]},
+        {"index": 1, "entity": [["ann", "an", ["none", {}]]]},
+        {"index": 1, "entity": [["tile_y", "sp", [1]], ["tile_y", "sp", [2]]]},
         {"index": 1, "entity": [[["tile_y"], "sp", [1]]]},
         {"index": 1, "entity": [["tile_y", ["sp"], [1]]]},
         None,
