@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimedFunctions
 from codegen.target import Target, as_target
-from tensorir.errors import IRValueError
 
 
-class Module(TimedFunctions):
+class Module(TimedFunctions[Function]):
     """A compiled module: `module["main"](a, b, c)`.
 
     Made by `build`, by `load_module` from a library, or by `from_object`.
@@ -32,10 +31,10 @@ class Module(TimedFunctions):
         object_data: bytes | None = None,
         guard_pages: bool = False,
     ) -> None:
+        super().__init__({s.name: Function(code, s, guard_pages) for s in code.info.functions})
         self._code = code
         self._source = source
         self._object = object_data
-        self._functions = {s.name: Function(code, s, guard_pages) for s in code.info.functions}
 
     @staticmethod
     def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
@@ -48,31 +47,12 @@ class Module(TimedFunctions):
 
     # ---------------------------------------------------------------------------------- functions
 
-    def __getitem__(self, name: str) -> Function:
-        return self.get_function(name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._functions)
-
-    def __len__(self) -> int:
-        return len(self._functions)
-
-    def get_function(self, name: str) -> Function:
-        """Return a function; IRValueError if the module has none of that name."""
-        found = self._functions.get(name)
-        if found is None:
-            raise IRValueError(
-                f"the module has no function {name!r}; it has {list(self._functions)}"
-                + (
-                    "; its graph functions are called by codegen.VirtualMachine(module)"
-                    if self.embedded_program
-                    else ""
-                )
-            )
-        return found
+    def _unknown(self, name: str) -> str:
+        graphs = "; its graph functions are called by codegen.VirtualMachine(module)"
+        return (
+            f"the module has no function {name!r}; it has {list(self._functions)}"
+            f"{graphs if self.embedded_program else ''}"
+        )
 
     @property
     def entry_func(self) -> Function:

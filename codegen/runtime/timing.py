@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from codegen.errors import CodegenError
 from codegen.runtime.device import Device, check_device
 from codegen.runtime.timed_loop import Batch
+from tensorir.errors import IRValueError
 
 _GROWTH: Final = 1.618
 FLUSH_NON_FIRST: Final = "cache_flush_cpu_non_first_arg"
@@ -150,12 +151,37 @@ class TimeEvaluator:
             self.number = int(max(wanted, self.number * _GROWTH + 1))
 
 
-class TimedFunctions(ABC):
+F = TypeVar("F", bound=Timeable)
+
+
+class TimedFunctions(ABC, Generic[F]):
     """Functions by name that can be timed: modules, and what virtual machines run."""
 
-    @abstractmethod
-    def get_function(self, name: str) -> Timeable:
+    def __init__(self, functions: Mapping[str, F]) -> None:
+        self._functions: Final = dict(functions)
+
+    def __getitem__(self, name: str) -> F:
+        return self.get_function(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def get_function(self, name: str) -> F:
         """Return a function; IRValueError if there is none of that name."""
+        found = self._functions.get(name)
+        if found is None:
+            raise IRValueError(self._unknown(name))
+        return found
+
+    @abstractmethod
+    def _unknown(self, name: str) -> str:
+        """Return what an error says of a name that no function has."""
 
     def time_evaluator(
         self,

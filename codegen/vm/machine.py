@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from codegen.runtime.device import Device, check_device
@@ -13,39 +13,19 @@ from codegen.vm.graph_function import GraphFunction
 from codegen.vm.linked import functions_of
 from codegen.vm.profile import Report, profile
 from codegen.vm.stateful import StatefulCalls
-from tensorir.errors import IRValueError
 
 
-class GraphModule(TimedFunctions):
+class GraphModule(TimedFunctions[GraphFunction]):
     """The graph functions of a virtual machine by name, with their timing.
 
     A function that is one run of machine code is timed in a compiled loop, without Python.
     """
 
-    def __init__(self, functions: dict[str, GraphFunction]) -> None:
-        self._functions = functions
-
-    def __getitem__(self, name: str) -> GraphFunction:
-        found = self._functions.get(name)
-        if found is None:
-            raise IRValueError(
-                f"there is no graph function {name!r}; there are {sorted(self._functions)} "
-                f"(tensor functions are called through codegen.build)"
-            )
-        return found
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._functions)
-
-    def __len__(self) -> int:
-        return len(self._functions)
-
-    def get_function(self, name: str) -> GraphFunction:
-        """Return a graph function; IRValueError if there is none of that name."""
-        return self[name]
+    def _unknown(self, name: str) -> str:
+        return (
+            f"there is no graph function {name!r}; there are {sorted(self._functions)} "
+            "(tensor functions are called through codegen.build)"
+        )
 
     def __repr__(self) -> str:
         return f"<graph functions {', '.join(self._functions)}>"

@@ -23,12 +23,11 @@ from tensorir.relax.destination_passing import destination_passing, written_last
 from tensorir.relax.expr import GraphCall, GraphExpr, GraphVar, ShapeExpr, Tuple
 from tensorir.relax.function import Function
 from tensorir.relax.operator import Operator
-from tensorir.relax.relations import Fits, fits
+from tensorir.relax.relations import Fits, fits, known_by
 from tensorir.relax.struct_info import (
     VOID,
     FuncStructInfo,
     PrimStructInfo,
-    ShapeStructInfo,
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
@@ -319,18 +318,7 @@ class _Sizes:
 
     def known(self, info: StructInfo) -> StructInfo:
         """Return what the caller knows of a result: nothing of variables that it does not give."""
-        if isinstance(info, TupleStructInfo):
-            return TupleStructInfo(self.known(element) for element in info.elements)
-        if all(var in self._values for var in collect_vars(info)):
-            return self.filled(info)
-        if isinstance(info, TensorStructInfo):
-            return TensorStructInfo(None, info.dtype, info.ndim)
-        if isinstance(info, ShapeStructInfo):
-            return ShapeStructInfo(ndim=info.ndim)
-        if isinstance(info, PrimStructInfo):
-            return PrimStructInfo(info.dtype)
-        assert isinstance(info, FuncStructInfo)
-        return FuncStructInfo.opaque_func(ret=self.known(info.ret), purity=info.purity)
+        return self.filled(known_by(info, self._values))
 
     def told(self, info: StructInfo, parameter: str) -> str:
         """Return where the values of variables come from that another parameter decided."""

@@ -6,11 +6,11 @@ a check when the program runs decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from enum import Enum
 
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr
+from tensorir.expr import PrimExpr, Var
 from tensorir.relax.struct_info import (
     OBJECT,
     UNKNOWN_NDIM,
@@ -22,6 +22,7 @@ from tensorir.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from tensorir.visit import collect_vars
 
 
 class Fits(Enum):
@@ -93,6 +94,22 @@ def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
             return a
         return FuncStructInfo(None, common_base(a.ret, b.ret), a.purity and b.purity)
     return OBJECT
+
+
+def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
+    """Return what is known of a value where nothing but these symbolic sizes is known."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(known_by(element, sizes) for element in info.elements)
+    if all(var in sizes for var in collect_vars(info)):
+        return info
+    if isinstance(info, TensorStructInfo):
+        return TensorStructInfo(None, info.dtype, info.ndim)
+    if isinstance(info, ShapeStructInfo):
+        return ShapeStructInfo(ndim=info.ndim)
+    if isinstance(info, PrimStructInfo):
+        return PrimStructInfo(info.dtype)
+    assert isinstance(info, FuncStructInfo)
+    return FuncStructInfo.opaque_func(ret=known_by(info.ret, sizes), purity=info.purity)
 
 
 def _all(answers: Iterable[Fits]) -> Fits:

@@ -21,7 +21,7 @@ from tensorir.script.declarations import declare_sizes, fresh_var, type_of
 from tensorir.script.definitions import Definitions, Enclose, spread
 from tensorir.script.evaluate import Evaluator
 from tensorir.script.frames import assert_, make_loop
-from tensorir.script.macro import Default, MacroCall
+from tensorir.script.macro import MacroCall
 from tensorir.script.parts import BlockParts
 from tensorir.script.records import (
     ArmFrame,
@@ -35,11 +35,9 @@ from tensorir.script.records import (
     LoopFrame,
     ScopeFrame,
 )
-from tensorir.script.source import Place, Source
+from tensorir.script.source import Source
 from tensorir.script.syntax import Tree, names_in, parse_expression
 from tensorir.stmt import Stmt, is_no_op, sequence
-
-_MAX_MACRO_DEPTH: Final = 64
 
 
 class FunctionBuilder(Definitions):
@@ -48,7 +46,6 @@ class FunctionBuilder(Definitions):
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         super().__init__(evaluate, private=private)
         self._filled: dict[s.Block, tuple[bool, bool]] = {}
-        self._depth_of_macros = 0
         self._arms: list[dict[bool, Stmt]] = []
 
     def build(self, tree: Tree) -> PrimFunc:
@@ -163,7 +160,8 @@ class FunctionBuilder(Definitions):
         if isinstance(value, s.Stmt):
             return value
         if isinstance(value, MacroCall):
-            return self._expand(value, value_tree[1])
+            with value.opened(self._evaluate) as suite:
+                return self._suite(suite)
         if isinstance(value, ScopeFrame):
             return self._open_scope(None, value)
         if isinstance(value, (PrimExpr, int)):
@@ -179,28 +177,6 @@ class FunctionBuilder(Definitions):
         if isinstance(value, e.Call) and value.op is Op.get("ret"):
             self._function.add_return(value.args[0])
         return s.Evaluate(value)
-
-    def _expand(self, call: MacroCall, place: Place) -> Stmt:
-        """Read the suite of a macro with its arguments as names."""
-        evaluate, macro = self._evaluate, call.macro
-        if self._depth_of_macros >= _MAX_MACRO_DEPTH:
-            raise self._fail(f"macro {macro.name} calls itself without end", place)
-        before = (evaluate.source, evaluate.scope)
-        self._depth_of_macros += 1
-        evaluate.source = macro.source
-        if macro.hygienic:
-            evaluate.scope = self._scope = macro.scope()
-        self._scope.push()
-        try:
-            for name, value in call.arguments.items():
-                bound = evaluate(value.tree) if isinstance(value, Default) else value
-                self._scope.define(name, bound)
-            return self._suite(macro.tree[5])
-        finally:
-            self._scope.pop()
-            evaluate.source, evaluate.scope = before
-            self._scope = before[1]
-            self._depth_of_macros -= 1
 
     def assign(self, tree: Tree) -> Any:
         """Store to a buffer, or give names to what the right-hand side makes."""

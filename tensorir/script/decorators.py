@@ -168,4 +168,4 @@ def _is_class_body(frame: FrameType) -> bool:
 
 add_names(T, prim_func=prim_func, macro=macro, inline=macro)
 add_names(I, ir_module=ir_module)
-add_names(R, function=function)
+add_names(R, function=function, macro=macro)

@@ -25,6 +25,7 @@ from tensorir.script.records import (
     Scalar,
     ScopeFrame,
 )
+from tensorir.script.scope import Scope
 from tensorir.script.source import Place
 from tensorir.script.syntax import Tree
 from tensorir.stmt import Stmt
@@ -38,7 +39,6 @@ class Definitions:
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         self._evaluate = evaluate
-        self._scope = evaluate.scope
         self._function = FunctionParts(private)
         self._blocks: list[BlockParts] = []
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
@@ -47,6 +47,10 @@ class Definitions:
         """How many statements with suites of their own enclose the one that is read."""
         self._scopes = 0
         """How many lets and the like enclose it as well, by standing before it."""
+
+    @property
+    def _scope(self) -> Scope:
+        return self._evaluate.scope
 
     def _fail(self, message: str, place: Place) -> DiagnosticError:
         return self._evaluate.fail(message, place)

@@ -96,6 +96,8 @@ class Evaluator:
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
         self.scope = scope
+        self.depth_of_macros = 0
+        """How many macros are being read in one another."""
 
     def __call__(self, tree: Tree) -> Any:
         """Return the value of `tree`; DiagnosticError pointing at the part that fails."""

@@ -28,8 +28,10 @@ from tensorir.script.graph_values import (
     OutputRecord,
     as_value,
 )
+from tensorir.script.macro import MacroCall
 from tensorir.script.parts import FunctionParts
 from tensorir.script.records import Alias, FreshVar, FuncAttrRecord, MetaVar
+from tensorir.script.scope import Scope
 from tensorir.script.source import Place, Source
 from tensorir.script.syntax import Tree, names_in, parse_expression
 
@@ -52,7 +54,7 @@ class GraphBuilder:
     ) -> None:
         self._add = add
         self._evaluate = evaluate
-        self._scope = evaluate.scope
+        self._source = evaluate.source
         self._siblings = siblings
         self._function = FunctionParts(private)
         self._pure = pure
@@ -90,6 +92,10 @@ class GraphBuilder:
     def _leave(self) -> None:
         self._scope.pop()
         self._scope.pop()
+
+    @property
+    def _scope(self) -> Scope:
+        return self._evaluate.scope
 
     def _fail(self, message: str, place: Place) -> DiagnosticError:
         return self._evaluate.fail(message, place)
@@ -154,7 +160,7 @@ class GraphBuilder:
             if tree[2] is None:
                 raise self._fail("a graph function returns a value; R.tuple() is none", tree[1])
             self._suite.place = tree[1]
-            return self._evaluate.guarded(tree[1], self._result, self._evaluate(tree[2]))  # type: ignore[no-any-return]
+            return self._evaluate.guarded(tree[1], self._result, self._value(tree[2]))  # type: ignore[no-any-return]
         raise self._fail("a graph function ends in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
@@ -167,8 +173,31 @@ class GraphBuilder:
         self._require_sizes(known)
         return self._suite.leaf(known)
 
+    def _value(self, tree: Tree) -> Any:
+        """Return what an expression stands for; the call of a macro is read in its place."""
+        value = self._evaluate(tree)
+        if not isinstance(value, MacroCall):
+            return value
+        result = self._expand(value)
+        if result is None:
+            raise self._fail(
+                f"the macro {value.macro.name} returns no value; let its call stand alone", tree[1]
+            )
+        return result
+
+    def _expand(self, call: MacroCall) -> Any:
+        """Read the statements of a macro; return what it returns, None for nothing."""
+        with call.opened(self._evaluate) as (*statements, last):
+            for statement in statements:
+                self._statement(statement)
+            if last[0] == "return":
+                return None if last[2] is None else self._value(last[2])
+            self._statement(last)
+        return None
+
     def _statement(self, tree: Tree) -> None:
-        self._suite.place = tree[1]
+        if self._evaluate.source is self._source:
+            self._suite.place = tree[1]
         try:
             _STATEMENTS[tree[0]](self, tree)
         except DiagnosticError:
@@ -181,7 +210,9 @@ class GraphBuilder:
         if tree[2][0] == "constant" and isinstance(tree[2][2], str):
             return
         value = self._evaluate(tree[2])
-        if isinstance(value, FuncAttrRecord):
+        if isinstance(value, MacroCall):
+            self._expand(value)
+        elif isinstance(value, FuncAttrRecord):
             self._function.add_attrs(value.attrs)
         elif isinstance(value, OutputRecord):
             raise IRValueError("R.output(...) is the last statement of `with R.dataflow():`")
@@ -195,7 +226,7 @@ class GraphBuilder:
         _, place, targets, value_tree = tree
         if len(targets) > 1:
             raise IRTypeError("a = b = c is not supported; write one to a line")
-        self._assign(targets[0], self._evaluate(value_tree), place)
+        self._assign(targets[0], self._value(value_tree), place)
 
     def augmented(self, tree: Tree) -> None:
         """`x += y` binds `x + y` to `x`."""
@@ -208,7 +239,7 @@ class GraphBuilder:
         if target[0] != "name" or value_tree is None:
             raise self._fail("an annotated binding is `name: R.Tensor(...) = value`", place)
         stated = self._annotation(annotation)
-        self._bind(target[2], self._evaluate(value_tree), stated, annotation[1])
+        self._bind(target[2], self._value(value_tree), stated, annotation[1])
 
     def _assign(self, target: Tree, value: Any, place: Place) -> None:
         if target[0] == "parenthesized":

@@ -29,6 +29,7 @@ from tensorir.relax.operator import Operator
 from tensorir.relax.struct_info import OBJECT, StructInfo, TensorStructInfo
 from tensorir.script.declarations import DtypeForm, dtype_text
 from tensorir.script.graph_annotations import sizes, struct_info_of
+from tensorir.script.macro import MacroCall
 
 if TYPE_CHECKING:
     from tensorir.relax.call_te import Kernel
@@ -115,6 +116,8 @@ def _no_value(value: Any) -> str:
     if isinstance(value, Callee):
         name = value.gvar.name
         return f"the function {name} is no value; call it by R.call_tir({name}, ...) or {name}(...)"
+    if isinstance(value, MacroCall):
+        return f"the macro {value.macro.name} is read where its value gets a name of its own first"
     if isinstance(value, PrimExpr):
         return f"{value} is a size, not a value; write R.prim_value({value}) or R.shape([{value}])"
     return f"a {type(value).__name__} is no value of a graph function"

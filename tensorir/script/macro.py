@@ -1,21 +1,31 @@
-"""Macros: suites that are read in place of a call, with the arguments as names."""
+"""Macros: suites that are read in place of a call, with the arguments as names.
+
+Those of tensor functions are statements; one of graph functions may also return a value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tensorir.errors import IRTypeError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.script.scope import Scope
 from tensorir.script.source import Source
 from tensorir.script.syntax import Tree
 
+if TYPE_CHECKING:
+    from tensorir.script.evaluate import Evaluator
+
+_DEEPEST: Final = 64
+"""How many macros may be read in one another: one that calls itself has no end."""
+
 
 @dataclass(frozen=True, eq=False)
 class Macro:
-    """What `@T.macro` defines.
+    """What `@T.macro` or `@R.macro` defines.
 
     In a hygienic macro free names mean what they meant where it was defined, and the names of the
     caller are not seen; in another they mean what they mean at the call.
@@ -82,3 +92,28 @@ class MacroCall:
 
     macro: Macro
     arguments: dict[str, Any]
+
+    @contextmanager
+    def opened(self, evaluate: Evaluator) -> Iterator[list[Tree]]:
+        """Let `evaluate` see the names that the suite of the macro does, which is given.
+
+        IRValueError if the macro calls itself without end.
+        """
+        macro = self.macro
+        if evaluate.depth_of_macros >= _DEEPEST:
+            raise IRValueError(f"macro {macro.name} calls itself without end")
+        before = evaluate.source, evaluate.scope
+        evaluate.depth_of_macros += 1
+        evaluate.source = macro.source
+        if macro.hygienic:
+            evaluate.scope = macro.scope()
+        evaluate.scope.push()
+        try:
+            for name, value in self.arguments.items():
+                bound = evaluate(value.tree) if isinstance(value, Default) else value
+                evaluate.scope.define(name, bound)
+            yield macro.tree[5]
+        finally:
+            evaluate.scope.pop()
+            evaluate.source, evaluate.scope = before
+            evaluate.depth_of_macros -= 1

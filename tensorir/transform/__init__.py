@@ -17,6 +17,7 @@ from tensorir.transform.instruments import (
     PrintBeforeAll,
     VerifyAfterEach,
 )
+from tensorir.transform.lift_transform_params import LiftTransformParams
 from tensorir.transform.lower_graph import lower_graph, simplify_graph
 from tensorir.transform.pass_context import Pass, PassContext, PassInfo, Sequential
 from tensorir.transform.split_layout_rewrite_preproc import SplitLayoutRewritePreproc
@@ -30,6 +31,7 @@ __all__ = [
     "DeadCodeElimination",
     "FoldConstant",
     "FunctionPass",
+    "LiftTransformParams",
     "ModulePass",
     "Pass",
     "PassContext",

@@ -20,6 +20,7 @@ from tensorir.transform import (
     CanonicalizeBindings,
     DeadCodeElimination,
     FoldConstant,
+    LiftTransformParams,
     lower_graph,
 )
 
@@ -107,4 +108,21 @@ def test_bound_parameters_give_what_arguments_give(seed):
     mod = lower_graph(BindParams("main", bound)(graph.mod))
     rest = [arg for param, arg in args.items() if param not in bound]
     for before, now in zip(results(graph.mod, args.values()), results(mod, rest), strict=True):
+        np.testing.assert_array_equal(before, now)
+
+
+@given(st.integers(0, 100_000), st.integers(1, 16), st.data())
+def test_lifted_weights_give_what_weights_give(seed, steps, data):
+    graph = random_graph(seed, steps)
+    main = graph.mod["main"]
+    count = data.draw(st.integers(0, len(main.params)))
+    mod = graph.mod.clone()
+    mod["main"] = main.with_attr("num_input", count)
+    lifted = LiftTransformParams()(mod)
+    assert verify_well_formed(lifted)
+    inputs, weights = graph.inputs(seed)[:count], graph.inputs(seed)[count:]
+    if "main_transform_params" in lifted:
+        weights = interpret_graph(lifted, "main_transform_params", tuple(weights), library=LIBRARY)
+    expected = results(mod, graph.inputs(seed))
+    for before, now in zip(expected, results(lifted, [*inputs, *weights]), strict=True):
         np.testing.assert_array_equal(before, now)

@@ -1,0 +1,226 @@
+"""What depends on weights only becomes a function of its own, which runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tensorir.errors import IRValueError
+from tensorir.expr import Var
+from tensorir.fresh_copy import renew_defs
+from tensorir.function import IRModule
+from tensorir.node import Node
+from tensorir.relax import expr as g
+from tensorir.relax.building import UniqueNames
+from tensorir.relax.callee import is_pure_call
+from tensorir.relax.function import Function, graph_functions
+from tensorir.relax.relations import known_by
+from tensorir.relax.struct_info import (
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    defining_extents,
+)
+from tensorir.relax.visit import GraphRewriter
+from tensorir.transform.dead_code_elimination import called_functions, without_dead_bindings
+from tensorir.transform.define_pass import ModulePass
+from tensorir.transform.liveness import used_vars
+from tensorir.transform.naming_function import naming_function
+from tensorir.transform.pass_context import PassContext
+from tensorir.visit import collect_vars, walk
+
+
+class LiftTransformParams(ModulePass):
+    """Takes what is computed from weights alone out of graph functions.
+
+    Before: def main(x, w):  # num_input = 1
+                packed = R.call_tir(pack, (w,), ...); return R.call_tir(dense, (x, packed), ...)
+    After:  def main(x, packed):  # num_input = 1
+                return R.call_tir(dense, (x, packed), ...)
+            def main_transform_params(params):
+                w = params[0]; packed = R.call_tir(pack, (w,), ...); return (packed,)
+
+    Weights are the parameters from `num_input` on, an attribute of the function. The new function
+    takes them as one tuple and returns the parameters of the function from `num_input` on: weights
+    that are still needed there as they are, then what was computed. Tensors and tuples of them are
+    lifted, and what depends on constants only with them; effects, branches and checks
+    (`match_cast`) stay, with all that depends on them. Functions that others of the module call
+    keep their parameters. IRValueError if the module has a function of the new one's name.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Return the module with the functions that have weights split."""
+        called = {callee for func in mod.functions.values() for callee in called_functions(func)}
+        result = mod.clone()
+        for name, func in graph_functions(mod).items():
+            if name in called or "num_input" not in func.attrs:
+                continue
+            if len(func.params) == _num_input(func):
+                continue
+            lifted = f"{name}_transform_params"
+            if lifted in mod:
+                raise IRValueError(
+                    f"the module has a function {lifted} already; the weights of {name} are "
+                    "lifted once, or rename that function"
+                )
+            with naming_function(name):
+                rest, transform = _split(func, mod)
+            result[name] = rest
+            if "global_symbol" in func.attrs:
+                transform = transform.with_attr("global_symbol", lifted)
+            result[lifted] = transform
+        return result
+
+
+def _num_input(func: Function) -> int:
+    return int(func.attrs["num_input"])
+
+
+class _Given(NamedTuple):
+    """What the new function gives to the old one."""
+
+    weights: Sequence[g.GraphVar]
+    computed: Sequence[g.GraphVar]
+
+
+def _split(func: Function, mod: IRModule) -> tuple[Function, Function]:
+    """Return what is left of a function, and the function that computes its new parameters."""
+    weights = func.params[_num_input(func) :]
+    sizes = _own_sizes(weights)
+    lifted = _liftable(func, weights, sizes, mod)
+    rest, given = _rest(func, weights, lifted)
+    return rest, without_dead_bindings(_transform(weights, sizes, lifted, given), mod)
+
+
+# ------------------------------------------------------------------------------------------- sizes
+
+
+def _sizes(nodes: Iterable[Node]) -> set[Var]:
+    return {var for node in nodes for var in collect_vars(node)}
+
+
+def _infos(variables: Iterable[g.GraphVar]) -> list[StructInfo]:
+    return [var.struct_info for var in variables]
+
+
+def _defined_by(infos: Iterable[StructInfo]) -> set[Var]:
+    """Return the symbolic sizes that values decide, given what is known of them."""
+    found: set[Var] = set()
+    for info in infos:
+        if isinstance(info, TupleStructInfo):
+            found |= _defined_by(info.elements)
+        found.update(extent for extent in defining_extents(info) if isinstance(extent, Var))
+    return found
+
+
+def _own_sizes(weights: Sequence[g.GraphVar]) -> set[Var]:
+    """Return the sizes that weights decide, without those that have others among their sizes."""
+    while True:
+        sizes = _defined_by(_infos(weights))
+        told = [weight for weight in weights if sizes.issuperset(_sizes([weight.struct_info]))]
+        if len(told) == len(weights):
+            return sizes
+        weights = told
+
+
+def _used_sizes(func: Function) -> set[Var]:
+    """Return the sizes that are stated or used anywhere in a function."""
+    variables = [*func.params, *(n.var for n in walk(func.body) if isinstance(n, g.Binding))]
+    return _sizes([func.body, func.ret_struct_info, *_infos(variables)])
+
+
+# --------------------------------------------------------------------------------- what is lifted
+
+
+def _liftable(
+    func: Function, weights: Sequence[g.GraphVar], sizes: set[Var], mod: IRModule
+) -> list[g.VarBinding]:
+    """Return the bindings that weights, their sizes and constants decide, in their order."""
+
+    def is_known(info: StructInfo) -> bool:
+        return sizes.issuperset(_sizes([info]))
+
+    known = {weight for weight in weights if is_known(weight.struct_info)}
+    found: list[g.VarBinding] = []
+    for binding in func.body.bindings:
+        value, info = binding.value, binding.var.struct_info
+        if (
+            isinstance(binding, g.VarBinding)
+            and _holds_tensors(info)
+            and not isinstance(value, (g.If, g.Constant))
+            and known.issuperset(used_vars(value))
+            and is_known(info)
+            and sizes.issuperset(_sizes([value]))
+            and all(is_pure_call(n, mod) for n in walk(value) if isinstance(n, g.GraphCall))
+        ):
+            known.add(binding.var)
+            found.append(binding)
+    return found
+
+
+def _holds_tensors(info: StructInfo) -> bool:
+    if isinstance(info, TupleStructInfo):
+        return all(map(_holds_tensors, info.elements))
+    return isinstance(info, TensorStructInfo)
+
+
+# ------------------------------------------------------------------------------- the two functions
+
+
+def _rest(
+    func: Function, weights: Sequence[g.GraphVar], lifted: Sequence[g.VarBinding]
+) -> tuple[Function, _Given]:
+    """Return a function without bindings that are lifted, and what it is given in their place."""
+    inputs = func.params[: _num_input(func)]
+    body = _Without(lifted)(func.body)
+    used = set(used_vars(body))
+    computed = [binding.var for binding in lifted if binding.var in used]
+    direct = [weight for weight in weights if weight in used]
+    names = UniqueNames(param.name for param in (*inputs, *weights))
+    params = [g.GraphVar(names.unique(var.name), var.struct_info) for var in computed]
+    rename = GraphRewriter()
+    rename.replaced.update(zip(computed, params, strict=True))
+    body = rename(body)
+    while True:
+        rest = func.with_(params=[*inputs, *direct, *params], body=body)
+        lost = _used_sizes(rest) - _defined_by(_infos(rest.params))
+        teller = next((w for w in weights if lost & _defined_by([w.struct_info])), None)
+        if teller is None:
+            return rest, _Given(direct, computed)
+        direct = [weight for weight in weights if weight is teller or weight in direct]
+
+
+class _Without(GraphRewriter):
+    def __init__(self, lifted: Sequence[g.VarBinding]) -> None:
+        super().__init__()
+        self._lifted = set(lifted)
+
+    def binding(self, node: g.Binding) -> Sequence[g.Binding]:
+        """Return a binding, nothing for one that is lifted."""
+        return () if node in self._lifted else (node,)
+
+
+def _transform(
+    weights: Sequence[g.GraphVar],
+    sizes: set[Var],
+    lifted: Sequence[g.VarBinding],
+    given: _Given,
+) -> Function:
+    """Return the function from all weights, as one tuple, to what another one is given."""
+    whole = g.GraphVar("params", TupleStructInfo(known_by(i, sizes) for i in _infos(weights)))
+    rename = GraphRewriter()
+    bindings: list[g.Binding] = []
+
+    def bind(var: g.GraphVar, value: g.GraphExpr, info: StructInfo) -> None:
+        local = g.DataflowVar(var.name, info)
+        bindings.append(g.VarBinding(local, value))
+        rename.replaced[var] = local
+
+    for k, weight in enumerate(weights):
+        bind(weight, g.TupleGetItem(whole, k), known_by(weight.struct_info, sizes))
+    for binding in lifted:
+        bind(binding.var, rename(binding.value), binding.var.struct_info)
+    result = g.Tuple(rename(var) for var in (*given.weights, *given.computed))
+    out = g.GraphVar("gv", result.struct_info)
+    block = g.DataflowBlock([*bindings, g.VarBinding(out, result)])
+    return renew_defs(Function([whole], g.SeqExpr([block], out)))
