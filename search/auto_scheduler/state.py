@@ -7,7 +7,7 @@ are open, is a state as well; `schedule_steps` makes the program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -138,7 +138,7 @@ class State:
 
     stages: tuple[Stage, ...]
     transform_steps: tuple[Step, ...] = ()
-    is_trace: bool = field(default=False)
+    is_trace: bool = False
     """Whether a trace says the whole schedule, so that the stages do not."""
 
     def then(self, step: Step | list[Any]) -> State:
@@ -153,22 +153,25 @@ class State:
         return replace(after, transform_steps=(*self.transform_steps, read))
 
     def stage(self, index: int) -> Stage:
-        """Return a stage that can be changed; StepError if there is none."""
-        found = self._stage(index)
+        """Return a stage; StepError if there is none."""
+        if not 0 <= index < len(self.stages):
+            there = ", ".join(f"{k} {stage.name}" for k, stage in enumerate(self.stages))
+            raise StepError(f"there is no stage {index}; there are {there}")
+        return self.stages[index]
+
+    def computed_stage(self, index: int) -> Stage:
+        """Return a stage that computes something; StepError for an input."""
+        found = self.stage(index)
         if found.is_placeholder:
             raise StepError(f"stage {index}, {found.name}, is an input, which has no loops")
         return found
 
     def stage_with_loops(self, index: int) -> Stage:
-        """Return a stage whose loops can be changed; StepError if there is none."""
-        found = self.stage(index)
+        """Return a stage whose loops can be changed; StepError for an input, or an inlined one."""
+        found = self.computed_stage(index)
         if isinstance(found.place, Inlined):
             raise StepError(f"stage {index}, {found.name}, is inlined and has no loops")
         return found
-
-    def any_stage(self, index: int) -> Stage:
-        """Return a stage, which may be an input; StepError if there is none."""
-        return self._stage(index)
 
     def with_stage(self, index: int, stage: Stage) -> State:
         """Return the state with another stage in the place of one."""
@@ -189,12 +192,6 @@ class State:
 
     def __str__(self) -> str:
         return state_text(self)
-
-    def _stage(self, index: int) -> Stage:
-        if not 0 <= index < len(self.stages):
-            there = ", ".join(f"{k} {stage.name}" for k, stage in enumerate(self.stages))
-            raise StepError(f"there is no stage {index}; there are {there}")
-        return self.stages[index]
 
 
 def iterator_at(stage: Stage, index: int) -> Iterator:
