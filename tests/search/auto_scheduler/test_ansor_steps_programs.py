@@ -20,6 +20,8 @@ from schedule import Schedule, Trace
 from search.auto_scheduler import ComputeDAG
 from tensorir import assert_structural_equal, te
 from tensorir.function import IRModule
+from tensorir.stmt import For, ForKind, Stmt
+from tensorir.visit import Rewriter
 
 LOG_LINE_STEPS: list[list[Any]] = [
     ["SP", 2, 0, 64, [4, 1, 8], 1],
@@ -308,6 +310,16 @@ def test_a_weight_is_packed_in_the_order_of_the_loops() -> None:
 # --------------------------------------------------------------------------------------- GPU records
 
 
+class Unbound(Rewriter):
+    """Runs the iterations of bound loops one after another, as one thread that does all of them."""
+
+    def rewrite_For(self, node: For) -> Stmt:
+        body = self(node.body)
+        if node.kind is not ForKind.THREAD_BINDING:
+            return node if body is node.body else node.with_(body=body)
+        return node.with_(kind=ForKind.SERIAL, thread_binding=None, body=body)
+
+
 def test_a_matmul_with_shared_memory_is_bound_to_threads() -> None:
     program = matmul()
     steps: list[list[Any]] = [
@@ -351,6 +363,11 @@ def test_a_matmul_with_shared_memory_is_bound_to_threads() -> None:
         assert nest.count(f'thread="{tag}"') == count
     assert "for ax0_ax1_fused_0_1 in T.thread_binding(64" in nest
     assert "buffer_dim_align" in sch.mod.script()
+    func = sch.mod["main"]
+    on_cpu = Schedule(func.with_(body=Unbound()(func.body)))
+    for cache in ("A_shared", "B_shared"):
+        on_cpu.set_scope(cache, 0, "global")
+    program.check_results(on_cpu)
 
 
 # -------------------------------------------------------------------------------- unusual operations
