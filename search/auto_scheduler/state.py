@@ -132,7 +132,7 @@ class Stage:
         return next(k for k, it in enumerate(self.iters) if it.name == iterator)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class State:
     """Stages, inputs before what reads them, and the steps that made them."""
 
@@ -192,6 +192,8 @@ class State:
 
     def __str__(self) -> str:
         return state_text(self)
+
+    __repr__ = __str__
 
 
 def iterator_at(stage: Stage, index: int) -> Iterator:
