@@ -138,7 +138,7 @@ class _Replay:
         loop = self.loops[index][stage.index_of(hint.iterator)]
         with self._blamed(hint.step):
             block = self._program.block(self._state, index)
-            hint.says.mark(self.sch, stage, block, loop)
+            hint.says.mark(self.sch, block, loop, stage.dimension_of(hint.iterator))
 
     def _first_step(self, index: int) -> int:
         """Return the first step that has to do with a stage."""

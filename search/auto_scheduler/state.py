@@ -81,8 +81,11 @@ class HintStep(Protocol):
     def note(self) -> str:
         """What is printed of the stage; empty for nothing."""
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
-        """Mark a loop of a schedule, or the block of its stage."""
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
+        """Mark a loop of a schedule, or the block of its stage.
+
+        `dimension` is that of the result which the loop runs over, None if it does not over one.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,14 @@ class Stage:
     def index_of(self, iterator: str) -> int:
         """Return the position of the loop of this name."""
         return next(k for k, it in enumerate(self.iters) if it.name == iterator)
+
+    def dimension_of(self, iterator: str) -> int | None:
+        """Return the dimension of the result that a loop runs over, None if it does not over one.
+
+        Parts of a dimension's loop, and loops that it was fused in, do not.
+        """
+        names = [it.name for it in self.axes[: len(self.shape)]]
+        return names.index(iterator) if iterator in names else None
 
 
 @dataclass(frozen=True, repr=False)
