@@ -35,7 +35,7 @@ class ComputeAtStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Move the stage; how far its loops run is then for the whole program to say."""
-        state.stage(self.stage)
+        state.computed_stage(self.stage)
         target = state.stage_with_loops(self.target)
         if self.target <= self.stage:
             raise StepError(
@@ -54,7 +54,7 @@ class ComputeInlineStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Inline the stage, which must be as it was made."""
-        stage = state.stage(self.stage)
+        stage = state.computed_stage(self.stage)
         for k, _ in state.attached_to(self.stage):
             other = state.stages[k].name
             raise StepError(f"{other} is computed in a loop of {stage.name}; compute it elsewhere")
@@ -73,7 +73,7 @@ class ComputeRootStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Move the stage out."""
-        state.stage(self.stage)
+        state.computed_stage(self.stage)
         return _placed(state, self.stage, None)
 
 
@@ -98,11 +98,11 @@ class CacheReadStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Add the copy."""
-        stage = state.any_stage(self.stage)
+        stage = state.stage(self.stage)
         if not self.readers:
             raise StepError("there are no readers; name the stages that are to read the copy")
         for reader in self.readers:
-            name = state.stage(reader).name
+            name = state.computed_stage(reader).name
             if reader <= self.stage:
                 raise StepError(f"stage {reader}, {name}, comes before it and cannot read the copy")
         axes = [Iterator(f"ax{k}", extent) for k, extent in enumerate(stage.shape)]
@@ -134,7 +134,7 @@ class CacheWriteStep(StageStep):
             raise StepError(f"{stage.name} has no loops over its elements to divide")
         rank = len(stage.shape)
         spatial = stage.axes[:rank]
-        computing = [replace(it, name=f"{it.name}.c") for it in spatial]
+        computing = [replace(it, name=f"{it.name}_c") for it in spatial]
         axes = (*computing, *stage.axes[rank:])
         cache = Stage.fresh(f"{stage.name}.{self.scope}", axes, stage.shape)
         state = state.with_stage(self.stage, Stage.fresh(stage.name, spatial, stage.shape))
@@ -182,7 +182,7 @@ class RfactorStep(StageStep):
         shape = (*stage.shape[:place], loop.extent, *stage.shape[place:])
         partial = Stage.fresh(f"{stage.name}.rf", axes, shape)
         spatial = [Iterator(f"ax{k}", it.extent) for k, it in enumerate(stage.axes[:rank])]
-        over = Iterator(f"{loop.name}.v", loop.extent, IterKind.REDUCE)
+        over = Iterator(f"{loop.name}_v", loop.extent, IterKind.REDUCE)
         final = Stage.fresh(f"{stage.name}.repl", (*spatial, over), stage.shape)
         return state.with_stage(self.stage, final).with_new_stage(self.stage, partial)
 

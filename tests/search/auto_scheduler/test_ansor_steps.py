@@ -11,7 +11,7 @@ from ansor_programs import conv2d_bias_relu, matmul, matmul_relu, softmax, two_m
 
 from search.auto_scheduler import ComputeDAG, SplitStep, Step, StepError
 from search.errors import TuningError
-from tensorir import te
+from tensorir import assert_structural_equal, te
 
 ONE_OF_EACH: list[list[Any]] = [
     ["AN", 2, 0, 3],
@@ -79,6 +79,14 @@ def test_index_arithmetic_is_not_counted() -> None:
     assert ComputeDAG([a, b]).flop_ct == 2 * 16
     c = te.compute((16,), lambda i: a[i] + 1.0, name="C", attrs={"FLOP": 7})
     assert ComputeDAG([a, c]).flop_ct == 7
+
+
+def test_a_graph_is_pickled() -> None:
+    dag = matmul().dag
+    again = pickle.loads(pickle.dumps(dag))
+    assert str(again) == str(dag)
+    steps = [["FU", 2, [0, 1]], ["AN", 2, 0, 3]]
+    assert_structural_equal(again.schedule(steps).mod, dag.schedule(steps).mod)
 
 
 def test_what_is_no_graph() -> None:
@@ -295,6 +303,36 @@ def test_a_cache_of_one_of_several_results_is_refused() -> None:
     s, p = te.compute((4,), lambda i: both((a[i, k], a[i, k]), axis=k), name="B")
     with pytest.raises(StepError, match=r"step 0 \(CHW, stage 1\): B gives 2 tensors, not one"):
         ComputeDAG([a, s, p]).schedule([["CHW", 1, "local"]])
+
+
+def test_a_mark_stays_with_its_loop() -> None:
+    dag = matmul_relu(64, 64, 64).dag
+    state = dag.state(
+        [
+            ["SA", 2, 1, 8, 4],
+            ["PR", 2, 1, "auto_unroll_max_step$16"],
+            ["AN", 2, 1, 1],
+            ["SP", 2, 0, 64, [4], 1],
+            ["RE", 2, [2, 0, 1, 3]],
+            ["CA", 2, 3, 0],
+        ]
+    )
+    assert str(state) == (
+        "Placeholder: A, B\n"
+        "for i (0,64)\n"
+        "  C storage_align: 8, 4\n"
+        "  C auto_unroll: 16\n"
+        "  unroll j (None)\n"
+        "    for i.0 (None)\n"
+        "      for i.1 (None)\n"
+        "        for k (None)\n"
+        "          C = ...\n"
+        "  for j (0,64)\n"
+        "    D = ...\n"
+    )
+    text = dag.schedule(state).mod.script()
+    assert '"buffer_dim_align": [[0, 1, 8, 4]]' in text
+    assert "for ax1 in T.unroll(64, annotations=" in text
 
 
 def test_the_annotation_that_says_nothing_leaves_a_loop_free() -> None:
