@@ -87,6 +87,15 @@ class Tuner(ABC):
         """Return them, or of one that was ended early how many they are at most."""
         return (self.task.flop or 1.0) / result.least_cost
 
+    def index_of(self, inp: MeasureInput) -> int | None:
+        """Return the index that a configuration has in the space, None if it has none.
+
+        In a log, that of an older template say, the values count and not the index.
+        """
+        own = inp.task is self.task
+        index = inp.config.index if own else self.space.index_of(inp.config.entity_map)
+        return index if index is not None and self.space.is_index_valid(index) else None
+
     def tune(
         self,
         n_trial: int,
