@@ -183,6 +183,7 @@ class _Trials:
         self._failures = 0
         """How many in a row failed."""
         self._errors: list[str] = []
+        """Those of the trials before the first that succeeded."""
         self._level = logger.level
 
     def __enter__(self) -> None:
@@ -216,7 +217,7 @@ class _Trials:
         self.count += 1
         tuner.ttl = min(tuner.best_iter + tuner.early_stopping, tuner.n_trial) - self.count
         failed = result.error_no != MeasureErrorNo.NO_ERROR
-        if failed:
+        if failed and len(self._errors) == self.count - 1:
             self._errors.append(f"{inp.config}: {_text(result)}")
         self._count_failures(failed)
         logger.debug(
