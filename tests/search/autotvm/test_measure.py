@@ -151,6 +151,27 @@ def test_arrays_of_the_user_are_run_on(task, option, monkeypatch):
     assert "takes 2 argument(s), got 1" in result.costs[0]
 
 
+def test_the_runner_has_a_say_in_builds(task, caplog):
+    class Notes(autotvm.LocalRunner):
+        def get_build_kwargs(self):
+            return {"note": "of the runner", "guard_pages": True}
+
+    def build_said(mod, target, **kwargs):
+        raise ValueError(f"built with {kwargs}")
+
+    builder = autotvm.LocalBuilder(n_parallel=1, build_func=build_said, build_kwargs={"note": "my"})
+    (result,) = measure(task, {"builder": builder, "runner": Notes()}, "adds one")
+    assert "built with {'note': 'my', 'guard_pages': True}" in result.costs[0]
+    assert "the runner wants builds with note='of the runner', the builder builds with 'my'" in (
+        caplog.text
+    )
+    plain = autotvm.LocalBuilder(n_parallel=1, build_kwargs={"no_such_option": 1})
+    (result,) = measure(task, {"builder": plain, "runner": autotvm.LocalRunner()}, "adds one")
+    assert "unexpected keyword argument 'no_such_option'" in result.costs[0]
+    builder.close()
+    plain.close()
+
+
 def test_a_hopeless_configuration_is_ended_in_its_first_call(task, option):
     _, hopeless, good = measure(task, option, "adds one", "computes for minutes", "adds one")
     assert hopeless.error_no == MeasureErrorNo.RUN_TIMEOUT
