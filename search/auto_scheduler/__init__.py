@@ -33,6 +33,7 @@ from search.auto_scheduler.compatible_workload import compatible_factor
 from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.explain_log import explain_log, records_to_table
+from search.auto_scheduler.extract_tasks import extract_tasks
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.log_database import to_database
@@ -112,6 +113,7 @@ __all__ = [
     "distill_record_file",
     "dump_record_to_string",
     "explain_log",
+    "extract_tasks",
     "load_best_record",
     "load_record_from_string",
     "load_records",

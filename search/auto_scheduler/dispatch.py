@@ -13,13 +13,12 @@ from search.auto_scheduler.log_database import (
     placed_records,
 )
 from search.auto_scheduler.record_file import RecordReader
+from search.database.module_equality import anchor_block
 from search.errors import TuningError
 from search.find_schedule import FoundSchedule, find_schedule
 from search.history import History
 from search.record_lines import PathLike
 from search.sample_on_miss import SampleOnMiss, Sampler
-from tensorir.stmt import Block
-from tensorir.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -93,11 +92,9 @@ class _OfReductions(Sampler):
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
         """Return what is sampled of a program with a reduction, None for others."""
-        functions = mod.prim_funcs().values()
-        nodes = (node for func in functions for node in walk(func.body))
-        if any(isinstance(node, Block) and node.init is not None for node in nodes):
-            return self._sampler.sample(mod, target, task_name)
-        return None
+        if anchor_block(mod) is None:
+            return None
+        return self._sampler.sample(mod, target, task_name)
 
 
 def best_of_log(

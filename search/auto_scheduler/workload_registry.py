@@ -10,9 +10,11 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.context import normalize_mod
+from search.database.module_equality import unnamed
 from search.errors import TuningError
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
+from tensorir.structural_hash import structural_hash
 
 Workload: TypeAlias = "list[te.Tensor] | PrimFunc | IRModule"
 """What a workload function gives: tensors, inputs first and outputs last, or a program."""
@@ -65,6 +67,16 @@ def register_tensors(tensors: Sequence[te.Tensor], description: str) -> str:
     kept = list(tensors)
     _functions[digest] = lambda *_: kept
     return json.dumps([digest, *shapes])
+
+
+def register_program(func: PrimFunc) -> str:
+    """Register a program itself; return its key, JSON of a hash that is the same in all processes.
+
+    Programs that are the same but for names share it, and the first of them is the workload.
+    """
+    name = f"{structural_hash(unnamed(normalize_mod(func))):016x}"
+    _functions.setdefault(name, lambda: func)
+    return json.dumps([name])
 
 
 def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> str:
@@ -147,6 +159,6 @@ def _unknown(name: str) -> TuningError:
         else (f"registered are {sorted(_functions)}" if _functions else "none is registered")
     )
     return TuningError(
-        f"there is no workload {name!r}; {hint}. Import the module that registers it, or write "
-        "@register_workload before the function"
+        f"there is no workload {name!r}; {hint}. Import the module that registers it, "
+        "write @register_workload before the function, or make the tasks of its network first"
     )
