@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best, summary
 from search.database.best_records import RIVAL
+from search.errors import blamed_on
 from search.profiler import Profiler
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
         if not found:
             return
         for confirmation in reversed(found):
-            run.database.commit_tuning_record(confirmation.record)
+            _keep(run, task, confirmation.record)
         tried.update(record.trace_key for record in rivals)
         ahead = [
             record
@@ -57,6 +58,13 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
         run.logs.scheduler.info(
             'Task "%s", the best measured again: %s%s', task.ctx.task_name, summary(found), unsure
         )
+
+
+def _keep(run: TuningRun, task: TaskRecord, record: TuningRecord) -> None:
+    run.database.commit_tuning_record(record)
+    for callback in run.measure_callbacks:
+        with blamed_on(callback, lambda: f"the trace\n{record.trace}"):
+            callback.apply_to_confirmed(run.scheduler, run.scheduler.tasks.index(task), record)
 
 
 def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:

@@ -18,6 +18,9 @@ class TuneConfig:
     constructors of the task scheduler and the strategy; `adaptive_training` to the cost model.
     At the end of a task its `num_confirmed` best candidates, as far as they are nearly as good as
     the best, are measured again in turns before the winner is named; 0 leaves that out.
+    A task ends after `early_stopping_per_task` trials since its best one, and the search after
+    `early_stopping` trials that did not lower its objective, once every task has a latency; None
+    stops neither.
     `logger_config` is accepted and unused: configure the logger `tvm.meta_schedule` instead.
     Raises TuningError for counts that make no sense.
     """
@@ -32,6 +35,8 @@ class TuneConfig:
     logger_config: Mapping[str, Any] | None = None
     adaptive_training: bool | None = None
     num_confirmed: int = 4
+    early_stopping: int | None = None
+    early_stopping_per_task: int | None = None
 
     def __post_init__(self) -> None:
         counts = (
@@ -39,6 +44,8 @@ class TuneConfig:
             ("num_trials_per_iter", self.num_trials_per_iter, 1),
             ("max_trials_per_task", self.max_trials_per_task, 1),
             ("num_confirmed", self.num_confirmed, 0),
+            ("early_stopping", self.early_stopping, 1),
+            ("early_stopping_per_task", self.early_stopping_per_task, 1),
         )
         for name, value, least in counts:
             if value is not None and (type(value) is not int or value < least):

@@ -70,17 +70,19 @@ class TuningRun:
         config: TuneConfig,
         *,
         builder: str | type[Builder] | Builder = "local",
-        runner: str | Runner = "local",
+        runner: str | type[Runner] | Runner = "local",
         database: str | Database = "json",
         cost_model: str | CostModel | None = "xgb",
         measure_callbacks: str | Sequence[MeasureCallback] = "default",
         task_scheduler: str | TaskScheduler | None = None,
         module_equality: str = "structural",
+        progress: Progress | None = None,
     ) -> Iterator[TuningRun]:
-        """Return a run with parts that are given themselves or by short name.
+        """Return a run with parts that are given themselves, by class or by short name.
 
         Those made here have as many workers or threads as the first task says, and are closed at
-        the end. Without `task_scheduler` it is the one of `config`. TuningError if there is nothing
+        the end. Without `task_scheduler` it is the one of `config`; without `progress` what the run
+        does is shown where it can be seen. TuningError if there is nothing
         to tune or if `work_dir` cannot be written to.
         """
         if not tasks:
@@ -98,7 +100,8 @@ class TuningRun:
             made = journal.begin(plan, record_counts(tasks, db)).values()
             # beyond the trials there may be records of the best that were measured again
             done = [min(count, config.trials_of_a_task) for count in made]
-            progress = live_display(config.max_trials_global, sum(done))
+            if progress is None:
+                progress = live_display(config.max_trials_global, sum(done))
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
             for task, logger in zip(tasks, logs.tasks, strict=True):

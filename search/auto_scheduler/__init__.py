@@ -29,8 +29,10 @@ which Ansor does not know; a workload may also be a PrimFunc or a module; `apply
 `Schedule`; there are CPUs only.
 """
 
+from search.auto_scheduler.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
 from search.auto_scheduler.compatible_workload import compatible_factor
 from search.auto_scheduler.compute_dag import ComputeDAG
+from search.auto_scheduler.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.explain_log import explain_log, records_to_table
 from search.auto_scheduler.extract_tasks import extract_tasks
@@ -54,6 +56,13 @@ from search.auto_scheduler.measure_record import (
     load_record_from_string,
     recover_measure_input,
 )
+from search.auto_scheduler.options import LocalBuilder, LocalRunner, TuningOptions
+from search.auto_scheduler.policy import EmptyPolicy, SearchPolicy, SketchPolicy
+from search.auto_scheduler.preload import (
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    SketchRuleCondition,
+)
 from search.auto_scheduler.record_file import (
     RecordReader,
     distill_record_file,
@@ -62,6 +71,7 @@ from search.auto_scheduler.record_file import (
     save_records,
 )
 from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.sketch_params import SketchParams
 from search.auto_scheduler.stage_steps import (
     CacheReadStep,
     CacheWriteStep,
@@ -72,6 +82,7 @@ from search.auto_scheduler.stage_steps import (
 )
 from search.auto_scheduler.state import State
 from search.auto_scheduler.step import Step, StepError
+from search.auto_scheduler.task_scheduler import TaskScheduler
 from search.auto_scheduler.trace_step import TraceStep
 from search.auto_scheduler.workload_registry import (
     make_workload_key,
@@ -90,25 +101,41 @@ __all__ = [
     "ComputeDAG",
     "ComputeInlineStep",
     "ComputeRootStep",
+    "EmptyPolicy",
     "FollowFusedSplitStep",
     "FollowSplitStep",
     "FuseStep",
     "HardwareParams",
     "LayoutRewriteOption",
+    "LocalBuilder",
+    "LocalRunner",
+    "LogEstimatedLatency",
     "MeasureErrorNo",
     "MeasureInput",
     "MeasureResult",
     "PragmaStep",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
+    "PrintTableInfo",
+    "RandomModel",
     "RecordReader",
+    "RecordToFile",
     "ReorderStep",
     "RfactorStep",
+    "SearchPolicy",
     "SearchTask",
+    "SketchParams",
+    "SketchPolicy",
+    "SketchRuleCondition",
     "SplitStep",
     "State",
     "Step",
     "StepError",
     "StorageAlignStep",
+    "TaskScheduler",
     "TraceStep",
+    "TuningOptions",
+    "XGBModel",
     "compatible_factor",
     "distill_record_file",
     "dump_record_to_string",

@@ -158,11 +158,14 @@ class SearchTask:
 
     def tune(
         self, tuning_options: Any, search_policy: Any = None, adaptive_training: bool = False
-    ) -> None:
-        """Search for good schedules; the measurements go to the callbacks of the options."""
+    ) -> Schedule | None:
+        """Search for the best schedule and return it; see `tune_task`.
+
+        Measurements go to the callbacks of the options, too: `RecordToFile` keeps them.
+        """
         from search.auto_scheduler.tuning import tune_task  # noqa: PLC0415 - it is built on tasks
 
-        tune_task(self, tuning_options, search_policy, adaptive_training)
+        return tune_task(self, tuning_options, search_policy, adaptive_training)
 
     def apply_best(
         self,

@@ -35,7 +35,7 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
         return 0
     workload = database.commit_workload(context.mod)
     own = database.tuning_records_of(workload, context.target)
-    count = _learn(model, context, own[-_MOST_OF_TASK:])
+    count = learn(model, context, own[-_MOST_OF_TASK:])
     others: dict[int, list[TuningRecord]] = {}
     for record in database.get_all_tuning_records()[-_LATEST:]:
         shash = record.workload.shash
@@ -43,11 +43,15 @@ def learn_from_records(model: CostModel, database: Database, context: TuneContex
             others.setdefault(shash, []).append(record)
     for records in others.values():
         other = TuneContext(records[0].workload.mod, target=context.target)
-        count += _learn(model, other, records[-max(1, _MOST_OF_OTHERS // len(others)) :])
+        count += learn(model, other, records[-max(1, _MOST_OF_OTHERS // len(others)) :])
     return count
 
 
-def _learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord]) -> int:
+def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord]) -> int:
+    """Show `model` those records of one task that it does not know; return how many there were.
+
+    Traces that cannot be replayed any more are left out.
+    """
     candidates: list[MeasureCandidate] = []
     results: list[RunnerResult] = []
     for record in records:

@@ -75,6 +75,8 @@ class SavedModel:
                 )
                 return None
             return _decoded(saved)
+        except FileNotFoundError:
+            raise TuningError(f"there is no saved cost model {path}") from None
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             raise TuningError(
                 f"{path} is no saved cost model: {error}; delete it to start without one"

@@ -9,6 +9,7 @@ from search.kinds import Kinds, instances
 
 if TYPE_CHECKING:
     from search.builder import BuilderResult
+    from search.database.records import TuningRecord
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
     from search.task_scheduler.task_scheduler import TaskScheduler
@@ -49,6 +50,14 @@ class MeasureCallback:
         runner_results: Sequence[RunnerResult],
     ) -> None:
         """Take note of a batch; after an interruption, of the part of it that was measured."""
+
+    def apply_to_confirmed(
+        self, task_scheduler: TaskScheduler, task_id: int, record: TuningRecord
+    ) -> None:
+        """Take note of one of the best that was measured again at the end; the winner comes last.
+
+        The database has it already.
+        """
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

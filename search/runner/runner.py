@@ -95,7 +95,7 @@ class Runner(ABC):
     kinds: ClassVar[Kinds[Runner]] = Kinds("runner")
 
     @staticmethod
-    def create(kind: str | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
+    def create(kind: str | type[Runner] | Runner = "local", *args: Any, **kwargs: Any) -> Runner:
         """Return a runner: `"local"`."""
         made: Runner = Runner.kinds.part(Runner, kind, *args, **kwargs)
         return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, TypedDict, Unpack
 
 from search.schedule_rule.add_rfactor import AddRFactor
 from search.schedule_rule.apply_custom_rule import ApplyCustomRule
@@ -17,43 +17,66 @@ from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 
+class CpuNumbers(TypedDict, total=False):
+    """The numbers of a preset for CPUs."""
+
+    jobs: int
+    """How many iterations a parallel loop has for each core at most."""
+    innermost: int
+    """The longest innermost tile."""
+    vector: int
+    """The longest vector loop."""
+    unroll: Sequence[int]
+    """The limits of unrolling to choose from."""
+    structure: str
+    """The levels of tiles, such as `"SSRSRS"`."""
+    intrins: Sequence[str]
+    """Blocks are tiled for the first of these intrinsics that fits."""
+
+
+_X86: Final[CpuNumbers] = {
+    "jobs": 16,
+    "innermost": 64,
+    "vector": 64,
+    "unroll": [0, 16, 64, 512],
+    "structure": "SSRSRS",
+    "intrins": [],
+}
+
+
 @ScheduleRule.kinds.register("llvm")
-def llvm_rules() -> list[ScheduleRule]:
+def llvm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for any CPU without rules of its own."""
-    return _x86_rules()
+    return _cpu_rules({**_X86, **changed})
 
 
 @ScheduleRule.kinds.register("vnni")
-def vnni_rules() -> list[ScheduleRule]:
+def vnni_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for x86 with an instruction for dot products of bytes."""
-    return _x86_rules("dot_16x4_vnni")
+    return _cpu_rules({**_X86, "intrins": ["dot_16x4_vnni"], **changed})
 
 
 @ScheduleRule.kinds.register("avx512")
-def avx512_rules() -> list[ScheduleRule]:
+def avx512_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for x86 with AVX-512, whose dot products of bytes take four instructions."""
-    return _x86_rules("dot_16x4_avx512")
+    return _cpu_rules({**_X86, "intrins": ["dot_16x4_avx512"], **changed})
 
 
 @ScheduleRule.kinds.register("asimd", "dotprod")
-def arm_rules() -> list[ScheduleRule]:
+def arm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     """Return the rules for ARM, which has shorter vectors and smaller caches.
 
     There is no intrinsic for its dot products, so those with `dotprod` get the same.
     """
-    return _cpu_rules(jobs=8, innermost=32, vector=32, unroll=[0, 8, 32, 256])
+    arm: CpuNumbers = {"jobs": 8, "innermost": 32, "vector": 32, "unroll": [0, 8, 32, 256]}
+    return _cpu_rules({**_X86, **arm, **changed})
 
 
-def _x86_rules(*intrins: str) -> list[ScheduleRule]:
-    return _cpu_rules(jobs=16, innermost=64, vector=64, unroll=[0, 16, 64, 512], intrins=intrins)
-
-
-def _cpu_rules(
-    jobs: int, innermost: int, vector: int, unroll: list[int], intrins: Sequence[str] = ()
-) -> list[ScheduleRule]:
-    """Return the rules for a CPU; blocks are tiled for the first of `intrins` that fits."""
+def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
+    """Return the rules for a CPU with all of its numbers."""
+    jobs, innermost = numbers["jobs"], numbers["innermost"]
     tiling: dict[str, Any] = {
-        "structure": "SSRSRS",
+        "structure": numbers["structure"],
         "max_innermost_factor": innermost,
         "reuse_write": ReuseType("may", (1, 2), "global"),
     }
@@ -70,13 +93,13 @@ def _cpu_rules(
             disallow_op=["tir.exp"],
         ),
         AddRFactor(max_jobs_per_core=jobs, max_innermost_factor=innermost),
-        *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in intrins),
+        *(MultiLevelTilingWithIntrin(intrin, **tiling) for intrin in numbers["intrins"]),
         RFactorOverLanes(),
         MultiLevelTiling(**tiling),
         ParallelizeVectorizeUnroll(
             max_jobs_per_core=jobs,
-            max_vectorize_extent=vector,
-            unroll_max_steps=unroll,
+            max_vectorize_extent=numbers["vector"],
+            unroll_max_steps=numbers["unroll"],
             unroll_explicit=True,
         ),
         RandomComputeLocation(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from search.kinds import Kinds
 
@@ -24,9 +24,13 @@ class ScheduleRule(ABC):
     """Presets by target kind (`llvm`, `avx512`, ...): functions that return the rules in order."""
 
     @staticmethod
-    def create(kind: str) -> list[ScheduleRule]:
-        """Return the preset of rules for a target kind, such as `"llvm"`."""
-        return ScheduleRule.kinds.make(kind)
+    def create(kind: str, **changed: Any) -> list[ScheduleRule]:
+        """Return the preset of rules for a target kind, such as `"llvm"`.
+
+        `changed` are numbers of the preset by name, see `CpuNumbers`; those of a preset of one's
+        own are what its function takes.
+        """
+        return ScheduleRule.kinds.make(kind, **changed)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Take what the rule needs (usually of the target); called once before the first use."""

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
@@ -162,9 +163,7 @@ class EvolutionarySearch(SearchStrategy):
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
         """Return the next batch, None when trials or candidates are used up."""
-        search = self._search
-        if search is None:
-            raise not_started(self)
+        search = self._in_progress()
         wanted = min(search.per_iter, search.max_trials - search.sent)
         if wanted <= 0:
             return None
@@ -185,13 +184,30 @@ class EvolutionarySearch(SearchStrategy):
             search.pending[search.breeding.candidate(individual, score)] = individual
         return list(search.pending)
 
+    def sample(self, count: int) -> list[MeasureCandidate]:
+        """Return up to `count` random candidates of the search in progress, none measured before.
+
+        They count as taken: the search does not choose them itself any more.
+        """
+        search = self._in_progress()
+        return [search.breeding.candidate(x) for x in self._random(search, count)]
+
+    def evolve(self, first: Sequence[Schedule], count: int) -> list[MeasureCandidate]:
+        """Return the best `count` candidates, best first, of an evolution that begins with `first`.
+
+        Their order is that of the cost model; they count as taken, like those of `sample`.
+        """
+        search = self._in_progress()
+        parents = [Individual.of_trace(sch.trace, search.breeding.spaces) for sch in first]
+        ranked = sorted(self._evolution(search, parents, count), key=lambda x: -x.mean)
+        accepted = (x for x in ranked if x.key not in search.known and self._accept(search, x))
+        return [search.breeding.candidate(x, x.mean) for x in islice(accepted, count)]
+
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
         """Count the trials and remember how fast each was."""
-        search = self._search
-        if search is None:
-            raise not_started(self)
+        search = self._in_progress()
         search.sent += len(results)
         for candidate, result in zip(candidates, results, strict=True):
             individual = search.pending.get(candidate)
@@ -203,6 +219,11 @@ class EvolutionarySearch(SearchStrategy):
     def why_nothing(self) -> str | None:
         """Return what rejected all samples, None if one was accepted."""
         return None if self._search is None else self._search.breeding.application.why_nothing()
+
+    def _in_progress(self) -> _Search:
+        if self._search is None:
+            raise not_started(self)
+        return self._search
 
     def clone(self) -> EvolutionarySearch:
         """Return a strategy with the same parameters and no search in progress."""
@@ -296,8 +317,6 @@ class EvolutionarySearch(SearchStrategy):
 
     def _evolve(self, search: _Search, wanted: int) -> list[Individual]:
         """Return what an evolution found that was not measured, with its scores."""
-        context = self.context
-        assert context is not None
         size = self._population(search, wanted)
         first = {x.key: x for x in search.measured.best(int(size * self.init_measured_ratio))}
         self._log("Picked top %d candidate(s) from database", len(first))
@@ -306,6 +325,14 @@ class EvolutionarySearch(SearchStrategy):
             fresh = search.breeding.sampled()
             if fresh is not None and fresh.key not in search.known:
                 first.setdefault(fresh.key, fresh)
+        return self._evolution(search, list(first.values()), wanted)
+
+    def _evolution(
+        self, search: _Search, first: Sequence[Individual], wanted: int
+    ) -> list[Individual]:
+        """Return what generations after the `first` found that was not measured."""
+        context = self.context
+        assert context is not None
 
         def report(number: int) -> None:
             context.progress.phase("evolving", number, self.genetic_num_iters)
@@ -324,7 +351,8 @@ class EvolutionarySearch(SearchStrategy):
         programs = self.population_size or max(
             _LEAST_PROGRAMS, _PROGRAMS_A_TRIAL * wanted // (self.genetic_num_iters + 1)
         )
-        return evolution.run(list(first.values()), self.genetic_num_iters, size, programs, report)
+        size = self._population(search, wanted)
+        return evolution.run(first, self.genetic_num_iters, size, programs, report)
 
     def _population(self, search: _Search, wanted: int) -> int:
         """Return how many individuals a generation has."""

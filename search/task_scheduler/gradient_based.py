@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from schedule.random_state import RandomState
 from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from search.task_scheduler.task_record import TaskRecord
-from search.task_scheduler.task_scheduler import TaskScheduler
+from search.task_scheduler.task_scheduler import Objective, TaskScheduler
 
 if TYPE_CHECKING:
     from search.tuning_run import TuningRun
-
-Objective: TypeAlias = Callable[[Sequence[float]], float]
-"""What to minimise: a number for the best latency of each task in seconds, in their order."""
 
 _UNKNOWN: Final = -1e9
 _STEP: Final = 1e-4
@@ -26,8 +23,7 @@ _STEP: Final = 1e-4
 class GradientBased(TaskScheduler):
     """Works on the task that is expected to lower the objective most in its next batch.
 
-    The objective is the sum of latencies by the weights of the tasks, or `objective_func`. What
-    counts of a task is how fast the objective falls with its latency, times how much that is
+    What counts of a task is how fast the objective falls with its latency, times how much that is
     expected to fall (Zheng et al., Ansor, OSDI 2020). The expectation mixes, by `alpha`, how much
     the best latency fell over the last `window_size` batches and how much it would fall if it went
     on as on average since the start; or if it came within a factor `beta` of the operations per
@@ -50,11 +46,10 @@ class GradientBased(TaskScheduler):
         beta: float = 2.0,
         group_of: Callable[[TaskRecord], Hashable | None] = tagged_group,
     ) -> None:
-        super().__init__(logger)
+        super().__init__(logger, objective_func)
         self.alpha = alpha
         self.window_size = window_size
         self.seed = seed
-        self.objective_func = objective_func
         self.beta = beta
         self.group_of = group_of
         self._rng = RandomState(seed)
@@ -104,10 +99,12 @@ class GradientBased(TaskScheduler):
         if task.best_ms is None:
             return _UNKNOWN
         history = task.best_history_ms
-        n, best, window = len(history), history[-1], self.window_size
-        backward = (history[n - 1 - window] - best) / window if n > window else 0.0
+        best, window = history[-1], self.window_size
+        backward = (history[-1 - window] - best) / window if len(history) > window else 0.0
         reachable = self._similar.reachable_ms(index, self.tasks)
-        forward = best / n if reachable is None else max(best / n, best - reachable)
+        forward = best / task.batches
+        if reachable is not None:
+            forward = max(forward, best - reachable)
         expected = self.alpha * backward + (1 - self.alpha) * forward
         return self._importance(index) * expected / 1e3
 
@@ -121,4 +118,4 @@ class GradientBased(TaskScheduler):
         step = latencies[index] * _STEP
         lower = [*latencies]
         lower[index] -= step
-        return float(self.objective_func(latencies) - self.objective_func(lower)) / step
+        return (self.objective(latencies) - self.objective(lower)) / step

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from search.database.best_records import best_records, those_that_count
 from search.flops import estimate_tir_flops
 from search.runner.program_facts import ProgramFacts
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from search.builder import BuilderFuture, BuilderResult
     from search.confirm_best import Confirmation
     from search.context import TuneContext
+    from search.database.records import TuningRecord
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerFuture
     from search.task_scheduler.batch import Batch
@@ -29,11 +32,13 @@ class TaskRecord:
     flop: float = 1.0
     is_terminated: bool = False
     batches: int = 0
-    """How many batches were sent to be measured."""
+    """How many batches were sent to be measured, those of earlier runs among them."""
     build_error_count: int = 0
     run_error_count: int = 0
     latency_ms: list[float] = field(default_factory=list)
     """The latency of each trial; 1e9 for one that failed."""
+    known_ms: float = FAILED_MS
+    """The best latency of earlier runs; 1e9 where none is known."""
     build_seconds: float = 0.0
     """How long the builds of all trials took, one after the other."""
     measure_seconds: float = 0.0
@@ -52,11 +57,26 @@ class TaskRecord:
     """What a runner has to know of the unscheduled program."""
 
     @staticmethod
-    def of(ctx: TuneContext, task_weight: float = 1.0, trials_before: int = 0) -> TaskRecord:
-        """Return the record of a task that was not searched yet in this process."""
-        flop = 1.0 if ctx.mod is None else max(1.0, estimate_tir_flops(ctx.mod))
-        facts = ProgramFacts() if ctx.mod is None else ProgramFacts.of(ctx.mod)
-        return TaskRecord(ctx, task_weight, flop, trials_before=trials_before, facts=facts)
+    def of(
+        ctx: TuneContext,
+        task_weight: float = 1.0,
+        trials_before: int = 0,
+        known: Sequence[TuningRecord] = (),
+        batch_size: int = 64,
+    ) -> TaskRecord:
+        """Return the record of a task that was not searched yet in this process.
+
+        `known` are its records of earlier runs; they count as batches of `batch_size`, rounded.
+        """
+        record = TaskRecord(ctx, task_weight, trials_before=trials_before)
+        if ctx.mod is not None:
+            record.flop = max(1.0, estimate_tir_flops(ctx.mod))
+            record.facts = ProgramFacts.of(ctx.mod)
+        for best in best_records(known, 1):
+            record.known_ms = best.mean_seconds * 1e3
+        record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
+        record.best_history_ms = [record.known_ms] if record.batches else []
+        return record
 
     @property
     def measure_candidates(self) -> list[MeasureCandidate] | None:
@@ -89,11 +109,19 @@ class TaskRecord:
         return beside <= self.build_seconds / cores + self.measure_seconds
 
     @property
+    def trials_in_vain(self) -> int:
+        """How many trials were made since the best one; all, where none of them is the best."""
+        best = min(self.latency_ms, default=FAILED_MS)
+        if best >= self.known_ms:
+            return len(self.latency_ms)
+        return len(self.latency_ms) - 1 - self.latency_ms.index(best)
+
+    @property
     def best_ms(self) -> float | None:
         """The best latency in milliseconds, None while no trial succeeded."""
         if self.winner is not None:
             return self.winner.median * 1e3
-        best = min(self.latency_ms, default=FAILED_MS)
+        best = min([self.known_ms, *self.latency_ms])
         return None if best >= FAILED_MS else best
 
     @property

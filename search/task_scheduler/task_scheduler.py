@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
@@ -13,6 +13,7 @@ from search.kinds import Kinds
 from search.measure_candidate import described
 from search.profiler import Profiler
 from search.task_scheduler.batch import Batch
+from search.task_scheduler.patience import Patience
 from search.task_scheduler.statistics_table import statistics_table
 from search.task_scheduler.task_record import FAILED_MS, TaskRecord
 from search.task_scheduler.trial_of import trial_of
@@ -27,15 +28,27 @@ if TYPE_CHECKING:
     from search.tuning_run import TuningRun
 
 
+Objective: TypeAlias = Callable[[Sequence[float]], float]
+"""What to minimise: a number for the best latency of each task in seconds, in their order."""
+
+
 class TaskScheduler(ABC):
-    """Shares trials among tasks. Subclasses say which task is next."""
+    """Shares trials among tasks. Subclasses say which task is next.
+
+    What is minimised is `objective_func`, without one the sum of latencies by the weights of the
+    tasks.
+    """
 
     kinds: ClassVar[Kinds[TaskScheduler]] = Kinds("task scheduler")
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(
+        self, logger: logging.Logger | None = None, objective_func: Objective | None = None
+    ) -> None:
+        self.objective_func = objective_func
         self.logger = logger or logging.getLogger("tvm.meta_schedule")
         self.tasks: list[TaskRecord] = []
         self.remaining_tasks = 0
+        self._patience = Patience(None)
         self.run: TuningRun | None = None
         """What is being tuned and with what, from `tune` on."""
 
@@ -48,6 +61,13 @@ class TaskScheduler(ABC):
     @abstractmethod
     def next_task_id(self) -> int:
         """Return the index of the task to work on, -1 when none is left."""
+
+    def objective(self, latencies: Sequence[float]) -> float:
+        """Return what is minimised, at a latency in seconds for each task."""
+        if self.objective_func is not None:
+            return float(self.objective_func(latencies))
+        weights = [task.task_weight for task in self.tasks]
+        return sum(w * seconds for w, seconds in zip(weights, latencies, strict=True))
 
     # ----------------------------------------------------------------------------- parts of the run
 
@@ -79,6 +99,7 @@ class TaskScheduler(ABC):
         self.logger = run.logs.scheduler
         self.tasks = []
         self.remaining_tasks = len(run.tasks)
+        self._patience = Patience(run.config.early_stopping)
         run.builder.warm_up()
         run.runner.warm_up()
         try:
@@ -96,7 +117,12 @@ class TaskScheduler(ABC):
         self.logger.debug('Initializing Task #%d: "%s"', index, ctx.task_name)
         with Profiler.timeit("InitializeTask"):
             ctx.progress = run.progress
-            record = TaskRecord.of(ctx, run.task_weights[index], before)
+            assert ctx.mod is not None
+            known = run.database.tuning_records_of(
+                run.database.commit_workload(ctx.mod), ctx.target
+            )
+            weight, size = run.task_weights[index], run.config.num_trials_per_iter
+            record = TaskRecord.of(ctx, weight, before, known, size)
             self.tasks.append(record)
             ctx.logger.info("\n%s", ctx.mod)
             spaces = ctx.generate_design_space()
@@ -124,8 +150,11 @@ class TaskScheduler(ABC):
             index = self.next_task_id()
             if index < 0:
                 break
+            if self._patience.is_over:
+                self.logger.info("The search ends early: %d trials in vain", self._patience.in_vain)
+                break
             task = self.tasks[index]
-            if task.trials >= run.config.trials_of_a_task:
+            if task.trials >= run.config.trials_of_a_task or self._is_in_vain(task):
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
@@ -145,6 +174,11 @@ class TaskScheduler(ABC):
                 self.join_running_task(index)
             if not task.is_terminated:
                 self.terminate_task(index)
+
+    def _is_in_vain(self, task: TaskRecord) -> bool:
+        assert self.run is not None
+        most = self.run.config.early_stopping_per_task
+        return most is not None and task.trials_in_vain >= most
 
     def _say_why_nothing(self, index: int) -> None:
         task = self.tasks[index]
@@ -204,8 +238,15 @@ class TaskScheduler(ABC):
         if results:
             run.save_model()
             task.best_history_ms.append(FAILED_MS if task.best_ms is None else task.best_ms)
+            self._patience.note(self.objective_now(), len(results))
             self._say_what_came_out(task_id, results)
             self.print_tuning_statistics()
+
+    def objective_now(self) -> float | None:
+        """Return the objective at the best latencies so far, None while some task has none."""
+        best = [task.best_ms for task in self.tasks]
+        known = [ms / 1e3 for ms in best if ms is not None]
+        return self.objective(known) if len(known) == len(best) else None
 
     def _say_what_came_out(self, task_id: int, results: Sequence[RunnerResult]) -> None:
         task = self.tasks[task_id]

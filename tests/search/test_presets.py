@@ -147,3 +147,14 @@ def test_the_number_of_cores_comes_from_the_target() -> None:
 def test_without_a_target_there_are_no_cores_to_count_on() -> None:
     with pytest.raises(TuningError, match="num-cores"):
         MutateParallel(16)._initialize_with_tune_context(ms.TuneContext(Matmul))
+
+
+@pytest.mark.parametrize("kind", CPU_KINDS)
+def test_a_preset_with_other_numbers(kind: str) -> None:
+    rules = ScheduleRule.create(kind, structure="SRS", innermost=8, vector=4, intrins=())
+    assert not any(isinstance(rule, MultiLevelTilingWithIntrin) for rule in rules)
+    tiling, marks = only(rules, MultiLevelTiling), only(rules, ParallelizeVectorizeUnroll)
+    assert isinstance(tiling, MultiLevelTiling)
+    assert isinstance(marks, ParallelizeVectorizeUnroll)
+    assert (tiling.structure, tiling.max_innermost_factor) == ("SRS", 8)
+    assert marks.max_vectorize_extent == 4

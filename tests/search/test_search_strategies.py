@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import search as ms
 from schedule import Schedule
@@ -176,3 +178,48 @@ def test_an_evolution_starts_from_the_most_promising_of_the_one_before() -> None
     left = [c.sch for c in best[:20] if c.sch not in [chosen.sch for chosen in first]]
     assert len(left) == 20 - len(first)
     assert all(sch in [c.sch for c in after] for sch in left)
+
+
+# --------------------------------------------------------------------------- steps of an evolution
+
+
+class WideIsGood(CostModel):
+    """Prefers programs by the last part of their first tile."""
+
+    def load(self, path: object) -> None: ...
+    def save(self, path: object) -> None: ...
+    def update(self, context: object, candidates: object, results: object) -> None: ...
+
+    def predict(
+        self, context: ms.TuneContext, candidates: Sequence[MeasureCandidate]
+    ) -> NDArray[np.float64]:
+        return np.array([width(candidate) for candidate in candidates], np.float64)
+
+
+def width(candidate: MeasureCandidate) -> int:
+    return int(next(iter(candidate.sch.trace.decisions.values()))[-1])
+
+
+def test_an_evolution_step_by_step() -> None:
+    context = started("evolutionary", AcceptEvery(1))
+    strategy = strategy_of(context)
+    assert isinstance(strategy, EvolutionarySearch)
+    sampled = strategy.sample(5)
+    assert len({str(candidate.sch.trace) for candidate in sampled}) == 5
+    context.post_tuning()
+
+    context.space_generator.mutator_probs = {MutateTileSize(): 1.0}
+    context.pre_tuning(8, 8, cost_model=WideIsGood())
+    best = strategy.evolve([candidate.sch for candidate in sampled], 4)
+    widths = [width(candidate) for candidate in best]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] >= max(map(width, sampled))
+    assert [candidate.predicted for candidate in best] == widths
+
+
+def test_there_are_no_steps_without_a_search() -> None:
+    strategy = EvolutionarySearch()
+    with pytest.raises(ms.TuningError, match="pre_tuning"):
+        strategy.sample(1)
+    with pytest.raises(ms.TuningError, match="pre_tuning"):
+        strategy.evolve([], 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from search.builder import Builder, BuilderInput, BuilderResult
 from search.measure_callback import MeasureCallback
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.task_scheduler import TaskRecord, TaskScheduler
+from search.task_scheduler.patience import Patience
 from search.task_scheduler.similar_tasks import SimilarTasks, tagged_group
 from search.tuning_run import TuningRun
 from tensorir import te
@@ -68,6 +70,8 @@ def tune(
     trials: int,
     callbacks: Sequence[MeasureCallback] | None = None,
     batch: int = 2,
+    database: ms.Database | None = None,
+    **config: Any,
 ) -> list[int]:
     """Return how many trials each task got."""
     artifacts = folder / "artifacts"
@@ -76,10 +80,10 @@ def tune(
         tasks,
         [1.0] * len(tasks),
         folder,
-        ms.TuneConfig(trials, num_trials_per_iter=batch, num_confirmed=0),
+        ms.TuneConfig(trials, num_trials_per_iter=batch, num_confirmed=0, **config),
         builder=EmptyFiles(artifacts),
         runner=MadeUpTimes(result_of),
-        database="memory",
+        database="memory" if database is None else database,
         cost_model=None,
         measure_callbacks=callbacks or "default",
         task_scheduler=scheduler,
@@ -159,6 +163,91 @@ def test_builds_go_on_beside_measurements_where_that_is_faster(
 ):
     task = TaskRecord(None, build_seconds=build_seconds, measure_seconds=measure_seconds)
     assert task.is_faster_side_by_side(cores) == beside
+
+
+# ---------------------------------------------------------------------------------- early stopping
+
+
+def milliseconds(*times: float) -> Callable[[int], RunnerResult]:
+    """Return the times of the first trials, and a failure for each one after them."""
+
+    def result_of(k: int) -> RunnerResult:
+        if k < len(times):
+            return RunnerResult(run_secs=(times[k] * 1e-3,))
+        return RunnerResult(error_msg="slower than slow")
+
+    return result_of
+
+
+@pytest.mark.parametrize("limit", ["early_stopping", "early_stopping_per_task"])
+def test_a_search_ends_after_trials_in_vain(tmp_path: Path, limit: str) -> None:
+    scheduler = TaskScheduler.create("gradient")
+    times = milliseconds(5, 4, 3, 3, 9, 1)
+    assert tune(tmp_path, scheduler, [task("a")], times, 20, batch=1, **{limit: 4}) == [10]
+    assert tune(tmp_path, scheduler, [task("a")], times, 20, batch=1, **{limit: 2}) == [5]
+    assert tune(tmp_path, scheduler, [task("a")], times, 20, batch=2, **{limit: 2}) == [8]
+    assert tune(tmp_path, scheduler, [task("a")], times, 8, batch=1, **{limit: 4}) == [8]
+
+
+def test_a_task_in_vain_leaves_its_trials_to_others(tmp_path: Path) -> None:
+    scheduler = TaskScheduler.create("round-robin")
+
+    def second_improves(k: int) -> RunnerResult:
+        # Both have a batch on its way while the first is measured, the second alone.
+        first = scheduler.tasks[0].measure_candidates is not None
+        return RunnerResult(run_secs=((1.0 if first else 1 / (2 + k)),))
+
+    tasks = [task("stays"), task("improves")]
+    trials = tune(
+        tmp_path, scheduler, tasks, second_improves, 12, batch=1, early_stopping_per_task=3
+    )
+    assert trials == [4, 8]
+
+
+def test_a_search_does_not_give_up_before_every_task_has_a_time(tmp_path: Path) -> None:
+    scheduler = TaskScheduler.create("round-robin")
+    tasks = [task("a"), task("b")]
+    failing = milliseconds()
+    assert tune(tmp_path, scheduler, tasks, failing, 12, batch=1, early_stopping=2) == [6, 6]
+
+
+def test_patience() -> None:
+    patience = Patience(3)
+    for value, in_vain in [(None, 2), (None, 4), (5.0, 0), (5.0, 2), (4.0, 0), (6.0, 2)]:
+        patience.note(value, 2)
+        assert patience.in_vain == in_vain
+        assert not patience.is_over
+    patience.note(4.0, 2)
+    assert patience.is_over
+
+
+@pytest.mark.parametrize("limit", ["early_stopping", "early_stopping_per_task"])
+def test_patience_is_at_least_one_trial(limit: str) -> None:
+    with pytest.raises(ms.TuningError, match=f"{limit} is an int of at least 1, got 0"):
+        ms.TuneConfig(8, **{limit: 0})
+
+
+# ----------------------------------------------------------------------------------- earlier records
+
+
+def test_records_of_earlier_runs_count_as_batches(tmp_path: Path) -> None:
+    database = ms.database.MemoryDatabase()
+    before = TaskScheduler.create("gradient")
+    tune(tmp_path, before, [task("a")], milliseconds(3, 2, 4, 5, 6), 5, database=database)
+    after = TaskScheduler.create("gradient")
+    tune(tmp_path, after, [task("a")], milliseconds(9, 8), 2, database=database)
+    (record,) = after.tasks
+    assert record.known_ms == 2.0
+    assert record.best_ms == 2.0, "of the earlier run"
+    assert record.batches == 3 + 1, "5 records in batches of 2, and one more"
+    assert record.trials == 2, "which are those of this run"
+    assert record.trials_in_vain == 2
+    assert record.best_history_ms == [2.0, 2.0]
+
+
+def test_few_earlier_records_do_not_make_a_batch() -> None:
+    record = TaskRecord.of(task("a"), known=[], batch_size=2)
+    assert (record.batches, record.best_ms, record.best_history_ms) == (0, None, [])
 
 
 # ------------------------------------------------------------------------------------ the objective

@@ -1,0 +1,126 @@
+"""How much is measured, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import codegen
+from codegen import Target
+from search import builder, runner
+from search.builder import Builder
+from search.errors import TuningError
+from search.kinds import instances
+from search.measure_callback import MeasureCallback
+from search.runner import EvaluatorConfig, Runner
+from tensorir.function import IRModule
+
+BuildFunction = Callable[[IRModule, Target], codegen.Module]
+
+
+class LocalBuilder(builder.LocalBuilder):
+    """Builds in `n_parallel` processes of this machine (None: one for each logical core).
+
+    A build that takes longer than `timeout` seconds is killed. `build_func(mod, target)` builds in
+    place of `codegen.build`; it may be a function of a notebook or a script.
+    """
+
+    def __init__(
+        self,
+        timeout: float = 15,
+        n_parallel: int | None = None,
+        build_func: str | BuildFunction = "default",
+    ) -> None:
+        if not callable(build_func) and build_func != "default":
+            raise TuningError(
+                f"build_func is 'default' or a function of (mod, target), got {build_func!r}"
+            )
+        own = partial(_build, build_func) if callable(build_func) else None
+        super().__init__(max_workers=n_parallel, timeout_sec=timeout, f_build=own)
+
+
+class LocalRunner(runner.LocalRunner):
+    """Measures candidates one after another in a process of this machine.
+
+    Each of `repeat` costs is the time per call of at least `number` calls that take at least
+    `min_repeat_ms` milliseconds together. With `enable_cpu_cache_flush` it is that of one call,
+    before which the arguments but the first are dropped from the caches. `timeout` are seconds for
+    one candidate. `cooldown_interval` are seconds, see `search.runner.LocalRunner`.
+    """
+
+    def __init__(
+        self,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 100,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+    ) -> None:
+        if enable_cpu_cache_flush:
+            number, min_repeat_ms = 1, 0
+        super().__init__(
+            timeout_sec=timeout,
+            evaluator_config=EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush),
+            cooldown_sec=cooldown_interval,
+        )
+
+
+@dataclass
+class TuningOptions:
+    """The extent of a search, and what measures.
+
+    With `num_measure_trials` 0 nothing is measured: the result is what the cost model expects most
+    of. The search ends early after `early_stopping` trials that did not make it better (None: it
+    does not). A batch has at most `num_measures_per_round` candidates. `verbose` 0 shows nothing.
+
+    `builder` and `runner` are `"local"`, which means `LocalBuilder()` and `LocalRunner()`, or any
+    of the search's. `measure_callbacks` are told about measurements beside what the search itself
+    does: `RecordToFile(path)` keeps them. TuningError for what makes no sense.
+    """
+
+    num_measure_trials: int = 0
+    early_stopping: int | None = None
+    num_measures_per_round: int = 64
+    verbose: int = 1
+    builder: str | Builder = "local"
+    runner: str | Runner = "local"
+    measure_callbacks: Sequence[MeasureCallback] | MeasureCallback | None = None
+
+    def __post_init__(self) -> None:
+        counts: Final = (
+            ("num_measure_trials", self.num_measure_trials, 0),
+            ("early_stopping", self.early_stopping, 1),
+            ("num_measures_per_round", self.num_measures_per_round, 1),
+        )
+        for name, value, least in counts:
+            if value is not None and (type(value) is not int or value < least):
+                raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+        parts: Final = (("builder", self.builder, Builder), ("runner", self.runner, Runner))
+        for name, part, base in parts:
+            if part != "local" and not isinstance(part, base):
+                raise TuningError(
+                    f"{name} is 'local' or an instance of search.{base.__name__}, got {part!r}; "
+                    "those of autotvm measure the configurations of templates"
+                )
+        self.callbacks()
+
+    def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:
+        """Return builder and runner, the class where it is the local one."""
+        return (
+            LocalBuilder if isinstance(self.builder, str) else self.builder,
+            LocalRunner if isinstance(self.runner, str) else self.runner,
+        )
+
+    def callbacks(self) -> list[MeasureCallback]:
+        """Return the callbacks as a list."""
+        given = self.measure_callbacks
+        if isinstance(given, MeasureCallback):
+            return [given]
+        return instances(MeasureCallback, "measure_callbacks", () if given is None else given)
+
+
+def _build(function: BuildFunction, mod: IRModule, target: Target, _: Any) -> codegen.Module:
+    return function(mod, target)
