@@ -102,11 +102,15 @@ def best_of_log(
 ) -> FoundSchedule:
     """Return the best schedule that a log has of a task; TuningError if it has none.
 
-    Records of other workload functions are not looked at.
+    Records of other workloads are looked at for compatible ones only.
     """
     database = BestOfLogs()
-    records = placed_records(log_file)
-    database.load(((p, r) for p, r in records if r.input.task.name == task.name), log_file)
+    wanted = (
+        (place, record)
+        for place, record in placed_records(log_file)
+        if include_compatible or record.input.task.workload_key == task.workload_key
+    )
+    database.load(wanted, log_file)
     found = find_schedule(
         database, task.mod, task.target, task.name, include_compatible=include_compatible
     )

@@ -14,7 +14,6 @@ from search.auto_scheduler.measure_record import MeasureInput, MeasureRecord, Me
 from search.auto_scheduler.record_file import RecordReader, best_first
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
-from search.errors import TuningError
 from search.record_lines import warn_of_left_out
 from tensorir.errors import TensorIRError
 
@@ -105,7 +104,7 @@ class _Programs:
     """Makes the records of a database; records of a workload share their program."""
 
     def __init__(self) -> None:
-        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TuningError] = {}
+        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
 
     def tuning_record(self, record: MeasureRecord) -> TuningRecord:
         inp = record.input
@@ -116,19 +115,17 @@ class _Programs:
         return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
 
     def is_unknown(self, task: SearchTask) -> bool:
-        return isinstance(self._workloads.get(task.workload_key), TuningError)
+        return isinstance(self._workloads.get(task.workload_key), TensorIRError)
 
     def _workload(self, task: SearchTask) -> tuple[Workload, Sequence[ArgInfo]]:
         key = task.workload_key
         if key not in self._workloads:
             try:
-                mod = task.mod
-            except TuningError as error:
+                self._workloads[key] = (Workload(task.mod), ArgInfo.from_entry_func(task.mod))
+            except TensorIRError as error:
                 self._workloads[key] = error
-            else:
-                self._workloads[key] = (Workload(mod), ArgInfo.from_entry_func(mod))
         known = self._workloads[key]
-        if isinstance(known, TuningError):
+        if isinstance(known, TensorIRError):
             raise known
         return known
 

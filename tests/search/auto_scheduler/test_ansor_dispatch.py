@@ -310,6 +310,13 @@ def test_what_has_no_reduction_is_sampled_on_request(monkeypatch, simple):
     assert asked == [SampleOnMiss("model.json", 3)] * simple
 
 
+def test_a_workload_that_has_other_arguments_now_is_no_obstacle(tmp_path, task, caplog):
+    log = lines(tmp_path, LINE.replace("64, 32, 96]", "64]"), LINE)
+    with caplog.at_level(logging.WARNING):
+        assert ApplyHistoryBest(log).find(task.mod, CPU).how == "exact"
+    assert "line 1: the workload 'demo_mm' raised TypeError" in caplog.text
+
+
 def test_a_log_of_unknown_workloads_is_no_obstacle(tmp_path, task, caplog):
     log = lines(tmp_path, *[ELSEWHERE] * 3, LINE)
     with caplog.at_level(logging.WARNING), ApplyHistoryBest(log):

@@ -66,6 +66,19 @@ def test_a_name_is_taken_once():
     assert len(auto_scheduler.workload_of(key)) == 3
 
 
+def test_two_lambdas_are_two_functions():
+    auto_scheduler.register_workload("short", lambda: None)
+    with pytest.raises(TuningError, match="workload 'short' already"):
+        auto_scheduler.register_workload("short", lambda: 1)
+
+
+def test_a_function_that_does_not_take_the_arguments_is_named():
+    with pytest.raises(
+        TuningError, match=r"(?s)the workload 'demo_mm' raised TypeError: .*\(64,\)"
+    ):
+        SearchTask(demo_mm, (64,))
+
+
 def test_a_function_that_is_defined_again_takes_its_own_place():
     for factor in (2.0, 3.0):
 
