@@ -14,6 +14,7 @@ from search.auto_scheduler.measure_record import MeasureInput, MeasureRecord, Me
 from search.auto_scheduler.record_file import RecordReader, best_first
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
+from search.errors import TuningError
 from search.record_lines import warn_of_left_out
 from tensorir.errors import TensorIRError
 
@@ -141,7 +142,19 @@ def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Pla
         numbered = enumerate(records, 1)
         word = "record"
     for number, record in islice(numbered, n_lines):
-        yield f"{word} {number}", MeasureRecord(*record)
+        match record:
+            case (MeasureInput() as inp, MeasureResult() as result):
+                yield f"{word} {number}", MeasureRecord(inp, result)
+            case _:
+                raise no_log(record)
+
+
+def no_log(given: object) -> TuningError:
+    """Return the error for what is neither a log nor records."""
+    return TuningError(
+        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
+        f"{type(given).__name__} {given!r}"
+    )
 
 
 def name_of(records: Records) -> str:

@@ -103,6 +103,12 @@ def test_steps_of_ansor_do_not_apply_to_a_program():
         inp.schedule()
 
 
+def test_what_is_measured_is_a_schedule():
+    task = task_of("demo_mm", 8, 8, 8)
+    with pytest.raises(TuningError, match="a State, a Schedule or a Trace, got PrimFunc"):
+        MeasureInput(task, task.mod["main"])
+
+
 def with_task(*row):
     return changed(i=[list(row), [[], []]])
 
@@ -112,6 +118,7 @@ def with_task(*row):
     [
         (LINE[:200], "it is no JSON"),
         ("3", "it is no JSON object"),
+        ('{"input": [], "version": 0.2}', "it is a line of AutoTVM"),
         (changed(v="v0.7"), "log version 'v0.7', known is v0.6"),
         (changed(v=["v0.6"]), "log version"),
         ('{"v": "v0.6"}', "no field 'i'"),
