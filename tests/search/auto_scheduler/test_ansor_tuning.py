@@ -1,6 +1,8 @@
 """Tuning a task: options, what is kept in the log, and going on from it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -69,6 +71,11 @@ def test_builder_and_runner_have_the_defaults_of_ansor():
     assert flushed.evaluator_config == ms.EvaluatorConfig(1, 1, 0, True)
     with pytest.raises(ms.TuningError, match="build_func is 'default' or a function"):
         LocalBuilder(build_func="ndk")
+
+
+def test_the_package_is_loaded_when_it_is_asked_for():
+    code = "import sys, search; sys.exit('search.auto_scheduler' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # ------------------------------------------------------------------------------ the flow of a user
