@@ -13,7 +13,6 @@ own, an abstract class to derive from, and short names for `create`.
 
 from search import (
     arg_info,
-    auto_scheduler,
     builder,
     cost_model,
     database,
@@ -87,7 +86,6 @@ __all__ = [
     "WorkerError",
     "apply_database",
     "arg_info",
-    "auto_scheduler",
     "builder",
     "compatible_factor",
     "compile_tir",

@@ -211,6 +211,24 @@ def test_a_search_does_not_give_up_before_every_task_has_a_time(tmp_path: Path) 
     assert tune(tmp_path, scheduler, tasks, failing, 12, batch=1, early_stopping=2) == [6, 6]
 
 
+def test_tuning_tasks_may_end_early(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").mkdir()
+    database = ms.tune_tasks(
+        tasks=[task("a")],
+        task_weights=[1.0],
+        work_dir=tmp_path,
+        max_trials_global=20,
+        num_trials_per_iter=1,
+        builder=EmptyFiles(tmp_path / "artifacts"),
+        runner=MadeUpTimes(one_ms),
+        database="memory",
+        cost_model="none",
+        num_confirmed=0,
+        early_stopping=3,
+    )
+    assert len(database) == 4
+
+
 def test_patience() -> None:
     patience = Patience(3)
     for value, in_vain in [(None, 2), (None, 4), (5.0, 0), (5.0, 2), (4.0, 0), (6.0, 2)]:
