@@ -82,6 +82,7 @@ def _rows(records: Iterable[MeasureRecord], resources: bool) -> Iterator[Row]:
             "cost": cost,
             "gflops": flop / cost / 1e9 if cost and flop else None,
             "error": MeasureErrorNo(result.error_no).name,
+            "slower_than": None,
             "build_seconds": None,
             "run_seconds": None,
             "all_cost": result.all_cost,
