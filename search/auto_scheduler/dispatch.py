@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from search.auto_scheduler.log_database import (
     BestOfLogs,
     Records,
+    is_record,
     name_of,
     no_log,
     placed_records,
 )
+from search.auto_scheduler.measure_record import MeasureInput, MeasureResult
 from search.auto_scheduler.record_file import RecordReader
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
@@ -28,15 +30,15 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 Logs: TypeAlias = "Records | Iterable[Records]"
-"""A log by name, its records, or several of those."""
+"""A log by name or opened, its records, or several of those."""
 
 
 class ApplyHistoryBest(History):
     """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
 
-    `records` is a log by name, its records, or several of those; `n_lines` bounds how many records
-    of each are read. Where there is none for a target, those for other CPUs answer. With
-    `include_compatible` a function without a record of its own gets the schedule of one with
+    `records` is a log by name or opened, its records, or several of those; `n_lines` bounds how
+    many records of each are read. Where there is none for a target, those for other CPUs answer.
+    With `include_compatible` a function without a record of its own gets the schedule of one with
     shorter loops. The rest is built as it is.
 
     OSError for a log that cannot be opened, TuningError for what is none.
@@ -134,15 +136,17 @@ def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
 
 def _one_by_one(records: Any) -> list[Records]:
     """Return the logs that were given together, records that stand for themselves as one."""
-    if isinstance(records, (str, os.PathLike, RecordReader)):
+    if isinstance(records, (str, os.PathLike, RecordReader)) or hasattr(records, "readline"):
         return [records]
+    if is_record(records):
+        return [[records]]
     if not isinstance(records, Iterable):
         raise no_log(records)
     logs: list[Records] = []
-    pairs: list[Any] = []
+    own: list[tuple[MeasureInput, MeasureResult]] = []
     for one in records:
-        if isinstance(one, tuple):
-            pairs.append(one)
+        if is_record(one):
+            own.append(one)
         else:
             logs += _one_by_one(one)
-    return [*logs, pairs] if pairs else logs
+    return [*logs, own] if own else logs

@@ -6,16 +6,21 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from schedule import Trace
 from search.arg_info import ArgInfo
-from search.auto_scheduler.measure_record import MeasureInput, MeasureRecord, MeasureResult
+from search.auto_scheduler.measure_record import (
+    MeasureInput,
+    MeasureRecord,
+    MeasureResult,
+    line_decoder,
+)
 from search.auto_scheduler.record_file import RecordReader, best_first
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.errors import TuningError
-from search.record_lines import warn_of_left_out
+from search.record_lines import numbered_records, warn_of_left_out
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
@@ -24,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("auto_scheduler")
 
 Records: TypeAlias = (
-    "str | os.PathLike[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
+    "str | os.PathLike[str] | IO[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
 )
-"""A log by name, or its records."""
+"""A log by name or opened, or its records."""
 
 Placed: TypeAlias = "tuple[str, MeasureRecord]"
 """A record, and where it is: `line 3`."""
@@ -135,18 +140,26 @@ def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Pla
     """Yield the records of a log, at most `n_lines`, each with its place."""
     if isinstance(records, (str, os.PathLike)):
         records = RecordReader(records)
+    word = "line"
     if isinstance(records, RecordReader):
         numbered: Iterable[tuple[int, Any]] = records.numbered()
-        word = "line"
+    elif hasattr(records, "readline"):
+        numbered = numbered_records(cast("IO[str]", records), line_decoder(), logger)
     else:
         numbered = enumerate(records, 1)
         word = "record"
     for number, record in islice(numbered, n_lines):
-        match record:
-            case (MeasureInput() as inp, MeasureResult() as result):
-                yield f"{word} {number}", MeasureRecord(inp, result)
-            case _:
-                raise no_log(record)
+        if not is_record(record):
+            raise no_log(record)
+        yield f"{word} {number}", MeasureRecord(*record)
+
+
+def is_record(value: object) -> TypeGuard[tuple[MeasureInput, MeasureResult]]:
+    """Say whether a value is what was measured and the result."""
+    match value:
+        case (MeasureInput(), MeasureResult()):
+            return True
+    return False
 
 
 def no_log(given: object) -> TuningError:
@@ -161,4 +174,6 @@ def name_of(records: Records) -> str:
     """Return what a log is called in messages."""
     if isinstance(records, RecordReader):
         return records.filename
-    return os.fspath(records) if isinstance(records, (str, os.PathLike)) else "the records"
+    if isinstance(records, (str, os.PathLike)):
+        return os.fspath(records)
+    return str(getattr(records, "name", "the records"))

@@ -257,9 +257,12 @@ def test_a_pass_takes_the_best_of_a_log(log, task):
 
 def test_records_and_several_logs_are_taken(log, tmp_path, task):
     faster = write(tmp_path / "faster.json", measured(task, "C", 2, 0.001))
-    for records in ([log, faster], [log, list(load_records(faster))], [[faster], log]):
+    (record,) = load_records(faster)
+    for records in ([log, faster], [log, [record]], [[faster], log], record, [log, record]):
         found = ApplyHistoryBest(records).find(task.mod, CPU)
         assert lanes(found.schedule) == 2
+    with log.open() as file:
+        assert lanes(ApplyHistoryBest(file).find(task.mod, CPU).schedule) == 8
     assert lanes(ApplyHistoryBest(load_records(log)).find(task.mod, CPU).schedule) == 8
     assert lanes(ApplyHistoryBest(log, n_lines=1).find(task.mod, CPU).schedule) == 4
     for nothing in (3, [3], [(1, 2)]):

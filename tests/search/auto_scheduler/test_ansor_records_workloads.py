@@ -182,6 +182,15 @@ def test_the_option_of_layouts_is_that_of_a_program_on_its_own():
         ({"func": "demo_m", "args": ()}, "do you mean 'demo_mm'"),
         ({"workload_key": '["elsewhere", 3]'}, "there is no workload 'elsewhere'"),
         ({"func": demo_mm, "args": (1, 1, 1), "hardware_params": 4}, "is a HardwareParams, as in"),
+        (
+            {
+                "func": demo_mm,
+                "args": (1, 1, 1),
+                "target": CPU,
+                "hardware_params": HardwareParams(2),
+            },
+            "the target says 4 cores, hardware_params 2; leave one of them out",
+        ),
         ({"func": demo_mm, "args": (1,), "workload_key": "[]"}, "func and args, or workload_key"),
         ({"func": demo_mm, "args": (8, 8, 8), "task_inputs": {"A": 1}}, "task_inputs is not supp"),
         (
