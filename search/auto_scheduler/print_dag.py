@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorir.expr import Add, CommReducer, Max, Min, Mul, PrimExpr, Reduce
-from tensorir.ops import TRUE
+from tensorir.ops import is_const_int
 from tensorir.te import ComputeOp, PlaceholderOp
 from tensorir.te.tensor import Operation
 
@@ -38,7 +38,7 @@ def _defined(body: PrimExpr) -> str:
     if not isinstance(body, Reduce):
         return f"= {body}"
     source = body.source[body.value_index]
-    where = "" if body.condition is TRUE else f" where {body.condition}"
+    where = "" if is_const_int(body.condition, 1) else f" where {body.condition}"
     return f"{_sign(body.combiner)} {source}{where}"
 
 

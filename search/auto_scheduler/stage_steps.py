@@ -134,7 +134,7 @@ class CacheWriteStep(StageStep):
             raise StepError(f"{stage.name} has no loops over its elements to divide")
         rank = len(stage.shape)
         spatial = stage.axes[:rank]
-        computing = [replace(it, name=f"{it.name}.c") for it in spatial]
+        computing = [replace(it, name=f"{it.name}_c") for it in spatial]
         axes = (*computing, *stage.axes[rank:])
         cache = Stage.fresh(f"{stage.name}.{self.scope}", axes, stage.shape)
         state = state.with_stage(self.stage, Stage.fresh(stage.name, spatial, stage.shape))
@@ -182,7 +182,7 @@ class RfactorStep(StageStep):
         shape = (*stage.shape[:place], loop.extent, *stage.shape[place:])
         partial = Stage.fresh(f"{stage.name}.rf", axes, shape)
         spatial = [Iterator(f"ax{k}", it.extent) for k, it in enumerate(stage.axes[:rank])]
-        over = Iterator(f"{loop.name}.v", loop.extent, IterKind.REDUCE)
+        over = Iterator(f"{loop.name}_v", loop.extent, IterKind.REDUCE)
         final = Stage.fresh(f"{stage.name}.repl", (*spatial, over), stage.shape)
         return state.with_stage(self.stage, final).with_new_stage(self.stage, partial)
 

@@ -201,8 +201,12 @@ class State:
             if isinstance(stage.place, ComputedAt) and stage.place.target == index
         ]
 
+    def to_str(self, delete_trivial_loop: bool = True) -> str:
+        """Return the loop nests, without loops of one iteration unless these are asked for."""
+        return state_text(self, unit_loops=not delete_trivial_loop)
+
     def __str__(self) -> str:
-        return state_text(self)
+        return self.to_str()
 
     __repr__ = __str__
 

@@ -11,7 +11,7 @@ from ansor_programs import conv2d_bias_relu, matmul, matmul_relu, softmax, two_m
 
 from search.auto_scheduler import ComputeDAG, SplitStep, Step, StepError
 from search.errors import TuningError
-from tensorir import te
+from tensorir import assert_structural_equal, te
 
 ONE_OF_EACH: list[list[Any]] = [
     ["AN", 2, 0, 3],
@@ -79,6 +79,14 @@ def test_index_arithmetic_is_not_counted() -> None:
     assert ComputeDAG([a, b]).flop_ct == 2 * 16
     c = te.compute((16,), lambda i: a[i] + 1.0, name="C", attrs={"FLOP": 7})
     assert ComputeDAG([a, c]).flop_ct == 7
+
+
+def test_a_graph_is_pickled() -> None:
+    dag = matmul().dag
+    again = pickle.loads(pickle.dumps(dag))
+    assert str(again) == str(dag)
+    steps = [["FU", 2, [0, 1]], ["AN", 2, 0, 3]]
+    assert_structural_equal(again.schedule(steps).mod, dag.schedule(steps).mod)
 
 
 def test_what_is_no_graph() -> None:

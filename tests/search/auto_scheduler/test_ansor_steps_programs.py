@@ -51,6 +51,18 @@ def test_a_tiled_matmul_has_the_loops_and_the_marks_of_its_steps() -> None:
         "C auto_unroll: 64\n"
         "parallel i.0@j.0@ (0,4)\n"
         "  for i.1 (0,4)\n"
+        "    for k.0 (0,24)\n"
+        "      for j.2 (0,2)\n"
+        "        for k.1 (0,4)\n"
+        "          for i.3 (0,8)\n"
+        "            vectorize j.3 (0,8)\n"
+        "              C = ...\n"
+    )
+    assert state.to_str(delete_trivial_loop=False) == (
+        "Placeholder: A, B\n"
+        "C auto_unroll: 64\n"
+        "parallel i.0@j.0@ (0,4)\n"
+        "  for i.1 (0,4)\n"
         "    for j.1 (0,1)\n"
         "      for k.0 (0,24)\n"
         "        for i.2 (0,1)\n"
@@ -111,23 +123,23 @@ def test_the_extents_in_a_tile_are_those_that_are_needed_there() -> None:
     program = matmul()
     tiles = tiled(2, (64, [4, 2, 4]), (64, [2, 2, 8]), (64, [4]))
     state = program.dag.state([["CHW", 2, "local"], *tiles, *FUSED_AT[2]])
-    assert "for i.c.3 (None)" in str(state)
-    assert str(program.dag.infer_bound(state)) == (
+    assert "for i_c.3 (None)" in str(state)
+    assert program.dag.infer_bound(state).to_str(delete_trivial_loop=False) == (
         "Placeholder: A, B\n"
         "for i.0 (0,2)\n"
         "  for j.0 (0,2)\n"
         "    for i.1 (0,4)\n"
         "      for j.1 (0,2)\n"
-        "        for i.c.0 (0,1)\n"
-        "          for j.c.0 (0,1)\n"
-        "            for i.c.1 (0,1)\n"
-        "              for j.c.1 (0,1)\n"
+        "        for i_c.0 (0,1)\n"
+        "          for j_c.0 (0,1)\n"
+        "            for i_c.1 (0,1)\n"
+        "              for j_c.1 (0,1)\n"
         "                for k.0 (0,16)\n"
-        "                  for i.c.2 (0,2)\n"
-        "                    for j.c.2 (0,2)\n"
+        "                  for i_c.2 (0,2)\n"
+        "                    for j_c.2 (0,2)\n"
         "                      for k.1 (0,4)\n"
-        "                        for i.c.3 (0,4)\n"
-        "                          for j.c.3 (0,8)\n"
+        "                        for i_c.3 (0,4)\n"
+        "                          for j_c.3 (0,8)\n"
         "                            C.local = ...\n"
         "        for i.2 (0,8)\n"
         "          for j.2 (0,16)\n"
@@ -176,7 +188,7 @@ def test_a_factored_reduction_that_is_vectorized_and_computed_at_a_loop() -> Non
         "        for k.0 (None)\n"
         "          vectorize k.1 (None)\n"
         "            C.rf = ...\n"
-        "    for k.1.v (0,16)\n"
+        "    for k.1_v (0,16)\n"
         "      C.repl = ...\n"
     )
     program.check(steps)
@@ -353,10 +365,7 @@ def test_a_matmul_with_shared_memory_is_bound_to_threads() -> None:
     ]
     state = program.dag.state(steps)
     assert str(state).startswith(
-        "Placeholder: A, B\n"
-        "blockIdx.x i.0@j.0@ (0,16)\n"
-        "  vthread i.1@j.1@ (0,1)\n"
-        "    threadIdx.x i.2@j.2@ (0,64)\n"
+        "Placeholder: A, B\nblockIdx.x i.0@j.0@ (0,16)\n  threadIdx.x i.2@j.2@ (0,64)\n"
     )
     assert "A.shared storage_align: 8, 4\n" in str(state)
     sch = program.dag.schedule(steps)
