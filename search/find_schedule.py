@@ -71,7 +71,7 @@ class FoundSchedule:
         return self.record.mean_seconds * self.factor
 
     def __str__(self) -> str:
-        time = f"{self.record.mean_seconds * 1e6:.4g} us" if self.record.run_secs else "no time"
+        time = _time(self.record)
         if self.how == "exact":
             return f"exact, recorded with {time}"
         if self.how == "sampled":
@@ -140,6 +140,10 @@ def find_schedule(
     return None
 
 
+def _time(record: TuningRecord) -> str:
+    return f"{record.mean_seconds * 1e6:.4g} us" if record.run_secs else "no time"
+
+
 def _seconds(record: TuningRecord) -> float:
     return record.mean_seconds
 
@@ -155,11 +159,11 @@ def _replayed(database: Database, record: TuningRecord, name: str) -> Schedule |
         return record.schedule()
     except TensorIRError as error:
         logger.warning(
-            'Function "%s": a record of workload %s with %.4g us does not replay any more and is '
+            'Function "%s": a record of workload %s with %s does not replay any more and is '
             "left out: %s; tune the program again, or see database.validate() for all such records",
             name,
             database.workload_key(record.workload.mod),
-            record.mean_seconds * 1e6,
+            _time(record),
             str(error).strip().partition("\n")[0],
         )
         return None

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from codegen import Target
@@ -69,6 +70,12 @@ def target_of_line(text: Any) -> Target:
     """
     if not isinstance(text, str):
         raise LineError(f"its target {text!r} is no text")
+    return _target(text)
+
+
+@lru_cache(maxsize=64)
+def _target(text: str) -> Target:
+    """Return a target; most lines of a log have the same."""
     return Target(text.replace(" -target=", " -mtriple="))
 
 

@@ -45,12 +45,14 @@ class Sampler(ABC):
 class SampleOnMiss(Sampler):
     """How to make up a schedule of a program that no record is known of.
 
-    `population` points of the design spaces of the program are drawn, and a cost model orders them;
-    a share of `eps` is taken at random. With `num_measure` above 0 so many of the best are measured
-    as in a search, and the fastest is taken, else the first that can be built. `cost_model` is a
-    model, or the path of a saved `XGBModel`; without one it is an `XGBModel` that has seen nothing,
-    whose scores are estimates. One that is given learns from what is measured. The same `seed`
-    draws the same programs.
+    This is the first batch of an `EvolutionarySearch`, without evolution: `population` points of
+    the design spaces of the program are drawn, a cost model orders them, and a few are taken at
+    random (`eps_greedy=eps`). With `num_measure` above 0 so many of the best are measured, and the
+    fastest is taken; else the first that can be built.
+
+    `cost_model` is a model, or the path of a saved `XGBModel`; without one it is an `XGBModel` that
+    has seen nothing, whose scores are estimates. One that is given learns from what is measured.
+    The same `seed` draws the same programs.
     """
 
     cost_model: CostModel | str | os.PathLike[str] | None = None
@@ -77,6 +79,7 @@ class SampleOnMiss(Sampler):
             search_strategy=EvolutionarySearch(
                 population_size=self.population,
                 init_measured_ratio=0,
+                init_min_unmeasured=self.population,
                 genetic_num_iters=0,
                 eps_greedy=self.eps,
                 first_batch=count,

@@ -18,7 +18,8 @@ class ApplyDatabase:
     """Puts the best schedules that are known in the place of functions; see `apply_database`.
 
     Without `database` the current one is taken when the pass is called, with the options that it
-    was entered with; TuningError if there is none. Without `target` it is the current one.
+    was entered with if none are given here; TuningError if there is none. Without `target` it is
+    the current one.
     """
 
     name = "ApplyDatabase"
@@ -29,13 +30,9 @@ class ApplyDatabase:
         target: str | Target | None = None,
         **options: Unpack[HistoryOptions],
     ) -> None:
-        if database is None and options:
-            raise TuningError(
-                f"ApplyDatabase takes {', '.join(options)} beside a database; for the current one "
-                "enter `with History(database, ...):`"
-            )
         self.history = None if database is None else History(database, **options)
         self.target = target
+        self.options = options
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Return the module with scheduled functions."""
@@ -44,4 +41,6 @@ class ApplyDatabase:
             raise TuningError(
                 "ApplyDatabase has no database: pass one, or call it inside of `with database:`"
             )
+        if self.history is None and self.options:
+            history = History(history.database, **self.options)
         return apply_history(mod, history, self.target)

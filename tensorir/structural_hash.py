@@ -29,17 +29,16 @@ def structural_hash(
     shape and bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types
     of integers count.
     """
-    writer = _Writer(ignore_ndarray, ignore_integers)
+    writer = (_WithoutIntegers if ignore_integers else _Writer)(ignore_ndarray)
     writer.write(program)
     digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
     return int(struct.unpack("<Q", digest)[0])
 
 
 class _Writer:
-    def __init__(self, ignore_ndarray: bool, ignore_integers: bool) -> None:
+    def __init__(self, ignore_ndarray: bool) -> None:
         self.tokens: list[str] = []
         self._ignore_ndarray = ignore_ndarray
-        self._ignore_integers = ignore_integers
         self._numbers: dict[Node, int] = {}
 
     def write(self, value: Any) -> None:
@@ -68,8 +67,6 @@ class _Writer:
         out = self.tokens
         if isinstance(node, Var):
             self._var(node)
-        elif self._ignore_integers and isinstance(node, IntImm):
-            out.append(f"i{node.dtype}")
         elif isinstance(node, FloatImm):
             text = "nan" if node.value != node.value else repr(node.value + 0.0)
             out.append(f"f{node.dtype}:{text}")
@@ -116,3 +113,13 @@ class _Writer:
         self.write(func.ret_type)
         self.write(func.body)
         self.write(func.attrs)
+
+
+class _WithoutIntegers(_Writer):
+    """Writes the type of an integer alone."""
+
+    def _node(self, node: Node) -> None:
+        if isinstance(node, IntImm):
+            self.tokens.append(f"i{node.dtype}")
+        else:
+            super()._node(node)

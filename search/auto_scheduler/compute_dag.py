@@ -89,6 +89,8 @@ class ComputeDAG:
     def __str__(self) -> str:
         return dag_text(self.ops)
 
+    __repr__ = __str__
+
     def _block_names(self) -> dict[Operation, tuple[str, ...]]:
         state = Schedule(self.func).state
         names = iter([block.block.name_hint for block in state.child_blocks(state.root("main"))])

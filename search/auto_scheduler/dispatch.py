@@ -10,6 +10,7 @@ from search.auto_scheduler.log_database import (
     BestOfLogs,
     Records,
     name_of,
+    no_log,
     placed_records,
 )
 from search.auto_scheduler.record_file import RecordReader
@@ -102,11 +103,15 @@ def best_of_log(
 ) -> FoundSchedule:
     """Return the best schedule that a log has of a task; TuningError if it has none.
 
-    Records of other workload functions are not looked at.
+    Records of other workloads are looked at for compatible ones only.
     """
     database = BestOfLogs()
-    records = placed_records(log_file)
-    database.load(((p, r) for p, r in records if r.input.task.name == task.name), log_file)
+    wanted = (
+        (place, record)
+        for place, record in placed_records(log_file)
+        if include_compatible or record.input.task.workload_key == task.workload_key
+    )
+    database.load(wanted, log_file)
     found = find_schedule(
         database, task.mod, task.target, task.name, include_compatible=include_compatible
     )
@@ -119,7 +124,7 @@ def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
     keys = [record.input.task.workload_key for record in RecordReader(log_file)]
     own = keys.count(task.workload_key)
     if own:
-        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
+        there = f"none of its {own} record(s) is valid, applies, and has steps; tune it for longer"
     elif keys:
         there = f"the log has {', '.join(sorted(set(keys))[:5])}; tune the task first"
     else:
@@ -132,9 +137,7 @@ def _one_by_one(records: Any) -> list[Records]:
     if isinstance(records, (str, os.PathLike, RecordReader)):
         return [records]
     if not isinstance(records, Iterable):
-        raise TuningError(
-            f"logs are given as paths, or as records (input, result), got {type(records).__name__}"
-        )
+        raise no_log(records)
     logs: list[Records] = []
     pairs: list[Any] = []
     for one in records:

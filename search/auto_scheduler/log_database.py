@@ -105,7 +105,7 @@ class _Programs:
     """Makes the records of a database; records of a workload share their program."""
 
     def __init__(self) -> None:
-        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TuningError] = {}
+        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
 
     def tuning_record(self, record: MeasureRecord) -> TuningRecord:
         inp = record.input
@@ -116,19 +116,17 @@ class _Programs:
         return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
 
     def is_unknown(self, task: SearchTask) -> bool:
-        return isinstance(self._workloads.get(task.workload_key), TuningError)
+        return isinstance(self._workloads.get(task.workload_key), TensorIRError)
 
     def _workload(self, task: SearchTask) -> tuple[Workload, Sequence[ArgInfo]]:
         key = task.workload_key
         if key not in self._workloads:
             try:
-                mod = task.mod
-            except TuningError as error:
+                self._workloads[key] = (Workload(task.mod), ArgInfo.from_entry_func(task.mod))
+            except TensorIRError as error:
                 self._workloads[key] = error
-            else:
-                self._workloads[key] = (Workload(mod), ArgInfo.from_entry_func(mod))
         known = self._workloads[key]
-        if isinstance(known, TuningError):
+        if isinstance(known, TensorIRError):
             raise known
         return known
 
@@ -144,7 +142,19 @@ def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Pla
         numbered = enumerate(records, 1)
         word = "record"
     for number, record in islice(numbered, n_lines):
-        yield f"{word} {number}", MeasureRecord(*record)
+        match record:
+            case (MeasureInput() as inp, MeasureResult() as result):
+                yield f"{word} {number}", MeasureRecord(inp, result)
+            case _:
+                raise no_log(record)
+
+
+def no_log(given: object) -> TuningError:
+    """Return the error for what is neither a log nor records."""
+    return TuningError(
+        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
+        f"{type(given).__name__} {given!r}"
+    )
 
 
 def name_of(records: Records) -> str:

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from search.auto_scheduler.loop_changes import fuse, reorder, split
-from search.auto_scheduler.state import Hint, Stage, State, iterator_at
+from search.auto_scheduler.state import Hint, State, iterator_at
 from search.auto_scheduler.step import StageStep, StepError
 
 if TYPE_CHECKING:
@@ -159,8 +159,11 @@ class HintOnLoop(StageStep):
         """What is printed of the stage; empty for nothing."""
         return ""
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
-        """Mark the loop of a schedule, or the block of its stage."""
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
+        """Mark the loop of a schedule, or the block of its stage.
+
+        `dimension` is that of the result which the loop runs over, None if it does not over one.
+        """
         raise NotImplementedError
 
     def apply(self, state: State, at: int) -> State:
@@ -189,7 +192,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, Callable[[Schedule, LoopRV], None] | None],
     _bind("threadIdx.z"),
     ("tensorize", None),
 )
-"""What the numbers of annotations mean, and what does that; None for nothing that can be done."""
+"""What the numbers of annotations mean, and what does that; None where nothing is done."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,7 @@ class AnnotateStep(HintOnLoop):
         """The word for the annotation."""
         return _ANNOTATIONS[self.annotation][0] if self.annotation else ""
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
         """Set the kind of the loop."""
         do = _ANNOTATIONS[self.annotation][1]
         assert do is not None
@@ -257,7 +260,7 @@ class PragmaStep(HintOnLoop):
         _max_step(self.pragma)
         return super().apply(state, at)
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
         """Annotate the loop."""
         sch.annotate(loop, f"pragma_{_UNROLL}", _max_step(self.pragma))
         sch.annotate(loop, "pragma_unroll_explicit", 1)
@@ -284,10 +287,19 @@ class StorageAlignStep(HintOnLoop):
         """The request."""
         return f"storage_align: {self.factor}, {self.offset}"
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
-        """Note the request on the block; StepError where the loop is not a dimension's."""
-        name = stage.iters[self.iterator].name
-        dimensions = [it.name for it in stage.axes[: len(stage.shape)]]
-        if name not in dimensions:
-            raise StepError(f"loop {name} runs over no dimension of {stage.name}: {dimensions}")
-        sch.storage_align(block, 0, dimensions.index(name), self.factor, self.offset)
+    def apply(self, state: State, at: int) -> State:
+        """Note the request; StepError where the loop does not run over a dimension."""
+        stage = state.stage_with_loops(self.stage)
+        name = iterator_at(stage, self.iterator).name
+        if stage.dimension_of(name) is None:
+            dimensions = ", ".join(it.name for it in stage.axes[: len(stage.shape)])
+            raise StepError(
+                f"loop {name} runs over no dimension of {stage.name}; its dimensions are "
+                f"{dimensions}"
+            )
+        return super().apply(state, at)
+
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
+        """Note the request on the block."""
+        assert dimension is not None
+        sch.storage_align(block, 0, dimension, self.factor, self.offset)

@@ -52,6 +52,10 @@ class MeasureInput:
     """
 
     def __init__(self, task: SearchTask, state: AnyState) -> None:
+        if not isinstance(state, (State, Schedule, Trace, LoggedSteps)):
+            raise TuningError(
+                f"what is measured is a State, a Schedule or a Trace, got {type(state).__name__}"
+            )
         self.task = task
         self.state = state
 
@@ -215,6 +219,8 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
 
     def decode(line: str) -> MeasureRecord:
         fields = json_object(line)
+        if "input" in fields:
+            raise LineError("it is a line of AutoTVM; read the log by search.autotvm.record")
         if fields.get("v") not in _READ:
             raise LineError(
                 f"it has log version {fields.get('v')!r}, known is {LOG_VERSION} and before"

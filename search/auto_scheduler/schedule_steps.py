@@ -34,7 +34,9 @@ def schedule_of(
     """Return the schedule of a state; StepError names the step that cannot be replayed, and why."""
     if state.is_trace:
         return _of_trace(dag, state, seed)
-    sch = _Replay(dag, state, seed).sch
+    replay = _Replay(dag, state, seed)
+    replay.run()
+    sch = replay.sch
     sch.enter_postproc()
     RewriteReductionBlock().apply(sch)
     if rewrite_layouts and not (postproc := RewriteLayout()).apply(sch):
@@ -47,6 +49,7 @@ def with_extents(dag: ComputeDAG, state: State) -> State:
     if state.is_trace:
         return state
     replay = _Replay(dag, state, 1)
+    replay.run()
     for index, loops in replay.loops.items():
         stage = state.stages[index]
         extents = [replay.sch.get(loop).extent for loop in loops]
@@ -76,14 +79,18 @@ class _Replay:
     def __init__(self, dag: ComputeDAG, state: State, seed: int) -> None:
         self._state = state
         self._steps: Sequence[Step] = state.transform_steps
+        self._start = dag.init_state()
         self._program = StagedProgram(dag, seed)
         self.sch = self._program.sch
         self.loops: dict[int, list[LoopRV]] = {}
-        self._divide(dag.init_state())
+
+    def run(self) -> None:
+        """Make the schedule; StepError for a step that cannot be replayed."""
+        self._divide(self._start)
         self._inline()
-        for index in reversed(range(len(state.stages))):
+        for index in reversed(range(len(self._state.stages))):
             self._place(index)
-        for index, stage in enumerate(state.stages):
+        for index, stage in enumerate(self._state.stages):
             for hint in stage.hints:
                 if not hint.says.binds_thread:
                     self._mark(index, hint)
@@ -131,7 +138,7 @@ class _Replay:
         loop = self.loops[index][stage.index_of(hint.iterator)]
         with self._blamed(hint.step):
             block = self._program.block(self._state, index)
-            hint.says.mark(self.sch, stage, block, loop)
+            hint.says.mark(self.sch, block, loop, stage.dimension_of(hint.iterator))
 
     def _first_step(self, index: int) -> int:
         """Return the first step that has to do with a stage."""

@@ -64,10 +64,15 @@ class SearchTask:
                 "task_inputs is not supported: candidates are measured on random arguments. Where "
                 "their contents matter, pass a runner that makes them: TuningOptions(runner=...)"
             )
+        if func is not None and (workload_key is not None or compute_dag is not None):
+            raise TuningError("a task has func and args, or workload_key or compute_dag, not both")
+        if not isinstance(hardware_params, HardwareParams | None):
+            raise TuningError(
+                "hardware_params is a HardwareParams, as in HardwareParams(num_cores=4), got "
+                f"{hardware_params!r}"
+            )
         if workload_key is None:
             workload_key = _key_of(func, args, compute_dag)
-        elif func is not None:
-            raise TuningError("a task has func and args, or workload_key, not both")
         self._describe(
             workload_key,
             as_target(target),

@@ -35,7 +35,7 @@ class ComputeAtStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Move the stage; how far its loops run is then for the whole program to say."""
-        state.stage(self.stage)
+        state.computed_stage(self.stage)
         target = state.stage_with_loops(self.target)
         if self.target <= self.stage:
             raise StepError(
@@ -54,7 +54,7 @@ class ComputeInlineStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Inline the stage, which must be as it was made."""
-        stage = state.stage(self.stage)
+        stage = state.computed_stage(self.stage)
         for k, _ in state.attached_to(self.stage):
             other = state.stages[k].name
             raise StepError(f"{other} is computed in a loop of {stage.name}; compute it elsewhere")
@@ -73,7 +73,7 @@ class ComputeRootStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Move the stage out."""
-        state.stage(self.stage)
+        state.computed_stage(self.stage)
         return _placed(state, self.stage, None)
 
 
@@ -98,11 +98,11 @@ class CacheReadStep(StageStep):
 
     def apply(self, state: State, at: int) -> State:
         """Add the copy."""
-        stage = state.any_stage(self.stage)
+        stage = state.stage(self.stage)
         if not self.readers:
             raise StepError("there are no readers; name the stages that are to read the copy")
         for reader in self.readers:
-            name = state.stage(reader).name
+            name = state.computed_stage(reader).name
             if reader <= self.stage:
                 raise StepError(f"stage {reader}, {name}, comes before it and cannot read the copy")
         axes = [Iterator(f"ax{k}", extent) for k, extent in enumerate(stage.shape)]

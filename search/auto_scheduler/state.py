@@ -7,7 +7,7 @@ are open, is a state as well; `schedule_steps` makes the program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -81,8 +81,11 @@ class HintStep(Protocol):
     def note(self) -> str:
         """What is printed of the stage; empty for nothing."""
 
-    def mark(self, sch: Schedule, stage: Stage, block: BlockRV, loop: LoopRV) -> None:
-        """Mark a loop of a schedule, or the block of its stage."""
+    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
+        """Mark a loop of a schedule, or the block of its stage.
+
+        `dimension` is that of the result which the loop runs over, None if it does not over one.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +134,22 @@ class Stage:
         """Return the position of the loop of this name."""
         return next(k for k, it in enumerate(self.iters) if it.name == iterator)
 
+    def dimension_of(self, iterator: str) -> int | None:
+        """Return the dimension of the result that a loop runs over, None if it does not over one.
 
-@dataclass(frozen=True)
+        Parts of a dimension's loop, and loops that it was fused in, do not.
+        """
+        names = [it.name for it in self.axes[: len(self.shape)]]
+        return names.index(iterator) if iterator in names else None
+
+
+@dataclass(frozen=True, repr=False)
 class State:
     """Stages, inputs before what reads them, and the steps that made them."""
 
     stages: tuple[Stage, ...]
     transform_steps: tuple[Step, ...] = ()
-    is_trace: bool = field(default=False)
+    is_trace: bool = False
     """Whether a trace says the whole schedule, so that the stages do not."""
 
     def then(self, step: Step | list[Any]) -> State:
@@ -153,22 +164,25 @@ class State:
         return replace(after, transform_steps=(*self.transform_steps, read))
 
     def stage(self, index: int) -> Stage:
-        """Return a stage that can be changed; StepError if there is none."""
-        found = self._stage(index)
+        """Return a stage; StepError if there is none."""
+        if not 0 <= index < len(self.stages):
+            there = ", ".join(f"{k} {stage.name}" for k, stage in enumerate(self.stages))
+            raise StepError(f"there is no stage {index}; there are {there}")
+        return self.stages[index]
+
+    def computed_stage(self, index: int) -> Stage:
+        """Return a stage that computes something; StepError for an input."""
+        found = self.stage(index)
         if found.is_placeholder:
             raise StepError(f"stage {index}, {found.name}, is an input, which has no loops")
         return found
 
     def stage_with_loops(self, index: int) -> Stage:
-        """Return a stage whose loops can be changed; StepError if there is none."""
-        found = self.stage(index)
+        """Return a stage whose loops can be changed; StepError for an input, or an inlined one."""
+        found = self.computed_stage(index)
         if isinstance(found.place, Inlined):
             raise StepError(f"stage {index}, {found.name}, is inlined and has no loops")
         return found
-
-    def any_stage(self, index: int) -> Stage:
-        """Return a stage, which may be an input; StepError if there is none."""
-        return self._stage(index)
 
     def with_stage(self, index: int, stage: Stage) -> State:
         """Return the state with another stage in the place of one."""
@@ -190,11 +204,7 @@ class State:
     def __str__(self) -> str:
         return state_text(self)
 
-    def _stage(self, index: int) -> Stage:
-        if not 0 <= index < len(self.stages):
-            there = ", ".join(f"{k} {stage.name}" for k, stage in enumerate(self.stages))
-            raise StepError(f"there is no stage {index}; there are {there}")
-        return self.stages[index]
+    __repr__ = __str__
 
 
 def iterator_at(stage: Stage, index: int) -> Iterator:

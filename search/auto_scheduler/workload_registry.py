@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.context import normalize_mod
 from search.database.module_equality import unnamed
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.structural_hash import structural_hash
@@ -105,7 +105,8 @@ def workload_of(workload_key: str) -> Workload:
     name, args = name_and_args(workload_key)
     if name not in _functions:
         raise _unknown(name)
-    made = _functions[name](*deserialize_args(args))
+    with blamed_on(f"the workload {name!r}", lambda: f"the arguments {args}"):
+        made = _functions[name](*deserialize_args(args))
     if isinstance(made, te.Tensor):
         made = [made]
     if isinstance(made, (list, tuple)) and made and all(isinstance(t, te.Tensor) for t in made):
@@ -148,7 +149,8 @@ def _name_of(function: Any) -> str:
 
 
 def _identity(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    name = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    return f"{name} at {id(function):#x}" if "<lambda>" in name else name
 
 
 def _unknown(name: str) -> TuningError:

@@ -52,7 +52,13 @@ from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.graph_best import ApplyGraphBest, apply_graph_best
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
 from search.autotvm.log_rows import records_to_table
-from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import (
+    BuildResult,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    SlowerThan,
+)
 from search.autotvm.measure_builder import Builder, LocalBuilder
 from search.autotvm.measure_option import create_measure_batch, measure_option
 from search.autotvm.measure_runner import LocalRunner, Runner
@@ -98,6 +104,7 @@ __all__ = [
     "ReorderEntity",
     "ReorderSpace",
     "Runner",
+    "SlowerThan",
     "SpaceIndexError",
     "SplitEntity",
     "SplitSpace",

@@ -76,8 +76,11 @@ def _rows_of_records(records: Iterable[Record], resources: bool) -> Iterator[Row
             "knobs": dict(_knobs(task, inp.config)),
             **(taken[key] if resources else _UNKNOWN),
             "cost": cost,
+            "slower_than": result.slower_than,
             "gflops": None if cost is None or not flop_of(task) else flop_of(task) / cost / 1e9,
-            "error": MeasureErrorNo(result.error_no).name,
+            "error": MeasureErrorNo(result.error_no).name
+            if result.slower_than is None
+            else STOPPED,
             "build_seconds": None,
             "run_seconds": None,
             "all_cost": result.all_cost,
@@ -138,6 +141,7 @@ def _rows_of_run(work_dir: Path, resources: bool) -> Iterator[Row]:
             "knobs": dict(programs.knobs(trial)),
             **(programs.resources(trial) if resources else _UNKNOWN),
             "cost": cost,
+            "slower_than": min(trial.run_secs) if trial.stage == "stopped" else None,
             "gflops": None if cost is None or not flop else flop / cost / 1e9,
             "error": _ending(trial),
             "build_seconds": trial.build_secs,

@@ -181,7 +181,7 @@ class _Windows:
             for node in nodes
             if isinstance(node, BufferStore)
             for place, index in enumerate(node.indices)
-            if (node.buffer, place) in self.dimensions
+            if isinstance(index, Var) and (node.buffer, place) in self.dimensions
         }
 
     def of(self, index: Node) -> list[Var]:

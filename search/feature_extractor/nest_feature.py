@@ -75,7 +75,7 @@ class NestFeature(FeatureExtractor):
             mod = candidate.sch.state.before_postproc or candidate.sch.mod
             program, numbers = read_nests(mod)
             if not _tiles_registers(context, candidate):
-                numbers[REGISTERS] = 0
+                numbers = _without_tiles(numbers)
             groups.setdefault(program, []).append((k, numbers))
         machine, least = Machine.of(as_target(context.target)), self._least(context)
         result = [np.zeros((0, len(self.names)))] * len(candidates)
@@ -99,16 +99,15 @@ class NestFeature(FeatureExtractor):
         if compiled is None:
             compiled = self._spaces[space] = CompiledSpace(space, context.mod)
         machine, least = Machine.of(as_target(context.target)), self._least(context)
-        tiles = _tiles_registers(context)
         rows = [np.zeros((0, len(self.names)))]
         owner = [np.zeros(0, np.int64)]
+        tiles = _tiles_registers(context)
         for program, numbers, members in compiled.numbers(decisions):
+            if not tiles:
+                numbers = _without_tiles(numbers)
             for start in range(0, len(members) if program.stores else 0, _AT_ONCE):
                 part = slice(start, start + _AT_ONCE)
-                some = numbers[:, part].copy()
-                if not tiles:
-                    some[REGISTERS] = 0
-                rows.append(nest_features(program, some, machine, least))
+                rows.append(nest_features(program, numbers[:, part], machine, least))
                 owner.append(members[part])
         return PackedFeatures(
             np.concatenate(rows).astype(np.float32), np.concatenate(owner), len(decisions)
@@ -178,6 +177,13 @@ def _tiles_registers(context: TuneContext, candidate: MeasureCandidate | None = 
     if generator is not None:
         return any(isinstance(part, RewriteRegisterTile) for part in generator.postprocs)
     return candidate is not None and candidate.sch.state.before_postproc is not None
+
+
+def _without_tiles(numbers: Numbers) -> Numbers:
+    """Return the numbers of programs whose reductions get no registers."""
+    changed = numbers.copy()
+    changed[REGISTERS] = 0
+    return changed
 
 
 def least_cycles(context: TuneContext) -> float:

@@ -204,6 +204,15 @@ def test_a_record_of_another_program_is_no_schedule_of_this_one() -> None:
     assert_same_results(best.mod, IRModule({"main": dense}))
 
 
+def test_members_of_a_union_answer_for_other_programs() -> None:
+    union = UnionDatabase(MemoryDatabase(), of_matmul())
+    mod = IRModule({"act": dense})
+    assert ms.apply_database(mod, union, TARGET)["act"] is dense
+    applied = ms.apply_database(mod, union, TARGET, module_equality="anchor-block")
+    assert applied["act"] is not dense
+    assert_same_results(applied, mod)
+
+
 def test_constants_are_those_of_the_program_that_asks() -> None:
     """A database that ignores the contents of arrays answers; they are not taken from there."""
 

@@ -102,6 +102,20 @@ def test_design_spaces_of_the_search_are_replayed_and_postprocessed(place: int) 
     assert "EnterPostproc" in kinds
 
 
+def test_whatever_the_search_samples_keeps_its_inner_tiles() -> None:
+    for space in ms.design_spaces(SMALL, TARGET):
+        for seed in range(1, 9):
+            sch = Schedule(SMALL, seed=seed)
+            space.trace.apply_to_schedule(sch, False, decision_provider=lambda *_: None)
+            result = schedule_by_compatible(LARGE, sch.trace, SMALL, TARGET)
+            before, after = (
+                [t.decisions[i] for i in t.insts if i.kind.name == "SamplePerfectTile"]
+                for t in (sch.trace, result.trace)
+            )
+            assert before
+            assert [tile[1:] for tile in before] == [tile[1:] for tile in after]
+
+
 def test_convolutions_of_more_and_larger_images() -> None:
     small = convolution()
     sch = Schedule(small)

@@ -92,8 +92,10 @@ def test_a_pass_takes_the_options_of_the_history(database: MemoryDatabase) -> No
     assert_structural_equal(applied, ApplyDatabase(database, TARGET, include_compatible=True)(mod))
     assert applied["dense"] is not mod["dense"]
     assert ApplyDatabase(database, TARGET)(mod)["dense"] is mod["dense"]
-    with pytest.raises(TuningError, match="include_compatible beside a database"):
-        ApplyDatabase(include_compatible=True)
+    with database:
+        assert ApplyDatabase(target=TARGET)(mod)["dense"] is mod["dense"]
+        again = ApplyDatabase(target=TARGET, include_compatible=True)(mod)
+    assert_structural_equal(again, applied)
 
 
 # ----------------------------------------------------------------------------------- what is sampled

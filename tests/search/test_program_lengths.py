@@ -1,6 +1,8 @@
 """Which programs count as another one with longer loops, and how many times the iterations."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from search import compatible_factor
 from search.context import normalize_mod
@@ -23,6 +25,19 @@ from tests.search.compatible_programs import convolution, product
 )
 def test_lengths_are_multiples(longer: tuple[int, int, int], factor: float | None) -> None:
     assert compatible_factor(product(64, 64, 64), product(*longer)) == factor
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=3, max_size=3), st.permutations([1, 2, 5]))
+def test_the_factor_of_a_product_is_that_of_its_axes(sizes: list[int], times: list[int]) -> None:
+    n, m, k = sizes
+    a, b, c = times
+    small, large = product(n, m, k), product(n * a, m * b, k * c)
+    assert compatible_factor(small, large) == 10
+    assert compatible_factor(large, small) is None
+    assert compatible_factor(product(n + 1, m, k), large) == (
+        10 * n / (n + 1) if n * a % (n + 1) == 0 else None
+    )
 
 
 def test_iterations_of_all_blocks_count() -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
 from search.autotvm.arguments import as_tuples
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.task import Task
 from search.record_lines import LineError, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = 0.2
 _COST_OF_ERROR: Final = 1e9
+_SLOWER_THAN: Final = "slower_than"
 
 Record: TypeAlias = tuple[MeasureInput, MeasureResult]
 
@@ -23,7 +25,8 @@ Record: TypeAlias = tuple[MeasureInput, MeasureResult]
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
     """Return a measurement as a line of a log, without its end.
 
-    The texts of errors are not in it. Only protocol `json` is written: data, which is never run.
+    The texts of errors are not in it, but what a run takes at least that was ended early is, as a
+    field that AutoTVM passes over. Only protocol `json` is written: data, which is never run.
     """
     check_protocol(protocol)
     failed = result.error_no != MeasureErrorNo.NO_ERROR
@@ -35,6 +38,8 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
         "version": LOG_VERSION,
         "tvm_version": _package_version(),
     }
+    if result.slower_than is not None:
+        row[_SLOWER_THAN] = result.slower_than
     return json.dumps(row)
 
 
@@ -48,13 +53,17 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     fields = json_object(row)
     if fields.get("v", fields.get("version")) == 0.1:
         return None
+    if "i" in fields:
+        raise LineError("it is a line of Ansor; read the log by search.auto_scheduler")
     if fields.get("version") != LOG_VERSION:
         raise LineError(f"it has log version {fields.get('version')!r}, known is {LOG_VERSION}")
     try:
         target, name, args, _ = fields["input"]
         costs, error_no, all_cost, timestamp = fields["result"]
+        costs = [float(cost) for cost in costs]
+        bound = fields.get(_SLOWER_THAN)
         result = MeasureResult(
-            tuple(float(cost) for cost in costs),
+            tuple(costs) if bound is None else (SlowerThan(float(bound)),),
             MeasureErrorNo(error_no),
             float(all_cost),
             float(timestamp),
@@ -66,9 +75,11 @@ def decode(row: str, protocol: str = "json") -> Record | None:
         raise LineError(f"it has no field {error}") from error
     except (TensorIRError, TypeError, ValueError, OverflowError) as error:
         raise LineError(str(error)) from error
-    if not result.costs:
+    if not costs:
         raise LineError("it has no costs")
-    config.cost = sum(result.costs) / len(result.costs)
+    if not all(0 < cost < math.inf for cost in costs):
+        raise LineError(f"its costs are {costs}; they are seconds above 0")
+    config.cost = sum(costs) / len(costs)
     return MeasureInput(task.target, task, config), result
 
 

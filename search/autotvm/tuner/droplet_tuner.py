@@ -92,17 +92,18 @@ class DropletTuner(Tuner):
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Move to the best, and find candidates around it, or elsewhere if none is left there."""
         moved = False
+        measured: set[int] = set()
         for inp, result in zip(inputs, results, strict=True):
-            index = inp.config.index
-            self.visited.add(index)
-            if not self.space.is_index_valid(index):
+            index = self.index_of(inp)
+            if index is None:
                 continue
+            measured.add(index)
             if self._is_better(result, self._costs):
                 self._place, self._costs = self.space.point2knob(index), result.costs
                 moved = True
             if self._is_better(result, self.best_costs):
                 self.best_knob, self.best_costs = self.space.point2knob(index), result.costs
-        measured = {inp.config.index for inp in inputs}
+        self.visited |= measured
         self._next = [index for index in self._next if index not in measured]
         if moved:
             self._step = 1

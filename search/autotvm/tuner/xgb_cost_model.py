@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from search.autotvm.errors import TemplateError
 from search.autotvm.feature.config_features import ConfigFeatures, features_of, stacked
-from search.autotvm.measure import MeasureErrorNo
 from search.autotvm.tuner.metric import average_recall
 from search.autotvm.tuner.model_based import FittedModel
 
@@ -88,8 +87,7 @@ class XGBoostCostModel(FittedModel):
             if inp.task.known_space() is None:
                 continue
             row = features_of(self.feature_type, inp.task, inp.config)
-            failed = result.error_no != MeasureErrorNo.NO_ERROR
-            speed = 0.0 if failed else (inp.task.flop or 1.0) / result.mean_cost
+            speed = (inp.task.flop or 1.0) / result.least_cost
             by_task.setdefault(inp.task.workload, []).append((row, speed))
         if sum(map(len, by_task.values())) < max(1, min_seed_records):
             return False

@@ -297,6 +297,36 @@ def test_a_cache_of_one_of_several_results_is_refused() -> None:
         ComputeDAG([a, s, p]).schedule([["CHW", 1, "local"]])
 
 
+def test_a_mark_stays_with_its_loop() -> None:
+    dag = matmul_relu(64, 64, 64).dag
+    state = dag.state(
+        [
+            ["SA", 2, 1, 8, 4],
+            ["PR", 2, 1, "auto_unroll_max_step$16"],
+            ["AN", 2, 1, 1],
+            ["SP", 2, 0, 64, [4], 1],
+            ["RE", 2, [2, 0, 1, 3]],
+            ["CA", 2, 3, 0],
+        ]
+    )
+    assert str(state) == (
+        "Placeholder: A, B\n"
+        "for i (0,64)\n"
+        "  C storage_align: 8, 4\n"
+        "  C auto_unroll: 16\n"
+        "  unroll j (None)\n"
+        "    for i.0 (None)\n"
+        "      for i.1 (None)\n"
+        "        for k (None)\n"
+        "          C = ...\n"
+        "  for j (0,64)\n"
+        "    D = ...\n"
+    )
+    text = dag.schedule(state).mod.script()
+    assert '"buffer_dim_align": [[0, 1, 8, 4]]' in text
+    assert "for ax1 in T.unroll(64, annotations=" in text
+
+
 def test_the_annotation_that_says_nothing_leaves_a_loop_free() -> None:
     dag = matmul().dag
     state = dag.state([["AN", 2, 0, 0], ["FU", 2, [0, 1]]])

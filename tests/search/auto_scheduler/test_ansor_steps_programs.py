@@ -16,10 +16,14 @@ from ansor_programs import (
     two_matmuls,
 )
 
+import codegen
 from schedule import Schedule, Trace
 from search.auto_scheduler import ComputeDAG
 from tensorir import assert_structural_equal, te
+from tensorir.expr import BufferLoad
 from tensorir.function import IRModule
+from tensorir.stmt import BufferStore, For, ForKind, Stmt
+from tensorir.visit import Rewriter
 
 LOG_LINE_STEPS: list[list[Any]] = [
     ["SP", 2, 0, 64, [4, 1, 8], 1],
@@ -308,6 +312,16 @@ def test_a_weight_is_packed_in_the_order_of_the_loops() -> None:
 # --------------------------------------------------------------------------------------- GPU records
 
 
+class Unbound(Rewriter):
+    """Runs the iterations of bound loops one after another, as one thread that does all of them."""
+
+    def rewrite_For(self, node: For) -> Stmt:
+        body = self(node.body)
+        if node.kind is not ForKind.THREAD_BINDING:
+            return node if body is node.body else node.with_(body=body)
+        return node.with_(kind=ForKind.SERIAL, thread_binding=None, body=body)
+
+
 def test_a_matmul_with_shared_memory_is_bound_to_threads() -> None:
     program = matmul()
     steps: list[list[Any]] = [
@@ -351,6 +365,11 @@ def test_a_matmul_with_shared_memory_is_bound_to_threads() -> None:
         assert nest.count(f'thread="{tag}"') == count
     assert "for ax0_ax1_fused_0_1 in T.thread_binding(64" in nest
     assert "buffer_dim_align" in sch.mod.script()
+    func = sch.mod["main"]
+    on_cpu = Schedule(func.with_(body=Unbound()(func.body)))
+    for cache in ("A_shared", "B_shared"):
+        on_cpu.set_scope(cache, 0, "global")
+    program.check_results(on_cpu)
 
 
 # -------------------------------------------------------------------------------- unusual operations
@@ -393,3 +412,49 @@ def test_a_reduction_with_two_results_is_factored() -> None:
     at, top = te.compute((5,), lambda i: argmax((k, a[i, k]), axis=k), name="best")
     program = Program(ComputeDAG([a, at, top]), lambda a, i, v: [a.argmax(axis=1), a.max(axis=1)])
     program.check([["SP", 1, 1, 64, [8], 1], ["RF", 1, 1, 1], ["AN", 2, 0, 3]])
+
+
+def test_an_operation_that_is_a_statement_has_a_stage_without_loops() -> None:
+    def copied(ins: Any, outs: Any) -> Stmt:
+        i = te.var("i")
+        body = BufferStore(outs[0], BufferLoad(ins[0], [i]), [i])
+        return For(i, te.const(0), te.const(8), ForKind.SERIAL, body)
+
+    a = te.placeholder((8,), name="A")
+    b = te.extern((8,), [a], copied, name="B")
+    c = te.compute((8,), lambda i: b[i] + 1.0, name="C")
+    program = Program(ComputeDAG([a, c]), lambda a, c: [a + 1])
+    assert str(program.dag) == (
+        "A = PLACEHOLDER [8]\nB = EXTERN(A)\nC(i) = B[i] + T.float32(1.0)\n"
+    )
+    assert str(program.dag.init_state()) == ("Placeholder: A\nB = ...\nfor i (0,8)\n  C = ...\n")
+    program.check([["SP", 2, 0, 8, [4], 1], ["AN", 2, 0, 3], ["AN", 2, 1, 2]])
+
+
+def test_extents_may_be_open() -> None:
+    n = te.size_var("n")
+    a = te.placeholder((n, 8), name="A")
+    b = te.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="B")
+    c = te.compute((n, 8), lambda i, j: b[i, j] + 1.0, name="C")
+    dag = ComputeDAG([a, c])
+    steps: list[list[Any]] = [
+        ["SP", 2, 0, 0, [4], 1],
+        ["CA", 1, 2, 0],
+        ["SP", 1, 0, 0, [2], 1],
+        ["AN", 2, 0, 3],
+        ["AN", 2, 2, 2],
+    ]
+    assert str(dag.infer_bound(dag.state(steps))) == (
+        "Placeholder: A\n"
+        "parallel i.0 (None)\n"
+        "  for i.0 (0,2)\n"
+        "    for i.1 (0,2)\n"
+        "      for j (0,8)\n"
+        "        B = ...\n"
+        "  for i.1 (0,4)\n"
+        "    vectorize j (0,8)\n"
+        "      C = ...\n"
+    )
+    data, out = np.ones((10, 8), "float32"), np.zeros((10, 8), "float32")
+    codegen.build(dag.schedule(steps).mod, target="llvm")["main"](data, out)
+    assert (out == 3).all()

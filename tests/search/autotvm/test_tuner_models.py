@@ -12,6 +12,7 @@ from search import autotvm
 from search.autotvm import (
     MeasureErrorNo,
     MeasureResult,
+    SlowerThan,
 )
 from search.autotvm.feature import FEATURES
 from search.autotvm.tuner import (
@@ -24,6 +25,7 @@ from search.autotvm.tuner.annealing import SimulatedAnnealingOptimizer
 from search.autotvm.tuner.diversity import submodular_pick
 from search.autotvm.tuner.welch import welch_p_value
 from search.autotvm.tuner.xgb_cost_model import OBJECTIVES, XGBoostCostModel
+from search.database.records import FAILED
 from tests.search.autotvm.made_up_results import (
     bowl,
     bowl_costs,
@@ -188,3 +190,25 @@ def test_a_droplet_that_ends_on_the_lower_hill_begins_again_on_another(task):
     tuned(tuner, 20, two_hills)
     assert tuner.best_knob == [6, 3]
     assert tuner.best_config.index == task.space.knob2point([6, 3])
+
+
+def test_models_learn_how_long_a_run_takes_at_least(task, monkeypatch):
+    def ended_early(inp):
+        if inp.config.index % 2:
+            return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, SlowerThan(0.05))
+        return bowl(inp)
+
+    tuner, monitor = XGBTuner(task, seed=1), autotvm.callback.Monitor()
+    indices = tuned(tuner, 16, ended_early, callbacks=[monitor])
+    odd = [k for k, index in enumerate(indices) if index % 2]
+    assert {tuner.ys[k] for k in odd} == {task.flop / 0.05}
+    assert {monitor.trial_scores()[k] for k in odd} == {0}, "none of them was measured"
+
+    tuner, seen = EvolutionTuner(task, seed=1), []
+    monkeypatch.setattr(tuner.cost_model, "update", lambda *args: seen.extend(args[2]))
+    indices = tuned(tuner, 16, ended_early)
+    assert {r.run_secs for r in seen if r.stopped} == {(0.05,)}
+    assert any(not r.stopped for r in seen)
+    stored = [record.run_secs for record in tuner.database.get_all_tuning_records()]
+    assert (FAILED,) in stored
+    assert (0.05,) not in stored, "a bound is no time"
