@@ -22,6 +22,14 @@
     with auto_scheduler.ApplyHistoryBest("matmul.json"):
         lib = codegen.build(task.mod, task.target)
 
+    tasks, weights = auto_scheduler.extract_tasks(model, target="llvm")
+    scheduler = auto_scheduler.TaskScheduler(tasks, weights)
+    scheduler.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=900, measure_callbacks=[auto_scheduler.RecordToFile("model.json")]
+        )
+    )
+
 It is a layer over schedules, traces and databases: a sketch is a design space, a record a
 `TuningRecord`, a log a `Database` (`to_database`). Logs that Ansor wrote are read, their steps
 become traced schedules. What differs: searches of this project write the one step `["TR", trace]`,

@@ -165,6 +165,22 @@ def test_builds_go_on_beside_measurements_where_that_is_faster(
     assert task.is_faster_side_by_side(cores) == beside
 
 
+def test_a_batch_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(k: int) -> RunnerResult:
+        return (
+            RunnerResult(error_msg="Traceback:\n  in main\nValueError: no shape")
+            if k
+            else one_ms(k)
+        )
+
+    tune(tmp_path, TaskScheduler.create("gradient"), [task("a")], fails, 4)
+    shown = capsys.readouterr().out
+    assert shown.count("every trial of the batch failed") == 1, "not of the first, where one ran"
+    assert (
+        'Task #0 "a": every trial of the batch failed, the first with: ValueError: no sh' in shown
+    )
+
+
 # ---------------------------------------------------------------------------------- early stopping
 
 
