@@ -69,16 +69,16 @@ def fields_of_record(inp: MeasureInput, result: MeasureResult) -> list[Field]:
             "apart",
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
-        *(
-            Field(
-                name, f"{line[name]:.6g}", "seconds that a run takes at least: it was ended early"
-            )
-            for name in ("slower_than",)
-            if name in line
-        ),
+        *_bound(line),
         Field("version", str(line["version"]), "the version of this format"),
         Field("tvm_version", line["tvm_version"], "the version of the writer"),
     ]
+
+
+def _bound(line: Mapping[str, Any]) -> Iterator[Field]:
+    if "slower_than" in line:
+        text = "seconds that a run takes at least: it was ended early"
+        yield Field("slower_than", f"{line['slower_than']:.6g}", text)
 
 
 def fields_of_trial(trial: Trial, decided: Mapping[str, Any]) -> list[Field]:

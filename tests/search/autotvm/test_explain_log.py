@@ -266,6 +266,9 @@ def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
         "RUN_TIMEOUT": "1",
     }
     assert ended["STOPPED_EARLY"][-1].endswith("certain not to be the best, after 0.05 to 0.08 s")
+    append_to_file(tmp_path / "slow.log", records[2:3])
+    fields = {field.name: field for field in autotvm.explain_log(tmp_path / "slow.log").fields}
+    assert fields["slower_than"].value == "0.05"
 
 
 def test_the_parts_of_an_explanation(tmp_path):
