@@ -75,7 +75,7 @@ def target_of_line(text: Any) -> Target:
 
 @lru_cache(maxsize=64)
 def _target(text: str) -> Target:
-    """Return the target of a text; most lines of a log have the same."""
+    """Return a target; most lines of a log have the same."""
     return Target(text.replace(" -target=", " -mtriple="))
 
 

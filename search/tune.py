@@ -40,6 +40,8 @@ class ModuleOptions(TypedDict, total=False):
     module_equality: str
     special_space: Mapping[str, Space | None] | None
     num_confirmed: int
+    early_stopping: int | None
+    early_stopping_per_task: int | None
 
 
 def tune_tir(
@@ -181,6 +183,8 @@ def tune_module(
     module_equality: str = "structural",
     special_space: Mapping[str, Space | None] | None = None,
     num_confirmed: int = 4,
+    early_stopping: int | None = None,
+    early_stopping_per_task: int | None = None,
 ) -> Database:
     """Tune each function of a module, sharing the trials; `apply_database` puts the results in.
 
@@ -219,6 +223,8 @@ def tune_module(
         task_scheduler=task_scheduler,
         module_equality=module_equality,
         num_confirmed=num_confirmed,
+        early_stopping=early_stopping,
+        early_stopping_per_task=early_stopping_per_task,
     )
 
 
@@ -238,12 +244,14 @@ def tune_tasks(
     task_scheduler: str | TaskScheduler = "gradient",
     module_equality: str = "structural",
     num_confirmed: int = 4,
+    early_stopping: int | None = None,
+    early_stopping_per_task: int | None = None,
 ) -> Database:
     """Tune several tasks, sharing `max_trials_global` measurements; return the database.
 
     The search minimises the sum of latencies weighted by `task_weights`. Parts given by name are
-    made with as many workers or threads as the first task says. For `num_confirmed` see
-    `TuneConfig`, for resuming and errors `tune_tir`.
+    made with as many workers or threads as the first task says. For `num_confirmed` and when the
+    search or a task ends early see `TuneConfig`, for resuming and errors `tune_tir`.
     """
     with TuningRun.open(
         tasks,
@@ -254,6 +262,8 @@ def tune_tasks(
             num_trials_per_iter,
             max_trials_per_task,
             num_confirmed=num_confirmed,
+            early_stopping=early_stopping,
+            early_stopping_per_task=early_stopping_per_task,
         ),
         builder=builder,
         runner=runner,

@@ -22,6 +22,14 @@
     with auto_scheduler.ApplyHistoryBest("matmul.json"):
         lib = codegen.build(task.mod, task.target)
 
+    tasks, weights = auto_scheduler.extract_tasks(model, target="llvm")
+    scheduler = auto_scheduler.TaskScheduler(tasks, weights)
+    scheduler.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=900, measure_callbacks=[auto_scheduler.RecordToFile("model.json")]
+        )
+    )
+
 It is a layer over schedules, traces and databases: a sketch is a design space, a record a
 `TuningRecord`, a log a `Database` (`to_database`). Logs that Ansor wrote are read, their steps
 become traced schedules. What differs: searches of this project write the one step `["TR", trace]`,
@@ -35,6 +43,7 @@ from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
 from search.auto_scheduler.explain_log import explain_log, records_to_table
+from search.auto_scheduler.extract_tasks import extract_tasks
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.log_database import to_database
@@ -139,6 +148,7 @@ __all__ = [
     "distill_record_file",
     "dump_record_to_string",
     "explain_log",
+    "extract_tasks",
     "load_best_record",
     "load_record_from_string",
     "load_records",

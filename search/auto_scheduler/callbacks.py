@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
     from search.task_scheduler import TaskScheduler
 
-_ENDED = "ended in its first call, which took 10 times as long as the best candidate"
-
 
 class MeasurementSink(MeasureCallback):
     """Is told of each measurement of a `SearchTask` in Ansor's terms."""
@@ -145,6 +143,7 @@ def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
     One that was ended early has no cost: what is known is a bound of it.
     """
     spent = build.seconds + run.seconds
+    costs = tuple(run.run_secs or ())
     if build.error_msg is not None:
         timeout = build.ending == "timeout"
         number = MeasureErrorNo.BUILD_TIMEOUT if timeout else MeasureErrorNo.COMPILE_HOST
@@ -152,8 +151,8 @@ def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
     if run.error_msg is not None:
         return MeasureResult.failed(_run_error(run), run.error_msg, spent)
     if run.stopped:
-        return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, _ENDED, spent)
-    costs = tuple(run.run_secs or ())
+        text = f"ended in its first call, which took longer than {costs[0]:.3g} s: not the best"
+        return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, text, spent)
     return MeasureResult(costs, MeasureErrorNo.NO_ERROR, "", spent, time.time())
 
 

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from search.auto_scheduler.log_database import (
     BestOfLogs,
     Records,
+    is_record,
     name_of,
+    no_log,
     placed_records,
 )
+from search.auto_scheduler.measure_record import MeasureInput, MeasureResult
 from search.auto_scheduler.record_file import RecordReader
+from search.database.module_equality import anchor_block
 from search.errors import TuningError
 from search.find_schedule import FoundSchedule, find_schedule
 from search.history import History
 from search.record_lines import PathLike
 from search.sample_on_miss import SampleOnMiss, Sampler
-from tensorir.stmt import Block
-from tensorir.visit import walk
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -28,15 +30,15 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 Logs: TypeAlias = "Records | Iterable[Records]"
-"""A log by name, its records, or several of those."""
+"""A log by name or opened, its records, or several of those."""
 
 
 class ApplyHistoryBest(History):
     """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
 
-    `records` is a log by name, its records, or several of those; `n_lines` bounds how many records
-    of each are read. Where there is none for a target, those for other CPUs answer. With
-    `include_compatible` a function without a record of its own gets the schedule of one with
+    `records` is a log by name or opened, its records, or several of those; `n_lines` bounds how
+    many records of each are read. Where there is none for a target, those for other CPUs answer.
+    With `include_compatible` a function without a record of its own gets the schedule of one with
     shorter loops. The rest is built as it is.
 
     OSError for a log that cannot be opened, TuningError for what is none.
@@ -93,11 +95,9 @@ class _OfReductions(Sampler):
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
         """Return what is sampled of a program with a reduction, None for others."""
-        functions = mod.prim_funcs().values()
-        nodes = (node for func in functions for node in walk(func.body))
-        if any(isinstance(node, Block) and node.init is not None for node in nodes):
-            return self._sampler.sample(mod, target, task_name)
-        return None
+        if anchor_block(mod) is None:
+            return None
+        return self._sampler.sample(mod, target, task_name)
 
 
 def best_of_log(
@@ -105,11 +105,15 @@ def best_of_log(
 ) -> FoundSchedule:
     """Return the best schedule that a log has of a task; TuningError if it has none.
 
-    Records of other workload functions are not looked at.
+    Records of other workloads are looked at for compatible ones only.
     """
     database = BestOfLogs()
-    records = placed_records(log_file)
-    database.load(((p, r) for p, r in records if r.input.task.name == task.name), log_file)
+    wanted = (
+        (place, record)
+        for place, record in placed_records(log_file)
+        if include_compatible or record.input.task.workload_key == task.workload_key
+    )
+    database.load(wanted, log_file)
     found = find_schedule(
         database, task.mod, task.target, task.name, include_compatible=include_compatible
     )
@@ -122,7 +126,7 @@ def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
     keys = [record.input.task.workload_key for record in RecordReader(log_file)]
     own = keys.count(task.workload_key)
     if own:
-        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
+        there = f"none of its {own} record(s) is valid, applies, and has steps; tune it for longer"
     elif keys:
         there = f"the log has {', '.join(sorted(set(keys))[:5])}; tune the task first"
     else:
@@ -132,17 +136,17 @@ def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
 
 def _one_by_one(records: Any) -> list[Records]:
     """Return the logs that were given together, records that stand for themselves as one."""
-    if isinstance(records, (str, os.PathLike, RecordReader)):
+    if isinstance(records, (str, os.PathLike, RecordReader)) or hasattr(records, "readline"):
         return [records]
+    if is_record(records):
+        return [[records]]
     if not isinstance(records, Iterable):
-        raise TuningError(
-            f"logs are given as paths, or as records (input, result), got {type(records).__name__}"
-        )
+        raise no_log(records)
     logs: list[Records] = []
-    pairs: list[Any] = []
+    own: list[tuple[MeasureInput, MeasureResult]] = []
     for one in records:
-        if isinstance(one, tuple):
-            pairs.append(one)
+        if is_record(one):
+            own.append(one)
         else:
             logs += _one_by_one(one)
-    return [*logs, pairs] if pairs else logs
+    return [*logs, own] if own else logs

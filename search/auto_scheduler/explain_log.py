@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from schedule import Schedule
+from schedule import Schedule, Trace
+from schedule.trace_json import TraceError
 from search.analysis.resources import RESOURCES, resources_of
 from search.auto_scheduler.measure_record import (
-    COST_OF_ERROR,
     MeasureInput,
     MeasureRecord,
     dump_record_to_string,
@@ -22,6 +22,7 @@ from search.autotvm.explain import LogExplanation
 from search.autotvm.log_line import ERROR_MEANINGS, Field, utc
 from search.autotvm.log_table import LogTable, Row
 from search.autotvm.measure import MeasureErrorNo
+from search.database.records import FAILED
 from search.decision_columns import decision_columns
 from search.design_space import DesignSpace
 from search.errors import TuningError
@@ -82,6 +83,7 @@ def _rows(records: Iterable[MeasureRecord], resources: bool) -> Iterator[Row]:
             "cost": cost,
             "gflops": flop / cost / 1e9 if cost and flop else None,
             "error": MeasureErrorNo(result.error_no).name,
+            "slower_than": None,
             "build_seconds": None,
             "run_seconds": None,
             "all_cost": result.all_cost,
@@ -125,12 +127,16 @@ def _columns_of_steps(rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:
             case "SP", [stage, loop, _, [*lengths], inner]:
                 first = 1 if inner else 0
                 for k, length in enumerate(lengths, first):
-                    yield f"SP {stage}.{loop}[{k}]", length
+                    yield f"SP {stage}.{loop}[{k}]", _cell(length)
             case "PR" | "AN", [stage, loop, mark]:
                 text = str(mark).rpartition("$")[2]
                 yield f"{code} {stage}.{loop}", int(text) if text.isdigit() else text
             case _, [stage, *rest]:
-                yield f"{code} {stage}", json.dumps(rest[0] if len(rest) == 1 else rest)
+                yield f"{code} {stage}", _cell(rest[0] if len(rest) == 1 else rest)
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else json.dumps(value)
 
 
 def _fields(record: MeasureRecord) -> Iterator[Field]:
@@ -146,9 +152,8 @@ def _fields(record: MeasureRecord) -> Iterator[Field]:
     yield Field("i[0][4]", str(layout), f"what may be done to layouts: {option}")
     yield Field("i[0][5]", json.dumps(inputs), "inputs that were given for measuring")
     if record.input.trace_json is not None:
-        insts, decisions = steps[0][1]
-        said = f"TR: a trace of {len(insts)} instructions and {len(decisions)} decisions"
-        yield Field("i[1][1]", said, "the schedule; print_best prints it as Python")
+        said = _said_of_trace(record.input.trace_json)
+        yield Field("i[1][1]", f"TR: {said}", "the schedule; print_best prints it as Python")
     else:
         for k, step in enumerate(steps):
             yield Field(f"i[1][1][{k}]", json.dumps(step), _meaning_of_step(step[0]))
@@ -156,13 +161,21 @@ def _fields(record: MeasureRecord) -> Iterator[Field]:
         f"seconds per run, one for each repeat; the mean is {record.mean_seconds * 1e6:.1f} us"
     )
     if not record.is_valid:
-        meaning = f"after an error there are no costs, and {COST_OF_ERROR:g} stands for them"
+        meaning = f"after an error there are no costs, and {FAILED:g} stands for them"
     yield Field("r[0]", json.dumps(costs), meaning)
     name = MeasureErrorNo(error_no).name
     yield Field("r[1]", str(error_no), f"{name}: {ERROR_MEANINGS[name]}")
     yield Field("r[2]", f"{all_cost:.6g}", "wall time in seconds of building and running together")
     yield Field("r[3]", str(timestamp), f"when it ended: {utc(timestamp)}")
     yield Field("v", line["v"], "the version of this format")
+
+
+def _said_of_trace(trace_json: Any) -> str:
+    try:
+        trace = Trace.from_json(trace_json)
+    except TraceError as error:
+        return f"a trace that cannot be read: {error}"
+    return f"a trace of {len(trace.insts)} instructions and {len(trace.decisions)} decisions"
 
 
 def _meaning_of_step(code: str) -> str:

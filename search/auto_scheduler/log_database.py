@@ -6,16 +6,21 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from schedule import Trace
 from search.arg_info import ArgInfo
-from search.auto_scheduler.measure_record import MeasureInput, MeasureRecord, MeasureResult
+from search.auto_scheduler.measure_record import (
+    MeasureInput,
+    MeasureRecord,
+    MeasureResult,
+    line_decoder,
+)
 from search.auto_scheduler.record_file import RecordReader, best_first
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
 from search.errors import TuningError
-from search.record_lines import warn_of_left_out
+from search.record_lines import numbered_records, warn_of_left_out
 from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
@@ -24,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("auto_scheduler")
 
 Records: TypeAlias = (
-    "str | os.PathLike[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
+    "str | os.PathLike[str] | IO[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
 )
-"""A log by name, or its records."""
+"""A log by name or opened, or its records."""
 
 Placed: TypeAlias = "tuple[str, MeasureRecord]"
 """A record, and where it is: `line 3`."""
@@ -105,7 +110,7 @@ class _Programs:
     """Makes the records of a database; records of a workload share their program."""
 
     def __init__(self) -> None:
-        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TuningError] = {}
+        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
 
     def tuning_record(self, record: MeasureRecord) -> TuningRecord:
         inp = record.input
@@ -116,19 +121,17 @@ class _Programs:
         return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
 
     def is_unknown(self, task: SearchTask) -> bool:
-        return isinstance(self._workloads.get(task.workload_key), TuningError)
+        return isinstance(self._workloads.get(task.workload_key), TensorIRError)
 
     def _workload(self, task: SearchTask) -> tuple[Workload, Sequence[ArgInfo]]:
         key = task.workload_key
         if key not in self._workloads:
             try:
-                mod = task.mod
-            except TuningError as error:
+                self._workloads[key] = (Workload(task.mod), ArgInfo.from_entry_func(task.mod))
+            except TensorIRError as error:
                 self._workloads[key] = error
-            else:
-                self._workloads[key] = (Workload(mod), ArgInfo.from_entry_func(mod))
         known = self._workloads[key]
-        if isinstance(known, TuningError):
+        if isinstance(known, TensorIRError):
             raise known
         return known
 
@@ -137,18 +140,40 @@ def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Pla
     """Yield the records of a log, at most `n_lines`, each with its place."""
     if isinstance(records, (str, os.PathLike)):
         records = RecordReader(records)
+    word = "line"
     if isinstance(records, RecordReader):
         numbered: Iterable[tuple[int, Any]] = records.numbered()
-        word = "line"
+    elif hasattr(records, "readline"):
+        numbered = numbered_records(cast("IO[str]", records), line_decoder(), logger)
     else:
         numbered = enumerate(records, 1)
         word = "record"
     for number, record in islice(numbered, n_lines):
+        if not is_record(record):
+            raise no_log(record)
         yield f"{word} {number}", MeasureRecord(*record)
+
+
+def is_record(value: object) -> TypeGuard[tuple[MeasureInput, MeasureResult]]:
+    """Say whether a value is what was measured and the result."""
+    match value:
+        case (MeasureInput(), MeasureResult()):
+            return True
+    return False
+
+
+def no_log(given: object) -> TuningError:
+    """Return the error for what is neither a log nor records."""
+    return TuningError(
+        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
+        f"{type(given).__name__} {given!r}"
+    )
 
 
 def name_of(records: Records) -> str:
     """Return what a log is called in messages."""
     if isinstance(records, RecordReader):
         return records.filename
-    return os.fspath(records) if isinstance(records, (str, os.PathLike)) else "the records"
+    if isinstance(records, (str, os.PathLike)):
+        return os.fspath(records)
+    return str(getattr(records, "name", "the records"))

@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from codegen import Target
 from schedule import Schedule, Trace
+from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.state import State
 from search.auto_scheduler.trace_step import TraceStep
 from search.autotvm.measure import MeasureErrorNo
-from search.database.growing_file import json_line
-from search.database.records import digest
+from search.database.records import FAILED, digest
 from search.errors import TuningError
 from search.record_lines import LineError, json_object, target_of_line
 from tensorir.errors import TensorIRError
@@ -30,9 +30,6 @@ from tensorir.errors import TensorIRError
 LOG_VERSION: Final = "v0.6"
 _READ: Final = tuple(f"v0.{minor}" for minor in range(7))
 _MOST_OF_ERROR: Final = 512
-
-COST_OF_ERROR: Final = 1e10
-"""Seconds that stand for a measurement that failed."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,10 @@ class MeasureInput:
     """
 
     def __init__(self, task: SearchTask, state: AnyState) -> None:
+        if not isinstance(state, (State, Schedule, Trace, LoggedSteps)):
+            raise TuningError(
+                f"what is measured is a State, a Schedule or a Trace, got {type(state).__name__}"
+            )
         self.task = task
         self.state = state
 
@@ -78,13 +79,7 @@ class MeasureInput:
             sch = Schedule(self.task.mod)
             Trace.from_json(trace).apply_to_schedule(sch, remove_postproc=False)
             return sch
-        dag = self.task.compute_dag
-        if dag is None:
-            raise TuningError(
-                f"the workload {self.task} is a program, not tensors: steps of Ansor do not apply "
-                "to it, only traces do"
-            )
-        return dag.schedule(self.rows)
+        return _dag_of(self.task).schedule(self.rows)
 
     @property
     def trace_json(self) -> Any:
@@ -115,9 +110,7 @@ class MeasureResult(NamedTuple):
     @staticmethod
     def failed(error_no: MeasureErrorNo, text: str, all_cost: float = 0.0) -> MeasureResult:
         """Return the result of a measurement that ended now with an error; texts are cut at 512."""
-        return MeasureResult(
-            (COST_OF_ERROR,), error_no, text[:_MOST_OF_ERROR], all_cost, time.time()
-        )
+        return MeasureResult((FAILED,), error_no, text[:_MOST_OF_ERROR], all_cost, time.time())
 
     @property
     def mean_cost(self) -> float:
@@ -146,7 +139,7 @@ class MeasureRecord(NamedTuple):
     @property
     def run_secs(self) -> tuple[float, ...]:
         """Seconds per run; 1e10 after an error."""
-        return tuple(self.result.costs) if self.is_valid else (COST_OF_ERROR,)
+        return tuple(self.result.costs) if self.is_valid else (FAILED,)
 
     @property
     def mean_seconds(self) -> float:
@@ -156,7 +149,7 @@ class MeasureRecord(NamedTuple):
     @property
     def trace_key(self) -> bytes:
         """16 bytes that records of a task share if they have the same steps."""
-        return digest(json_line(self.input.rows).encode())
+        return digest(json.dumps(self.input.rows).encode())
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
@@ -170,11 +163,16 @@ def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> Mea
         return inp
     if inp.trace_json is not None:
         return MeasureInput(inp.task, Trace.from_json(inp.trace_json))
-    dag = inp.task.compute_dag
-    if dag is None:
-        inp.schedule()
-        return inp
-    return MeasureInput(inp.task, dag.state(inp.rows))
+    return MeasureInput(inp.task, _dag_of(inp.task).state(inp.rows))
+
+
+def _dag_of(task: SearchTask) -> ComputeDAG:
+    if task.compute_dag is None:
+        raise TuningError(
+            f"the workload {task} is a program, not tensors: steps of Ansor do not apply to it, "
+            "only traces do"
+        )
+    return task.compute_dag
 
 
 # ------------------------------------------------------------------------------------------- lines
@@ -184,7 +182,7 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     """Return a measurement as a line of a log, without its end."""
     task = inp.task
     failed = res.error_no != MeasureErrorNo.NO_ERROR
-    costs = [COST_OF_ERROR] if failed else [float(cost) for cost in res.costs]
+    costs = [FAILED] if failed else [float(cost) for cost in res.costs]
     task_row = [
         task.workload_key,
         str(task.given_target),
@@ -215,6 +213,8 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
 
     def decode(line: str) -> MeasureRecord:
         fields = json_object(line)
+        if "input" in fields:
+            raise LineError("it is a line of AutoTVM; read the log by search.autotvm.record")
         if fields.get("v") not in _READ:
             raise LineError(
                 f"it has log version {fields.get('v')!r}, known is {LOG_VERSION} and before"

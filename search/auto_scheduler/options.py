@@ -68,7 +68,7 @@ class LocalRunner(runner.LocalRunner):
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class TuningOptions:
     """The extent of a search, and what measures.
 

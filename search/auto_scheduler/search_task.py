@@ -38,10 +38,11 @@ class SearchTask:
     The workload is given as a registered function with its arguments, as a workload key, or as a
     `ComputeDAG`, whose tensors are registered. `target` is the current one, else this machine;
     where it does not say `num-cores` it gets those of `hardware_params`, else of this machine.
+    `target_host` is kept for logs.
 
     `task_inputs` is refused: candidates are measured on random arguments, and one whose run time
     depends on what is in them is tuned with a runner of its own (`TuningOptions(runner=...)`).
-    TuningError for a workload that is not known.
+    TuningError for a workload that is not known, and for two numbers of cores.
     """
 
     def __init__(
@@ -64,13 +65,26 @@ class SearchTask:
                 "task_inputs is not supported: candidates are measured on random arguments. Where "
                 "their contents matter, pass a runner that makes them: TuningOptions(runner=...)"
             )
+        if func is not None and (workload_key is not None or compute_dag is not None):
+            raise TuningError("a task has func and args, or workload_key or compute_dag, not both")
+        if not isinstance(hardware_params, HardwareParams | None):
+            raise TuningError(
+                "hardware_params is a HardwareParams, as in HardwareParams(num_cores=4), got "
+                f"{hardware_params!r}"
+            )
+        target = as_target(target)
+        if hardware_params is not None and target.num_cores is not None:
+            cores = hardware_params.num_cores
+            if target.num_cores != cores:
+                raise TuningError(
+                    f"the target says {target.num_cores} cores, hardware_params {cores}; leave one "
+                    f"of them out, or write HardwareParams(..., target={str(target)!r})"
+                )
         if workload_key is None:
             workload_key = _key_of(func, args, compute_dag)
-        elif func is not None:
-            raise TuningError("a task has func and args, or workload_key, not both")
         self._describe(
             workload_key,
-            as_target(target),
+            target,
             hardware_params,
             layout_rewrite_option,
             target_host="" if target_host is None else str(target_host),

@@ -10,9 +10,11 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from search.autotvm.arguments import as_tuples, deserialize_args, serialize_args
 from search.context import normalize_mod
-from search.errors import TuningError
+from search.database.module_equality import unnamed
+from search.errors import TuningError, blamed_on
 from tensorir import te
 from tensorir.function import IRModule, PrimFunc
+from tensorir.structural_hash import structural_hash
 
 Workload: TypeAlias = "list[te.Tensor] | PrimFunc | IRModule"
 """What a workload function gives: tensors, inputs first and outputs last, or a program."""
@@ -67,6 +69,16 @@ def register_tensors(tensors: Sequence[te.Tensor], description: str) -> str:
     return json.dumps([digest, *shapes])
 
 
+def register_program(func: PrimFunc) -> str:
+    """Register a program itself; return its key, JSON of a hash that is the same in all processes.
+
+    Programs that are the same but for names share it, and the first of them is the workload.
+    """
+    name = f"{structural_hash(unnamed(normalize_mod(func))):016x}"
+    _functions.setdefault(name, lambda: func)
+    return json.dumps([name])
+
+
 def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> str:
     """Return the key of a call of a registered function, which is given itself or by name.
 
@@ -93,7 +105,8 @@ def workload_of(workload_key: str) -> Workload:
     name, args = name_and_args(workload_key)
     if name not in _functions:
         raise _unknown(name)
-    made = _functions[name](*deserialize_args(args))
+    with blamed_on(f"the workload {name!r}", lambda: f"the arguments {args}"):
+        made = _functions[name](*deserialize_args(args))
     if isinstance(made, te.Tensor):
         made = [made]
     if isinstance(made, (list, tuple)) and made and all(isinstance(t, te.Tensor) for t in made):
@@ -136,7 +149,8 @@ def _name_of(function: Any) -> str:
 
 
 def _identity(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    name = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    return f"{name} at {id(function):#x}" if "<lambda>" in name else name
 
 
 def _unknown(name: str) -> TuningError:
@@ -147,6 +161,6 @@ def _unknown(name: str) -> TuningError:
         else (f"registered are {sorted(_functions)}" if _functions else "none is registered")
     )
     return TuningError(
-        f"there is no workload {name!r}; {hint}. Import the module that registers it, or write "
-        "@register_workload before the function"
+        f"there is no workload {name!r}; {hint}. Import the module that registers it, "
+        "write @register_workload before the function, or make the tasks of its network first"
     )

@@ -38,8 +38,9 @@ class LocalBuilder(Builder):
 
     A build that takes longer than `timeout_sec` is killed, and so is one that takes 5 seconds and
     20 times as long as the median of the builds before. `f_build(mod, target, params)` returns a
-    `codegen.Module` and `f_export(module)` the path it wrote it to; `initializer` is called once in
-    each worker. They may be functions of a notebook or a script.
+    `codegen.Module` of the program as it is measured, in which what packs a weight is a function of
+    its own, and `f_export(module)` the path it wrote it to; `initializer` is called once in each
+    worker. They may be functions of a notebook or a script.
     """
 
     def __init__(
@@ -141,8 +142,9 @@ def build_and_export(
         split.release()
         if beside_measuring:
             split.bind_building(target)
+    mod = with_separate_layout_rewrite(mod)
     if f_build is None:
-        data = codegen.compile_object(with_separate_layout_rewrite(mod), target)
+        data = codegen.compile_object(mod, target)
         if f_export is None:
             return export_object(data, folder)
         return f_export(codegen.Module.from_object(data))

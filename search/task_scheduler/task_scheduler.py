@@ -264,6 +264,14 @@ class TaskScheduler(ABC):
             if task.best_ms is None
             else f"{task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
         )
+        if failed == len(results):
+            *_, reason = (results[0].error_msg or "").strip().splitlines() or [""]
+            self.logger.warning(
+                'Task #%d "%s": every trial of the batch failed, the first with: %s',
+                task_id,
+                task.ctx.task_name,
+                reason,
+            )
 
     def _note(
         self,

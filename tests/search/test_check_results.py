@@ -194,6 +194,17 @@ def test_the_layout_rewrite_is_a_function_of_its_own() -> None:
     assert np.array_equal(rewritten, weight.T.reshape(16, 4, 4))
 
 
+def test_a_build_function_gets_the_program_as_it_is_measured(tmp_path: Path) -> None:
+    given: list[str] = []
+
+    def build(mod: IRModule, target: Target, params: object) -> codegen.Module:
+        given.extend(mod.functions)
+        return codegen.build(mod, target)
+
+    build_and_export(mod_of(AFTER), TARGET, None, build, None, str(tmp_path))
+    assert given == ["main", rewritten_parameter(1)]
+
+
 @pytest.mark.parametrize(("text", "data"), [(INT8_DOT, True), (GATHER, False), (DENSE_RELU, True)])
 def test_integers_that_index_are_not_data(text: str, data: bool) -> None:
     assert ProgramFacts.of(mod_of(text)).integers_are_data == data

@@ -165,6 +165,22 @@ def test_builds_go_on_beside_measurements_where_that_is_faster(
     assert task.is_faster_side_by_side(cores) == beside
 
 
+def test_a_batch_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(k: int) -> RunnerResult:
+        return (
+            RunnerResult(error_msg="Traceback:\n  in main\nValueError: no shape")
+            if k
+            else one_ms(k)
+        )
+
+    tune(tmp_path, TaskScheduler.create("gradient"), [task("a")], fails, 4)
+    shown = capsys.readouterr().out
+    assert shown.count("every trial of the batch failed") == 1, "not of the first, where one ran"
+    assert (
+        'Task #0 "a": every trial of the batch failed, the first with: ValueError: no sh' in shown
+    )
+
+
 # ---------------------------------------------------------------------------------- early stopping
 
 
@@ -209,6 +225,24 @@ def test_a_search_does_not_give_up_before_every_task_has_a_time(tmp_path: Path) 
     tasks = [task("a"), task("b")]
     failing = milliseconds()
     assert tune(tmp_path, scheduler, tasks, failing, 12, batch=1, early_stopping=2) == [6, 6]
+
+
+def test_tuning_tasks_may_end_early(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").mkdir()
+    database = ms.tune_tasks(
+        tasks=[task("a")],
+        task_weights=[1.0],
+        work_dir=tmp_path,
+        max_trials_global=20,
+        num_trials_per_iter=1,
+        builder=EmptyFiles(tmp_path / "artifacts"),
+        runner=MadeUpTimes(one_ms),
+        database="memory",
+        cost_model="none",
+        num_confirmed=0,
+        early_stopping=3,
+    )
+    assert len(database) == 4
 
 
 def test_patience() -> None:

@@ -53,6 +53,8 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     fields = json_object(row)
     if fields.get("v", fields.get("version")) == 0.1:
         return None
+    if "i" in fields:
+        raise LineError("it is a line of Ansor; read the log by search.auto_scheduler")
     if fields.get("version") != LOG_VERSION:
         raise LineError(f"it has log version {fields.get('version')!r}, known is {LOG_VERSION}")
     try:

@@ -178,7 +178,7 @@ def test_a_task_without_a_record(log, tmp_path, task):
     ):
         task_of("demo_mm", 48, 32, 96).apply_best(log)
     failed = write(tmp_path / "failed.json", measured(task, "C", 4, 1.0, error=2))
-    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid and applies"):
+    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid, applies"):
         task.apply_best(failed)
     with pytest.raises(TuningError, match="the log has no records"):
         task.print_best(lines(tmp_path))
@@ -257,13 +257,17 @@ def test_a_pass_takes_the_best_of_a_log(log, task):
 
 def test_records_and_several_logs_are_taken(log, tmp_path, task):
     faster = write(tmp_path / "faster.json", measured(task, "C", 2, 0.001))
-    for records in ([log, faster], [log, list(load_records(faster))], [[faster], log]):
+    (record,) = load_records(faster)
+    for records in ([log, faster], [log, [record]], [[faster], log], record, [log, record]):
         found = ApplyHistoryBest(records).find(task.mod, CPU)
         assert lanes(found.schedule) == 2
+    with log.open() as file:
+        assert lanes(ApplyHistoryBest(file).find(task.mod, CPU).schedule) == 8
     assert lanes(ApplyHistoryBest(load_records(log)).find(task.mod, CPU).schedule) == 8
     assert lanes(ApplyHistoryBest(log, n_lines=1).find(task.mod, CPU).schedule) == 4
-    with pytest.raises(TuningError, match="logs are given as paths, or as records"):
-        ApplyHistoryBest(3)
+    for nothing in (3, [3], [(1, 2)]):
+        with pytest.raises(TuningError, match="logs are given as paths, or as records"):
+            ApplyHistoryBest(nothing)
 
 
 def test_a_log_of_another_cpu_serves_and_says_so(log, task, caplog):
@@ -308,6 +312,13 @@ def test_what_has_no_reduction_is_sampled_on_request(monkeypatch, simple):
     history = ApplyHistoryBestOrSample(None, simple, "model.json", num_measure=3)
     assert history.find(task_of("demo_add", 64).mod, CPU) is None
     assert asked == [SampleOnMiss("model.json", 3)] * simple
+
+
+def test_a_workload_that_has_other_arguments_now_is_no_obstacle(tmp_path, task, caplog):
+    log = lines(tmp_path, LINE.replace("64, 32, 96]", "64]"), LINE)
+    with caplog.at_level(logging.WARNING):
+        assert ApplyHistoryBest(log).find(task.mod, CPU).how == "exact"
+    assert "line 1: the workload 'demo_mm' raised TypeError" in caplog.text
 
 
 def test_a_log_of_unknown_workloads_is_no_obstacle(tmp_path, task, caplog):

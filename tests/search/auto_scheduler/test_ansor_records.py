@@ -3,8 +3,6 @@
 import json
 import logging
 import math
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +25,7 @@ from search.auto_scheduler import (
     recover_measure_input,
     save_records,
 )
+from search.auto_scheduler.__main__ import main
 from search.record_lines import LineError
 from tests.search.auto_scheduler.workloads import LINE, measured, task_of, tiled, write
 
@@ -104,6 +103,12 @@ def test_steps_of_ansor_do_not_apply_to_a_program():
         inp.schedule()
 
 
+def test_what_is_measured_is_a_schedule():
+    task = task_of("demo_mm", 8, 8, 8)
+    with pytest.raises(TuningError, match="a State, a Schedule or a Trace, got PrimFunc"):
+        MeasureInput(task, task.mod["main"])
+
+
 def with_task(*row):
     return changed(i=[list(row), [[], []]])
 
@@ -113,6 +118,7 @@ def with_task(*row):
     [
         (LINE[:200], "it is no JSON"),
         ("3", "it is no JSON object"),
+        ('{"input": [], "version": 0.2}', "it is a line of AutoTVM"),
         (changed(v="v0.7"), "log version 'v0.7', known is v0.6"),
         (changed(v=["v0.6"]), "log version"),
         ('{"v": "v0.6"}', "no field 'i'"),
@@ -270,13 +276,10 @@ def test_a_log_is_distilled(log, tmp_path):
     assert [result.costs for _, result in load_records(out)] == [(0.003, 0.005), (0.01,)]
 
 
-def test_a_log_is_distilled_from_the_command_line(log, tmp_path):
-    command = [sys.executable, "-m", "search.auto_scheduler", "--mode", "distill", "-i", str(log)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{log}.best.json has 2 record(s)\n"
-    assert done.stderr == ""
+def test_a_log_is_distilled_from_the_command_line(log, capsys):
+    main(["--mode", "distill", "-i", str(log)])
+    assert capsys.readouterr().out == f"{log}.best.json has 2 record(s)\n"
     assert len(list(load_records(f"{log}.best.json"))) == 2
-    command[-1] = "missing.json"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "No such file or directory: 'missing.json'" in done.stderr
+    with pytest.raises(SystemExit):
+        main(["--mode", "distill", "-i", "missing.json"])
+    assert "No such file or directory: 'missing.json'" in capsys.readouterr().err

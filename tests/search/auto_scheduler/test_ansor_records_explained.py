@@ -1,11 +1,12 @@
 """What is said of a log: its table, and the explanation of its best line."""
 
+import json
 import logging
 
 import pytest
 
 from search import TuningError
-from search.auto_scheduler import MeasureErrorNo, explain_log, records_to_table
+from search.auto_scheduler import MeasureErrorNo, explain_log, records_to_table, to_database
 from tests.search.auto_scheduler.workloads import LINE, measured, task_of, write
 
 
@@ -53,6 +54,23 @@ def test_a_trace_is_counted_not_shown(tmp_path):
     task = task_of("demo_add", 64)
     log = write(tmp_path / "log.json", measured(task, "B", 8, 0.1))
     assert "TR: a trace of 4 instructions and 0 decisions" in str(explain_log(log))
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ('[["TR", [3]]]', "TR: a trace that cannot be read: "),
+        ('[["TR"]]', "a whole schedule as the JSON of its trace"),
+        ('[["XX", 2]]', "a step that is not known"),
+        ('[["SP", 2, 0, 64, [[4], 1e400], 1]]', "SP 2.0[1]=[4], SP 2.0[2]=Infinity"),
+    ],
+)
+def test_steps_that_are_none_are_said_to_be_so(tmp_path, steps, said):
+    task = json.dumps(json.loads(LINE)["i"][0])
+    line = f'{{"i": [{task}, [[], {steps}]], "r": [[0.1], 0, 0.1, 1], "v": "v0.6"}}\n'
+    (tmp_path / "log.json").write_text(line)
+    assert said in str(explain_log(tmp_path / "log.json"))
+    assert len(to_database(tmp_path / "log.json")) == 0
 
 
 def test_a_workload_that_is_not_known_has_its_steps_and_costs(log, tmp_path):

@@ -66,6 +66,19 @@ def test_a_name_is_taken_once():
     assert len(auto_scheduler.workload_of(key)) == 3
 
 
+def test_two_lambdas_are_two_functions():
+    auto_scheduler.register_workload("short", lambda: None)
+    with pytest.raises(TuningError, match="workload 'short' already"):
+        auto_scheduler.register_workload("short", lambda: 1)
+
+
+def test_a_function_that_does_not_take_the_arguments_is_named():
+    with pytest.raises(
+        TuningError, match=r"(?s)the workload 'demo_mm' raised TypeError: .*\(64,\)"
+    ):
+        SearchTask(demo_mm, (64,))
+
+
 def test_a_function_that_is_defined_again_takes_its_own_place():
     for factor in (2.0, 3.0):
 
@@ -168,6 +181,16 @@ def test_the_option_of_layouts_is_that_of_a_program_on_its_own():
         ({}, "needs func and args, workload_key, or compute_dag"),
         ({"func": "demo_m", "args": ()}, "do you mean 'demo_mm'"),
         ({"workload_key": '["elsewhere", 3]'}, "there is no workload 'elsewhere'"),
+        ({"func": demo_mm, "args": (1, 1, 1), "hardware_params": 4}, "is a HardwareParams, as in"),
+        (
+            {
+                "func": demo_mm,
+                "args": (1, 1, 1),
+                "target": CPU,
+                "hardware_params": HardwareParams(2),
+            },
+            "the target says 4 cores, hardware_params 2; leave one of them out",
+        ),
         ({"func": demo_mm, "args": (1,), "workload_key": "[]"}, "func and args, or workload_key"),
         ({"func": demo_mm, "args": (8, 8, 8), "task_inputs": {"A": 1}}, "task_inputs is not supp"),
         (

@@ -1,6 +1,8 @@
 """Tuning a task: options, what is kept in the log, and going on from it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -71,6 +73,11 @@ def test_builder_and_runner_have_the_defaults_of_ansor():
         LocalBuilder(build_func="ndk")
 
 
+def test_the_package_is_loaded_when_it_is_asked_for():
+    code = "import sys, search; sys.exit('search.auto_scheduler' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 # ------------------------------------------------------------------------------ the flow of a user
 
 
@@ -78,8 +85,9 @@ def test_tune_apply_build_and_go_on(tmp_path):
     """The only test here that compiles and measures."""
     log = tmp_path / "logs" / "matmul.json"
     task = matmul()
+    builder, runner = LocalBuilder(n_parallel=1), LocalRunner(min_repeat_ms=10)
     options = TuningOptions(
-        2, verbose=0, builder=LocalBuilder(n_parallel=1), measure_callbacks=[RecordToFile(log)]
+        2, verbose=0, builder=builder, runner=runner, measure_callbacks=[RecordToFile(log)]
     )
     sch = task.tune(options)
     assert sch.mod.script() == task.apply_best(log)[0].mod.script()
@@ -97,6 +105,8 @@ def test_tune_apply_build_and_go_on(tmp_path):
     policy = SketchPolicy(task, model, init_search_callbacks=[PreloadMeasuredStates(log)])
     task.tune(options, search_policy=policy)
     assert len(traces(log)) == 4, "nothing was measured twice"
+    builder.close()
+    runner.close()
 
 
 def test_each_measurement_is_a_line(tmp_path):

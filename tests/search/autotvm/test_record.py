@@ -118,6 +118,7 @@ def changed(**fields):
         ("[" * 100_000, "it is no JSON"),
         ("3", "it is no JSON object"),
         (changed(version=0.3), "log version 0.3, known is 0.2"),
+        ('{"i": [], "v": "v0.6"}', "it is a line of Ansor"),
         ("{}", "log version None"),
         ('{"version": 0.2}', "no field 'input'"),
         (changed(input=["llvm"]), "not enough values"),
