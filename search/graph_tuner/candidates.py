@@ -16,12 +16,12 @@ from search.context import normalize_mod
 from search.database import Database
 from search.database.module_equality import same_structure
 from search.find_schedule import find_schedule
+from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
 from search.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     fixed_shape,
-    is_elementwise,
     parameter,
     wanted_layout,
     with_layouts,
@@ -93,18 +93,30 @@ class Candidates:
 
     def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
         """Yield candidates, those with few other layouts first, of the best schedule first."""
+        forms = self._forms_of(call)
         choices = [
             (form, layouts)
-            for form in self._forms_of(call)
+            for form in forms
             for layouts in product(*self._choices(call, form, liked))
         ]
         for form, layouts in sorted(choices, key=lambda c: len(c[1]) - c[1].count(None)):
-            try:
-                changed = with_layouts(form.func, dict(zip(call.slots, layouts, strict=True)))
-            except ScheduleError as error:
-                logger.debug("%s cannot have the layouts %s: %s", call.name, layouts, error)
-            else:
-                yield Candidate(changed, layouts)
+            following = self._following(call, layouts) if form is forms[0] else None
+            for func in (following, form.func):
+                if func is None:
+                    continue
+                try:
+                    changed = with_layouts(func, dict(zip(call.slots, layouts, strict=True)))
+                except ScheduleError as error:
+                    logger.debug("%s cannot have layouts %s: %s", call.name, layouts, error)
+                else:
+                    yield Candidate(changed, layouts)
+
+    def _following(self, call: KernelCall, layouts: tuple[Layout, ...]) -> PrimFunc | None:
+        """Return a kernel with its loops in the order of its result, where that may help."""
+        written = None if call.output is None else layouts[-1]
+        if written is None:
+            return None
+        return in_order_of(call.func, written, self._target.num_cores or 1)
 
     def _choices(
         self, call: KernelCall, form: _Form, liked: tuple[Layout, ...]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
-from codegen.history import IS_SCHEDULED
-from schedule import BlockRV, LoopRV, Schedule
-from search.graph_tuner.layouts import Layout, fixed_shape, parameter, strides_along
+from schedule import BlockRV, Schedule
+from search.graph_tuner.elementwise import finished, lanes_of
+from search.graph_tuner.layouts import Layout, strides_along
 from tensorir import te
-from tensorir.expr import ExprLike, IntImm
+from tensorir.expr import ExprLike
 from tensorir.function import IRModule, PrimFunc
 
-_TILE: Final = 16
-"""Steps of the innermost loops at most: a line of the caches holds as many floats."""
-_PARALLEL: Final = 1 << 14
-"""Elements from which on several cores share the work."""
 _BLOCK: Final = "transformed"
 
 
@@ -45,9 +40,9 @@ def _in_order(
 ) -> PrimFunc:
     sch, block = _copying(shape, dtype, source, destination)
     *outer, inner = sch.get_loops(block)
-    rest, lanes = _split(sch, inner)
+    rest, lanes = lanes_of(sch, inner)
     sch.vectorize(lanes)
-    return _finished(sch, [*outer, rest], cores)
+    return finished(sch, [*outer, rest], cores)
 
 
 def _in_tiles(
@@ -63,11 +58,11 @@ def _in_tiles(
     sch, block = _copying(shape, dtype, source, destination)
     loops = sch.get_loops(block)
     outer = [loop for axis, loop in enumerate(loops) if axis not in tile]
-    (reads, read), (writes, write) = (_split(sch, loops[axis]) for axis in tile)
+    (reads, read), (writes, write) = (lanes_of(sch, loops[axis]) for axis in tile)
     inner = [write, read] if along_reads else [read, write]
     sch.reorder(*outer, reads, writes, *inner)
     sch.vectorize(inner[-1])
-    return _finished(sch, [*outer, reads, writes], cores)
+    return finished(sch, [*outer, reads, writes], cores)
 
 
 def _copying(
@@ -92,19 +87,3 @@ def _copy(shape: Sequence[int], dtype: str) -> PrimFunc:
 
     copy = te.compute(tuple(shape), element, _BLOCK)
     return te.create_prim_func([tensor, copy]).with_attr("tir.noalias", True)
-
-
-def _split(sch: Schedule, loop: LoopRV) -> list[LoopRV]:
-    extent = sch.get(loop).extent
-    assert isinstance(extent, IntImm)
-    steps = max(n for n in range(1, _TILE + 1) if extent.value % n == 0)
-    return sch.split(loop, [None, steps])
-
-
-def _finished(sch: Schedule, outer: Sequence[LoopRV], cores: int) -> PrimFunc:
-    func = sch.mod.prim_func("main")
-    size = math.prod(fixed_shape(parameter(func, 0)) or ())
-    if cores > 1 and size >= _PARALLEL:
-        sch.parallel(sch.fuse(*outer[:2]))
-        func = sch.mod.prim_func("main")
-    return func.without_attr("global_symbol").with_attr(IS_SCHEDULED, True)

@@ -8,12 +8,12 @@ import pytest
 import codegen
 from codegen import Target
 from schedule import ScheduleError
+from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.layout_transform import transform_kernels
 from search.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     described,
-    is_elementwise,
     physical_shape,
     strides_along,
     wanted_layout,
@@ -117,6 +117,32 @@ def test_a_layout_of_another_rank_is_refused() -> None:
 def test_kernels_that_map_elements_are_told_from_sums() -> None:
     assert is_elementwise(MOD["relu"])
     assert not is_elementwise(MOD["dense"])
+
+
+def test_a_kernel_that_maps_elements_follows_the_layout_of_its_result() -> None:
+    expected = parse("""
+@T.prim_func(private=True)
+def relu(A: T.Buffer((16, 16), "float32"), B: T.Buffer((2, 2, 8, 8), "float32")):
+    T.func_attr({"tir.is_scheduled": True})
+    for ax0, ax1, ax2, ax3_0 in T.grid(2, 2, 8, 1):
+        for ax3_1 in T.vectorized(8):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                v3 = T.axis.spatial(8, ax3_0 * 8 + ax3_1)
+                B[v0, v1, v2, v3] = T.max(A[v0 * 8 + v2, v1 * 8 + v3], T.float32(0))
+""")
+    following = in_order_of(MOD["relu"], BLOCKS)
+    assert following is not None
+    assert_structural_equal(with_layouts(following, {1: BLOCKS}), expected)
+
+
+@pytest.mark.parametrize("name", ["dense", "halves"])
+def test_others_do_not(name: str) -> None:
+    assert in_order_of(MOD[name], BLOCKS) is None
+
+
+def test_a_kernel_that_somebody_scheduled_keeps_its_loops() -> None:
+    assert in_order_of(MOD["relu"].with_attr("tir.is_scheduled", True), BLOCKS) is None
 
 
 def test_steps_along_the_loops() -> None:
