@@ -16,12 +16,13 @@ from search.context import normalize_mod
 from search.database import Database
 from search.database.module_equality import same_structure
 from search.find_schedule import find_schedule
+from search.graph_tuner.elementwise import in_order_of, is_elementwise
+from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
 from search.graph_tuner.layouts import (
     KnownLayouts,
     Layout,
     fixed_shape,
-    is_elementwise,
     parameter,
     wanted_layout,
     with_layouts,
@@ -93,18 +94,30 @@ class Candidates:
 
     def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
         """Yield candidates, those with few other layouts first, of the best schedule first."""
+        forms = self._forms_of(call)
         choices = [
             (form, layouts)
-            for form in self._forms_of(call)
+            for form in forms
             for layouts in product(*self._choices(call, form, liked))
         ]
         for form, layouts in sorted(choices, key=lambda c: len(c[1]) - c[1].count(None)):
-            try:
-                changed = with_layouts(form.func, dict(zip(call.slots, layouts, strict=True)))
-            except ScheduleError as error:
-                logger.debug("%s cannot have the layouts %s: %s", call.name, layouts, error)
-            else:
-                yield Candidate(changed, layouts)
+            following = self._following(call, layouts) if form is forms[0] else None
+            for func in (following, form.func):
+                if func is None:
+                    continue
+                try:
+                    changed = with_layouts(func, dict(zip(call.slots, layouts, strict=True)))
+                except ScheduleError as error:
+                    logger.debug("%s cannot have layouts %s: %s", call.name, layouts, error)
+                else:
+                    yield Candidate(changed, layouts)
+
+    def _following(self, call: KernelCall, layouts: tuple[Layout, ...]) -> PrimFunc | None:
+        """Return a kernel with its loops in the order of its result, where that may help."""
+        written = None if call.output is None else layouts[-1]
+        if written is None:
+            return None
+        return in_order_of(call.func, written, self._target.num_cores or 1)
 
     def _choices(
         self, call: KernelCall, form: _Form, liked: tuple[Layout, ...]
@@ -123,7 +136,7 @@ class Candidates:
         if key not in self._forms:
             self._forms[key] = [
                 _Form(func, tuple(self._wanted(func, position) for position in call.inputs))
-                for func in self._scheduled(call.name, call.func)
+                for func in self._scheduled(call)
             ]
         return self._forms[key]
 
@@ -132,28 +145,49 @@ class Candidates:
         assert shape is not None
         return self._layouts.known(wanted_layout(func, position), shape)
 
-    def _scheduled(self, name: str, func: PrimFunc) -> list[PrimFunc]:
-        """Return the best scheduled forms of a kernel, best first; itself where none is known."""
-        if self._database is None or not can_be_scheduled(func):
-            return [func]
-        scheduled: dict[str, PrimFunc] = {}
-        for known in _known_forms(name, func, self._database, self._target):
+    def _scheduled(self, call: KernelCall) -> list[PrimFunc]:
+        """Return the best scheduled forms of a kernel, best first; itself where none is known.
+
+        Behind them come those that were found for arguments in any layout.
+        """
+        if self._database is None or not can_be_scheduled(call.func):
+            return [call.func]
+        ordinary = self._applied(call, _best_forms(call, self._database, self._target))
+        free = self._applied(call, _free_forms(call, self._database, self._target))
+        return list({form.script(): form for form in [*ordinary, *free]}.values()) or [call.func]
+
+    def _applied(self, call: KernelCall, forms: Iterable[PrimFunc]) -> list[PrimFunc]:
+        """Return different forms of a kernel under its name, the first ones."""
+        applied: dict[str, PrimFunc] = {}
+        for form in forms:
             try:
-                form = under_its_name(func, known)
+                func = under_its_name(call.func, form)
             except (IRValueError, IRTypeError) as error:
-                logger.debug("A schedule of %s does not apply: %s", name, error)
+                logger.debug("A schedule of %s does not apply: %s", call.name, error)
             else:
-                scheduled.setdefault(form.script(), form)
-        return list(scheduled.values())[:_RECORDS] or [func]
+                applied.setdefault(func.script(), func)
+        return list(applied.values())[:_RECORDS]
 
 
-def _known_forms(
-    name: str, func: PrimFunc, database: Database, target: Target
-) -> Iterator[PrimFunc]:
-    """Yield what a database has of a function: the best, and other records of the same program."""
-    best = find_schedule(database, func, target, name)
+def _best_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:
+    """Yield the best that a database has of a kernel, then what other records of it give."""
+    best = find_schedule(database, call.func, target, call.name)
     if best is not None:
         yield best.func
+    yield from _recorded(call.func, database, target)
+
+
+def _free_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:
+    """Yield what records of a kernel with inputs in any layout give, its inputs row-major."""
+    for form in _recorded(with_free_layouts(call.func, call.inputs), database, target):
+        try:
+            yield read_in_place(form, call.inputs)
+        except ScheduleError as error:
+            logger.debug("A schedule of %s keeps its copies: %s", call.name, error)
+
+
+def _recorded(func: PrimFunc, database: Database, target: Target) -> Iterator[PrimFunc]:
+    """Yield the scheduled forms of a function in the best records of exactly this program."""
     program = normalize_mod(func)
     if not database.has_workload(program):
         return
@@ -162,7 +196,7 @@ def _known_forms(
             try:
                 mod = record.schedule().mod
             except TensorIRError as error:
-                logger.debug("A record of %s cannot be replayed: %s", name, error)
+                logger.debug("A record cannot be replayed: %s", error)
             else:
                 yield from mod.prim_funcs().values()
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
-from codegen.history import IS_SCHEDULED
 from schedule import BlockRV, Schedule
+from search.graph_tuner.elementwise import finished, lanes_of
 from search.graph_tuner.layouts import Layout, strides_along
 from tensorir import te
-from tensorir.expr import ExprLike, IntImm
+from tensorir.expr import ExprLike
 from tensorir.function import IRModule, PrimFunc
 
-_LANES: Final = 16
-"""The innermost loop is vectorized in as many steps at most."""
-_PARALLEL: Final = 1 << 14
-"""Elements from which on several cores share the work."""
 _BLOCK: Final = "transformed"
 
 
@@ -26,52 +20,63 @@ def transform_kernels(
 ) -> list[PrimFunc]:
     """Return kernels `f(in, out)` that copy a tensor from a layout into another, none private.
 
-    They compute the same in different orders: as the result lies in memory, so with the loop that
-    reads what is next in memory brought next to the innermost one, and as the source lies. Which is
-    the fastest depends on the sizes.
+    They do it in different orders; which is the fastest depends on the sizes. The first one writes
+    from front to back. Where that is not the order in which it reads, others go through tiles: of
+    the loops that read and that write what is next in memory, and either of them is vectorized.
     """
-    kernels = [_scheduled(shape, dtype, source, destination, destination, cores, near=False)]
+    kernels = [_in_order(shape, dtype, source, destination, cores)]
     steps = strides_along(destination, source, shape)
-    nearest = _nearest(steps)
-    if nearest is not None and nearest < len(steps) - 2:
-        kernels.append(_scheduled(shape, dtype, source, destination, destination, cores, near=True))
-    kernels.append(_scheduled(shape, dtype, source, destination, source, cores, near=False))
+    moving = [axis for axis, step in enumerate(steps) if step > 0]
+    nearest = min(moving, key=lambda axis: steps[axis], default=None)
+    if nearest is not None and nearest != moving[-1]:
+        for along_reads in (False, True):
+            tile = (nearest, moving[-1])
+            kernels.append(_in_tiles(shape, dtype, source, destination, cores, tile, along_reads))
     return kernels
 
 
-def _nearest(steps: Sequence[int] | np.ndarray) -> int | None:
-    """Return the dimension with the shortest steps, None if nothing has steps."""
-    real = [k for k, step in enumerate(steps) if step > 0]
-    return min(real, key=lambda k: steps[k]) if real else None
+def _in_order(
+    shape: Sequence[int], dtype: str, source: Layout, destination: Layout, cores: int
+) -> PrimFunc:
+    sch, block = _copying(shape, dtype, source, destination)
+    *outer, inner = sch.get_loops(block)
+    rest, lanes = lanes_of(sch, inner)
+    sch.vectorize(lanes)
+    return finished(sch, [*outer, rest], cores)
 
 
-def _scheduled(
+def _in_tiles(
     shape: Sequence[int],
     dtype: str,
     source: Layout,
     destination: Layout,
-    order: Layout,
     cores: int,
-    *,
-    near: bool,
+    tile: tuple[int, int],
+    along_reads: bool,
 ) -> PrimFunc:
-    """Return the kernel with loops over a layout; `near` moves the loop with the nearest reads."""
+    """Return the kernel with tiles of two loops: the nearest in the source, in the destination."""
+    sch, block = _copying(shape, dtype, source, destination)
+    loops = sch.get_loops(block)
+    outer = [loop for axis, loop in enumerate(loops) if axis not in tile]
+    (reads, read), (writes, write) = (lanes_of(sch, loops[axis]) for axis in tile)
+    inner = [write, read] if along_reads else [read, write]
+    sch.reorder(*outer, reads, writes, *inner)
+    sch.vectorize(inner[-1])
+    return finished(sch, [*outer, reads, writes], cores)
+
+
+def _copying(
+    shape: Sequence[int], dtype: str, source: Layout, destination: Layout
+) -> tuple[Schedule, BlockRV]:
+    """Return the copy from layout to layout with loops over the destination."""
     sch = Schedule(IRModule({"main": _copy(shape, dtype)}))
     block = sch.get_block(_BLOCK)
-    if order is not None:
-        sch.transform_block_layout(block, order)
+    if destination is not None:
+        sch.transform_block_layout(block, destination)
+        sch.transform_layout(block, ("write", 0), destination)
     if source is not None:
         sch.transform_layout(block, ("read", 0), source)
-    if destination is not None:
-        sch.transform_layout(block, ("write", 0), destination)
-    if near:
-        loops = sch.get_loops(block)
-        nearest = _nearest(strides_along(order, source, shape))
-        assert nearest is not None
-        others = [loop for k, loop in enumerate(loops) if k != nearest]
-        sch.reorder(*others[:-1], loops[nearest], others[-1])
-    _use_lanes_and_cores(sch, block, cores if np.prod(shape) >= _PARALLEL else 1)
-    return sch.mod.prim_func("main").without_attr("global_symbol").with_attr(IS_SCHEDULED, True)
+    return sch, block
 
 
 def _copy(shape: Sequence[int], dtype: str) -> PrimFunc:
@@ -82,16 +87,3 @@ def _copy(shape: Sequence[int], dtype: str) -> PrimFunc:
 
     copy = te.compute(tuple(shape), element, _BLOCK)
     return te.create_prim_func([tensor, copy]).with_attr("tir.noalias", True)
-
-
-def _use_lanes_and_cores(sch: Schedule, block: BlockRV, cores: int) -> None:
-    *outer, inner = sch.get_loops(block)
-    extent = sch.get(inner).extent
-    assert isinstance(extent, IntImm)
-    lanes = max(n for n in range(1, _LANES + 1) if extent.value % n == 0)
-    if lanes > 1:
-        rest, inner = sch.split(inner, [None, lanes])
-        sch.vectorize(inner)
-        outer.append(rest)
-    if cores > 1 and outer:
-        sch.parallel(sch.fuse(*outer[:2]))

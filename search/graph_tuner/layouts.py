@@ -22,11 +22,9 @@ from search.analysis.suggested_layout import (
 )
 from tensorir.buffer import Buffer
 from tensorir.errors import IRValueError
-from tensorir.expr import IntImm, IterVar
+from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
-from tensorir.stmt import Block
-from tensorir.visit import walk
 
 Layout: TypeAlias = IndexMap | None
 
@@ -123,12 +121,6 @@ def _place(sref: StmtSRef, buffer: Buffer) -> tuple[str, int] | None:
         return ("read", read)
     writes = (region.buffer for region in sref.block.writes)
     return next((("write", k) for k, write in enumerate(writes) if write is buffer), None)
-
-
-def is_elementwise(func: PrimFunc) -> bool:
-    """Say whether a kernel has data-parallel blocks only, so that any order of loops is as good."""
-    blocks = [node for node in walk(func.body) if isinstance(node, Block)]
-    return all(axis.iter_type == IterVar.DATA_PAR for block in blocks for axis in block.iter_vars)
 
 
 def strides_along(loops: Layout, layout: Layout, shape: Sequence[int]) -> NDArray[np.int64]:

@@ -76,7 +76,9 @@ class _Taken(NamedTuple):
 
 
 class _Reduction:
-    def __init__(self, vectors: Sequence[_Costs], matrices: Mapping[tuple[int, int], _Costs]):
+    def __init__(
+        self, vectors: Sequence[_Costs], matrices: Mapping[tuple[int, int], _Costs]
+    ) -> None:
         self._costs = {u: costs.copy() for u, costs in enumerate(vectors)}
         self._edges: dict[int, dict[int, _Costs]] = {u: {} for u in self._costs}
         """Of each node its neighbours and the matrix, the node's alternatives in rows."""

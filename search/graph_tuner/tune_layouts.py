@@ -67,6 +67,10 @@ def tune_layouts(
     measured, and the choice with the least sum of times is taken (`pbqp`). What is not plainly
     faster, by 3% of a kernel, counts as no gain.
 
+    Records of a kernel whose arguments may have any layout count as well: a search for
+    `func.with_attr("layout_free_buffers", [0, ...])` finds them, and what its times leave out, the
+    transforms, is counted here.
+
     What graph functions take and return, and all that something else than `call_tir` reads or
     gives, stays row-major, and so do results of kernels that have several. Weights are left to
     `layout_free_buffers`. Kernels with symbolic shapes or scalar parameters stay as they are.

@@ -1,0 +1,183 @@
+"""Layouts of tensors, kernels in them, and kernels that bring tensors into them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import codegen
+from codegen import Target
+from schedule import ScheduleError
+from search.graph_tuner.elementwise import in_order_of, is_elementwise
+from search.graph_tuner.layout_transform import transform_kernels
+from search.graph_tuner.layouts import (
+    KnownLayouts,
+    Layout,
+    described,
+    physical_shape,
+    strides_along,
+    wanted_layout,
+    with_layouts,
+)
+from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
+from tensorir.errors import IRValueError
+from tensorir.index_map import IndexMap
+from tests.search.graph_tuner.graphs import KERNELS, TARGET
+
+MOD = parse(f"@I.ir_module\nclass Module:{KERNELS}")
+assert isinstance(MOD, IRModule)
+
+
+def layout(text: str) -> IndexMap:
+    """Return the layout that a Python lambda gives."""
+    return IndexMap.from_func(eval(text), index_dtype="int32")
+
+
+BLOCKS = layout("lambda i, j: (i // 8, j // 8, i % 8, j % 8)")
+TURNED = layout("lambda i, j: (j, i)")
+
+
+def test_one_order_of_elements_has_one_name() -> None:
+    known = KnownLayouts()
+    assert known.known(BLOCKS, (16, 16)) is BLOCKS
+    again = layout("lambda a, b: (a // 8, b // 8, a % 8 // 4, a % 4, b % 8)")
+    assert known.known(again, (16, 16)) is BLOCKS
+    assert known.known(BLOCKS, (32, 32)) is BLOCKS
+    assert known.known(again, (32, 16)) is again
+
+
+def test_pieces_in_the_old_order_are_row_major() -> None:
+    pieces = layout("lambda i, j: (i // 4, i % 4, j // 8, j % 8)")
+    assert KnownLayouts().known(pieces, (16, 16)) is None
+
+
+def test_a_layout_with_empty_places_is_none() -> None:
+    with pytest.raises(IRValueError, match="has places that hold no element"):
+        KnownLayouts().known(layout("lambda i, j: (j // 8, i, j % 8)"), (16, 12))
+
+
+def test_layouts_are_described() -> None:
+    assert described(None) == "row-major"
+    assert described(TURNED) == "(i, j) -> (j, i)"
+    assert physical_shape(BLOCKS, (16, 32)) == (2, 4, 8, 8)
+    assert physical_shape(None, (16, 32)) == (16, 32)
+
+
+def test_a_product_in_tiles_wants_tiles() -> None:
+    assert described(wanted_layout(MOD["dense"], 0)) == (
+        "(i0, i1) -> (i0 // 8, i1 // 8, i0 % 8, i1 % 8)"
+    )
+
+
+def test_an_image_is_blocked_where_windows_move_over_it() -> None:
+    """No loops visit its rows and columns one by one, but its channels they do."""
+    conv = parse("""
+@T.prim_func
+def conv(X: T.Buffer((32, 10, 10), "float32"), W: T.Buffer((4, 32, 3, 3), "float32"), Y: T.Buffer((4, 8, 8), "float32")):
+    for o, c0, y, x, r, s, c1 in T.grid(4, 4, 8, 8, 3, 3, 8):
+        with T.block("Y"):
+            vo, vy, vx = T.axis.remap("SSS", [o, y, x])
+            vc = T.axis.reduce(32, c0 * 8 + c1)
+            vr, vs = T.axis.remap("RR", [r, s])
+            with T.init():
+                Y[vo, vy, vx] = T.float32(0)
+            Y[vo, vy, vx] = Y[vo, vy, vx] + X[vc, vy + vr, vx + vs] * W[vo, vc, vr, vs]
+""")
+    assert isinstance(conv, PrimFunc)
+    assert described(wanted_layout(conv, 0)) == "(i0, i1, i2) -> (i0 // 8, i1, i2, i0 % 8)"
+
+
+def test_a_kernel_takes_and_gives_other_layouts() -> None:
+    expected = parse("""
+@T.prim_func(private=True)
+def relu(A: T.Buffer((16, 16), "float32"), B: T.Buffer((2, 2, 8, 8), "float32")):
+    for i, j in T.grid(16, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi // 8, vj // 8, vi % 8, vj % 8] = T.max(A[vi, vj], T.float32(0))
+""")
+    assert_structural_equal(with_layouts(MOD["relu"], {0: None, 1: BLOCKS}), expected)
+
+
+def test_a_kernel_in_its_own_layouts_is_itself() -> None:
+    assert with_layouts(MOD["relu"], {0: None, 1: None}) is MOD["relu"]
+
+
+def test_what_two_blocks_access_changes_in_both() -> None:
+    changed = with_layouts(MOD["halves"], {1: TURNED})
+    assert "P[vj, vi] = S[vi, vj] * T.float32(0.5)" in changed.script()
+    assert "Q[vi, vj] = S[vi, vj] - P[vj, vi]" in changed.script()
+
+
+def test_a_layout_of_another_rank_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="takes 1 indices"):
+        with_layouts(MOD["relu"], {0: layout("lambda i: (i // 8, i % 8)")})
+
+
+def test_kernels_that_map_elements_are_told_from_sums() -> None:
+    assert is_elementwise(MOD["relu"])
+    assert not is_elementwise(MOD["dense"])
+
+
+def test_a_kernel_that_maps_elements_follows_the_layout_of_its_result() -> None:
+    expected = parse("""
+@T.prim_func(private=True)
+def relu(A: T.Buffer((16, 16), "float32"), B: T.Buffer((2, 2, 8, 8), "float32")):
+    T.func_attr({"tir.is_scheduled": True})
+    for ax0, ax1, ax2, ax3_0 in T.grid(2, 2, 8, 1):
+        for ax3_1 in T.vectorized(8):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                v3 = T.axis.spatial(8, ax3_0 * 8 + ax3_1)
+                B[v0, v1, v2, v3] = T.max(A[v0 * 8 + v2, v1 * 8 + v3], T.float32(0))
+""")
+    following = in_order_of(MOD["relu"], BLOCKS)
+    assert following is not None
+    assert_structural_equal(with_layouts(following, {1: BLOCKS}), expected)
+
+
+@pytest.mark.parametrize("name", ["dense", "halves"])
+def test_others_do_not(name: str) -> None:
+    assert in_order_of(MOD[name], BLOCKS) is None
+
+
+def test_a_kernel_that_somebody_scheduled_keeps_its_loops() -> None:
+    assert in_order_of(MOD["relu"].with_attr("tir.is_scheduled", True), BLOCKS) is None
+
+
+def test_steps_along_the_loops() -> None:
+    assert strides_along(TURNED, None, (4, 6)).tolist() == [1, 6]
+    assert strides_along(None, None, (1, 6)).tolist() == [0, 1]
+    assert strides_along(layout("lambda i, j: (j // 2, i, j % 2)"), None, (4, 6)).tolist() == [2, 6, 1]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "destination"),
+    [
+        ((16, 24), None, BLOCKS),
+        ((16, 24), BLOCKS, None),
+        ((12, 20), None, TURNED),
+        ((12, 20), TURNED, layout("lambda i, j: (i // 4, j, i % 4)")),
+        ((1, 7), None, TURNED),
+        ((2, 8, 5, 3), layout("lambda n, c, h, w: (n, h, w, c)"), layout("lambda n, c, h, w: (n, c // 4, h, w, c % 4)")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_tensors_are_brought_from_layout_to_layout(
+    shape: tuple[int, ...], source: Layout, destination: Layout, dtype: str
+) -> None:
+    values = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    given = values if source is None else source.map_ndarray(values)
+    wanted = values if destination is None else destination.map_ndarray(values)
+    for kernel in transform_kernels(shape, dtype, source, destination):
+        result = np.zeros_like(wanted)
+        codegen.build(kernel.with_attr("global_symbol", "main"), Target(TARGET))(given, result)
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_large_tensor_is_brought_by_all_cores() -> None:
+    (small, *_), (large, *_) = (
+        transform_kernels((n, n), "float32", None, TURNED, cores=2) for n in (64, 256)
+    )
+    assert "T.parallel" not in small.script()
+    assert "T.parallel" in large.script()
