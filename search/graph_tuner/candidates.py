@@ -89,7 +89,7 @@ class Candidates:
         key = (call.name, call.slots, liked)
         if key not in self._found:
             possible = self._possible(call, liked)
-            self._found[key] = list(islice(possible, max(1, self._most)))
+            self._found[key] = list(islice(possible, self._most))
         return self._found[key]
 
     def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:

@@ -128,16 +128,20 @@ def best_choice(
     sets: dict[GraphVar, list[tuple[Layout, ...]]] = {}
     for tensor in graph.tensors.values():
         options = sets[tensor.var] = _sets(tensor, _readings(tensor, kernels))
-        making = _Making(tensor, transform_seconds)
         node = len(costs)
+        makings = [
+            [
+                sum(transform_seconds(tensor, made, layout) for layout in option if layout != made)
+                for option in options
+            ]
+            for made in _made_in(tensor, kernels)
+        ]
         if tensor.maker is None:
-            costs.append([making.seconds(None, option) for option in options])
+            (alone,) = makings
+            costs.append(alone)
         else:
             costs.append([0.0] * len(options))
-            edges[vertices[tensor.var], node] = [
-                [making.seconds(made, option) for option in options]
-                for made in _made_in(tensor, kernels)
-            ]
+            edges[vertices[tensor.var], node] = makings
         for reader, position in tensor.readers:
             matrix = [
                 [
@@ -149,31 +153,20 @@ def best_choice(
             known = edges.get((vertices[reader.var], node))
             edges[vertices[reader.var], node] = matrix if known is None else _sum(known, matrix)
     found = least_cost(costs, edges)
+    exact = found.exact and all(len(options) < _MOST_SETS for options in sets.values())
     plain = row_major(kernels, graph)
-    if not found.exact and plain.kernel_seconds <= found.cost:
+    if not exact and plain.kernel_seconds <= found.cost:
         return plain
     chosen = {var: kernels[var][found.choices[k]] for var, k in vertices.items()}
     picked = zip(sets, found.choices[len(kernels) :], strict=True)
     available = {var: sets[var][choice] for var, choice in picked}
-    return Choice(chosen, available, found.exact)
+    return Choice(chosen, available, exact)
 
 
 def _costs(alternatives: Sequence[Timed]) -> list[float]:
     """Return what the alternatives of a kernel cost, the row-major one first."""
     first, *others = (timed.known_seconds for timed in alternatives)
     return [first, *(seconds + _NOISE * first for seconds in others)]
-
-
-class _Making:
-    """What it costs to have a tensor in several layouts."""
-
-    def __init__(self, tensor: Tensor, transform_seconds: TransformSeconds) -> None:
-        self._tensor = tensor
-        self._transform_seconds = transform_seconds
-
-    def seconds(self, made: Layout, layouts: Iterable[Layout]) -> float:
-        others = [layout for layout in layouts if layout != made]
-        return sum(self._transform_seconds(self._tensor, made, layout) for layout in others)
 
 
 def _made_in(tensor: Tensor, kernels: Mapping[GraphVar, Sequence[Timed]]) -> list[Layout]:

@@ -13,6 +13,7 @@ from codegen.target import as_target
 from search.builder import Builder
 from search.context import with_num_cores
 from search.database import Database
+from search.errors import TuningError
 from search.graph_tuner.candidates import Candidate, Candidates
 from search.graph_tuner.kernel_graph import KernelGraph, Tensor
 from search.graph_tuner.kernel_times import KernelTimes, Measure, checked
@@ -79,7 +80,17 @@ def tune_layouts(
     builds it as it was measured. Nothing changes what it computes. With a `work_dir`, times are
     kept there for the next call. `measure` takes the place of builder and runner: it returns the
     seconds of kernels.
+
+    Raises TuningError for a module without graph functions, for `max_candidates` below 1 and for
+    times that are none, and what verification raises.
     """
+    if not graph_functions(mod):
+        raise TuningError(
+            f"the module has no graph function, only {sorted(mod.functions)}: no tensor lies "
+            "between two kernels; tune tensor functions with tune_module"
+        )
+    if max_candidates < 1:
+        raise TuningError(f"max_candidates is 1 at least, got {max_candidates}")
     verify_well_formed(mod)
     wanted = with_num_cores(as_target(target))
     if measure is not None:

@@ -291,6 +291,14 @@ def test_times_that_are_none_are_refused() -> None:
         tune_layouts(CHAIN, None, TARGET, measure=lambda kernels: [math.nan] * len(kernels))
 
 
+def test_what_cannot_be_tuned_is_refused() -> None:
+    kernels = IRModule(dict(CHAIN.prim_funcs()))
+    with pytest.raises(TuningError, match=r"no graph function, only \['dense', 'relu'\]"):
+        tune_layouts(kernels, None, TARGET, measure=made_up())
+    with pytest.raises(TuningError, match="max_candidates is 1 at least, got 0"):
+        tune_layouts(CHAIN, None, TARGET, max_candidates=0, measure=made_up())
+
+
 def test_the_pass_returns_the_module() -> None:
     times = made_up(X_W_Y=5, X_b_W_Y=2)
     passed = ms.transform.TuneLayouts(target=TARGET, measure=times)(CHAIN)
