@@ -55,7 +55,7 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
         Field("config.index", str(config["index"]), _index_meaning(inp.task, inp.config)),
         Field(
             "config.code_hash",
-            json.dumps(config["code_hash"]),
+            json.dumps(config.get("code_hash")),
             "what a schedule said of the code it was made for, if it said something",
         ),
         *_entities(inp.task, inp.config),
@@ -69,7 +69,7 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
         Field("version", str(line["version"]), "the version of this format"),
-        Field("tvm_version", line["tvm_version"], "the version of the writer"),
+        Field("tvm_version", str(line.get("tvm_version")), "the version of the writer"),
     ]
 
 

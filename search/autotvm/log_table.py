@@ -164,6 +164,10 @@ class LogTable(Sequence[Row]):
         measured = [row for row in self.rows if row["cost"] is not None]
         return min(measured, key=lambda row: row["cost"], default=None)
 
+    def setting(self, row: Row) -> str:
+        """Return the knobs of a row with their values, as text."""
+        return ", ".join(f"{name}={row[name]}" for name in self.knobs if row[name] is not None)
+
     def errors(self) -> dict[str, int]:
         """Return how many measurements ended in which way, the most frequent first."""
         kinds = [row["error"] for row in self.rows]
