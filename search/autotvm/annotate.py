@@ -171,7 +171,7 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
                 ) from None
         self.domain: LoopMarkDomain | CandidatesDomain = whole
         for anns in ways:
-            self._check_value(anns)
+            self._made_of(anns)
         if ways:
             self.domain = CandidatesDomain(whole, tuple(map(tuple, ways)))
         self._marks_only = all(ann in MARKS for anns in ways for ann in anns)

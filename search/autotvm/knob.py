@@ -113,19 +113,22 @@ class KnobSpace(ABC, Generic[E]):
         """Return where a value is, None if the knob does not offer it."""
         return self.domain.index_of(tuple(entity._value))
 
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for a value that cannot be one of this knob, offered or not."""
+    def fitting(self, entity: Entity) -> E:
+        """Return a value that was logged or set as one of this knob, whether offered or not.
+
+        KnobError for a value of another kind or length.
+        """
         if not isinstance(entity, self.kind):
             raise KnobError(
                 f"it is a {self.kind.__name__}, the configuration has a "
                 f"{type(entity).__name__}: {entity}"
             )
-        self._check_value(entity._value)
+        return self._made_of(entity._value)
 
-    def _check_value(self, value: Any) -> None:
-        """Raise KnobError for what the sampling instruction cannot decide."""
+    def _made_of(self, value: Any) -> E:
+        """Return what stands for a plain value; KnobError for one that none of the knob has."""
         try:
-            self.domain.repair(value)
+            return self.entity_of(self.domain.repair(value))
         except ValueError as error:
             raise KnobError(f"the value {error}") from None
 

@@ -102,9 +102,8 @@ class SplitSpace(KnobSpace[SplitEntity]):
         whole = SplitDomain(self._extent, num_outputs, policy, max_factor, tailless)
         self.domain: SplitDomain | CandidatesDomain = whole
         if candidate:
-            for sizes in candidate:
-                self.check(SplitEntity(sizes))
-            self.domain = CandidatesDomain(whole, tuple(map(tuple, candidate)))
+            listed = [tuple(self._made_of(sizes)._value) for sizes in candidate]
+            self.domain = CandidatesDomain(whole, tuple(listed))
         try:
             splits = self.domain.alternatives
         except ValueError as error:
