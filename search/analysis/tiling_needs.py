@@ -41,12 +41,17 @@ def needs_multi_level_tiling(block: StmtSRef) -> bool:
     )
 
 
-def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: int | None) -> bool:
+def needs_rfactor(
+    state: ScheduleState,
+    block: StmtSRef,
+    max_parallel_extent: int | None,
+    shortest_untiled: int = 2,
+) -> bool:
     """Say whether a reduction has too little spatial parallelism of its own.
 
     For a block that would be tiled, this is so if its spatial loops have fewer iterations than the
-    reduction and, unless that is None, at most `max_parallel_extent`; for another, if it reduces at
-    all.
+    reduction and, unless that is None, at most `max_parallel_extent`; for another, if it reduces
+    over at least `shortest_untiled` iterations.
     """
     if not block.block.writes or has_been_tiled(block) or not is_trivial_binding(block):
         return False
@@ -64,7 +69,7 @@ def needs_rfactor(state: ScheduleState, block: StmtSRef, max_parallel_extent: in
     if needs_multi_level_tiling(block):
         enough = max_parallel_extent is not None and spatial > max_parallel_extent
         return spatial < reduce and not enough
-    return reduce > 1
+    return reduce >= shortest_untiled
 
 
 def cumulative_lengths(state: ScheduleState, block: StmtSRef) -> tuple[int, int] | None:

@@ -36,6 +36,7 @@ from search.autotvm.dispatch import (
     ApplyFixedConfig,
     DispatchContext,
     FallbackContext,
+    apply_fixed_config,
 )
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import (
@@ -48,9 +49,16 @@ from search.autotvm.errors import (
 )
 from search.autotvm.explain import explain_log
 from search.autotvm.fallback import FallbackConfigEntity
+from search.autotvm.graph_best import ApplyGraphBest, apply_graph_best
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
 from search.autotvm.log_rows import records_to_table
-from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import (
+    BuildResult,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    SlowerThan,
+)
 from search.autotvm.measure_builder import Builder, LocalBuilder
 from search.autotvm.measure_option import create_measure_batch, measure_option
 from search.autotvm.measure_runner import LocalRunner, Runner
@@ -71,6 +79,7 @@ __all__ = [
     "AnnotateSpace",
     "ApplyConfig",
     "ApplyFixedConfig",
+    "ApplyGraphBest",
     "ApplyHistoryBest",
     "ArgumentsError",
     "Axis",
@@ -95,6 +104,7 @@ __all__ = [
     "ReorderEntity",
     "ReorderSpace",
     "Runner",
+    "SlowerThan",
     "SpaceIndexError",
     "SplitEntity",
     "SplitSpace",
@@ -103,6 +113,8 @@ __all__ = [
     "TemplateSpace",
     "UnknownKnobError",
     "VirtualAxis",
+    "apply_fixed_config",
+    "apply_graph_best",
     "apply_history_best",
     "callback",
     "compare",
@@ -121,3 +133,12 @@ __all__ = [
     "template",
     "tuner",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "RPCRunner":
+        raise AttributeError(
+            "there is no RPCRunner: LocalRunner measures in a process of this machine; for another "
+            "machine, tune there and take its log along"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -50,6 +50,7 @@ def log_to_file(file_out: PathLike | TextIO, protocol: str = "json") -> Callback
             append_to_file(file_out, records)
         else:
             file_out.writelines(f"{encode(inp, result)}\n" for inp, result in records)
+            file_out.flush()
 
     if isinstance(file_out, (str, os.PathLike)):
         folder = os.path.dirname(os.fspath(file_out))

@@ -125,29 +125,34 @@ class ApplyFixedConfig(DispatchContext):
         self._updated[str(target), workload] = cfg
 
 
+def apply_fixed_config(
+    tasks: Sequence[Task], schedule_names: str | Iterable[str]
+) -> ApplyFixedConfig:
+    """Return a context that answers with the first configuration of each of some tasks."""
+    return ApplyFixedConfig(tasks, schedule_names)
+
+
 class FallbackContext(DispatchContext):
     """Answers with default configurations, and warns once of each that they may be slow."""
 
     def __init__(self) -> None:
         self.memory: dict[tuple[str, Any], Config] = {}
-        self._warned: set[str] = set()
+        self._warned: set[tuple[str, Any]] = set()
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
         key = (str(target), workload)
         if key not in self.memory:
-            if workload is not None and not GLOBAL_SCOPE.silent:
-                self._warn(target, workload)
+            if workload is not None and key not in self._warned and not GLOBAL_SCOPE.silent:
+                self._warned.add(key)
+                logger.warning(self._warning(target, workload))
             self.memory[key] = FallbackConfigEntity()
         return self.memory[key]
 
-    def _warn(self, target: Target | None, workload: Workload) -> None:
-        message = (
+    def _warning(self, target: Target | None, workload: Workload) -> str:
+        return (
             f"Cannot find config for target={target}, workload={workload}. A fallback "
             "configuration is used, which may bring great performance regression."
         )
-        if message not in self._warned:
-            self._warned.add(message)
-            logger.warning(message)
 
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
         """Answer with another configuration for a workload from now on."""

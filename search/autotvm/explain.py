@@ -160,7 +160,13 @@ class LogExplanation:
         yield ("kind", "count", "share", "meaning")
         for kind, count in self._table.errors().items():
             share = f"{count / len(self._table):.0%}"
-            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, ""))
+            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, "") + self._bounds(kind))
+
+    def _bounds(self, kind: str) -> str:
+        """Return how long those take at least that were ended early."""
+        bounds = [row["slower_than"] for row in self._table if row["error"] == kind]
+        known = [bound for bound in bounds if bound is not None]
+        return f", after {min(known):.3g} to {max(known):.3g} s" if known else ""
 
     def _matters(self, table: LogTable) -> Iterator[tuple[str, ...]]:
         """Yield the columns that varied, those first that explain most of the costs."""

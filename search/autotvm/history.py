@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from codegen import Target
-from search.autotvm import record
 from search.autotvm.dispatch import DispatchContext
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureInput, MeasureResult
+from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.record import Record, Records, records_of
 
 if TYPE_CHECKING:
     from search.autotvm.arguments import Workload
     from search.autotvm.config import Config
 
 logger = logging.getLogger("autotvm")
-
-Record: TypeAlias = "tuple[MeasureInput, MeasureResult]"
-Records: TypeAlias = "str | bytes | os.PathLike[str] | IO[str] | Iterable[Any]"
-"""A log by name or opened, records, or several of those."""
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -40,8 +34,8 @@ class ApplyHistoryBest(DispatchContext):
 
     def load(self, records: Records) -> None:
         """Add what logs have; TemplateError for what is neither a log nor records."""
-        for inp, res in _records(records):
-            if res.error_no != 0:
+        for inp, res in records_of(records):
+            if res.error_no != MeasureErrorNo.NO_ERROR:
                 continue
             for key in inp.target.keys:
                 _keep_better(self.best_by_targetkey, (key, inp.task.workload), inp, res)
@@ -100,31 +94,6 @@ def apply_history_best(records: Records) -> ApplyHistoryBest:
     `records` is a path, an opened log, an iterable of (input, result), or several of those.
     """
     return ApplyHistoryBest(records)
-
-
-def _records(records: Any) -> Iterable[Record]:
-    if isinstance(records, (str, bytes, os.PathLike)):
-        yield from record.load_from_file(os.fsdecode(records))
-    elif hasattr(records, "readline"):
-        yield from record.load_from_buffer(records)
-    elif _is_record(records):
-        yield records
-    elif isinstance(records, Iterable):
-        for one in records:
-            yield from _records(one)
-    else:
-        raise TemplateError(
-            f"a log is a path, an opened file or records, got {type(records).__name__}"
-        )
-
-
-def _is_record(value: Any) -> bool:
-    return (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and isinstance(value[0], MeasureInput)
-        and isinstance(value[1], MeasureResult)
-    )
 
 
 def _keep_better(

@@ -32,7 +32,7 @@ ERROR_MEANINGS: Final = {
     "RUNTIME_DEVICE": "it failed while it ran, or the process that ran it died",
     "WRONG_ANSWER": "the results differ from those of the reference",
     "BUILD_TIMEOUT": "building took longer than the builder allows",
-    "RUN_TIMEOUT": "running took longer than the runner allows, or hopelessly longer than the best",
+    "RUN_TIMEOUT": "running took longer than the runner allows",
     "UNKNOWN_ERROR": "none of these",
     "STOPPED_EARLY": "it was stopped as soon as it was certain not to be the best",
     "BUILD_ERROR": "it could not be built",
@@ -68,6 +68,13 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
             "apart",
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
+        *(
+            Field(
+                name, f"{line[name]:.6g}", "seconds that a run takes at least: it was ended early"
+            )
+            for name in ("slower_than",)
+            if name in line
+        ),
         Field("version", str(line["version"]), "the version of this format"),
         Field("tvm_version", str(line.get("tvm_version")), "the version of the writer"),
     ]

@@ -14,7 +14,7 @@ from schedule import Schedule, ScheduleError
 from schedule.trace_json import TraceError
 from search.analysis.resources import RESOURCES, resources_of
 from search.autotvm.log_table import NO_ERROR, STOPPED, LogTable, Row
-from search.autotvm.measure import MeasureErrorNo
+from search.autotvm.measure import MeasureErrorNo, MeasureResult
 from search.autotvm.record import Record, load_from_file
 from search.autotvm.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
@@ -80,13 +80,18 @@ def _rows_of_records(records: Iterable[Record], resources: bool | int) -> Iterat
             "knobs": dict(_knobs(task, inp.config)),
             **takes,
             "cost": cost,
+            "slower_than": result.slower_than,
             "gflops": None if cost is None or not flop else flop / cost / 1e9,
-            "error": MeasureErrorNo(result.error_no).name,
+            "error": _error_of(result),
             "build_seconds": None,
             "run_seconds": None,
             "all_cost": result.all_cost,
             "time": result.timestamp,
         }
+
+
+def _error_of(result: MeasureResult) -> str:
+    return MeasureErrorNo(result.error_no).name if result.slower_than is None else STOPPED
 
 
 def _apart(count: int, resources: bool | int) -> int:
@@ -148,6 +153,7 @@ def _rows_of_run(work_dir: Path, resources: bool | int) -> Iterator[Row]:
             "knobs": dict(programs.knobs(trial)),
             **(programs.resources(trial) if apart and place % apart == 0 else _UNKNOWN),
             "cost": cost,
+            "slower_than": min(trial.run_secs, default=None) if trial.stage == "stopped" else None,
             "gflops": None if cost is None or not flop else flop / cost / 1e9,
             "error": _ending(trial),
             "build_seconds": trial.build_secs,

@@ -82,7 +82,8 @@ class LogTable(Sequence[Row]):
     """One row for each measurement, in the order of the log; a row maps columns to values.
 
     Columns: `task`, `target`, `index` (of the configuration, or of the design space), the `knobs`,
-    the resources of the program (see `Resources`), `cost` (mean seconds per run), `gflops`,
+    the resources of the program (see `Resources`), `cost` (mean seconds per run), `slower_than`
+    (what the cost is at least, of one that was ended early: `error` is `STOPPED_EARLY`), `gflops`,
     `error` (`NO_ERROR`, a name of `MeasureErrorNo`, or the stage that failed), `build_seconds`,
     `run_seconds` and `all_cost` (both together), `time` (seconds since 1970), `best_so_far`
     (seconds, of the task up to here) and `elapsed` (seconds since the first ended).

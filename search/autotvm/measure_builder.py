@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from tensorir.function import IRModule
 if TYPE_CHECKING:
     from search.autotvm.task import Task
     from search.workers.worker import Ending
+
+logger = logging.getLogger("autotvm")
 
 Built: TypeAlias = "BuildResult | MeasureResult"
 """What was built, or the result of a configuration that cannot be."""
@@ -69,7 +72,8 @@ class LocalBuilder(Builder):
 
     A template runs in this process; what compiles its program is another one, which is killed after
     `timeout` seconds. `build_func(mod, target, **build_kwargs)` compiles in place of
-    `codegen.build`; it may be a function of a notebook or a script. `do_fork` is accepted and
+    `codegen.build`; it may be a function of a notebook or a script. What `build_kwargs` says counts
+    before what the runner wants of builds, which is warned of. `do_fork` is accepted and
     unused: workers are always processes of their own. `runtime` is None.
     """
 
@@ -88,15 +92,20 @@ class LocalBuilder(Builder):
             )
         if runtime is not None:
             raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
-        own = None
-        if callable(build_func):
-            own = partial(_build, build_func, dict(build_kwargs or {}))
-        self._processes = BuilderProcesses(
-            max_workers=n_parallel,
-            timeout_sec=timeout,
-            f_build=own,
-        )
+        self._function = build_func if callable(build_func) else None
+        self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
+        self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout)
         self.n_parallel = self._processes.max_workers
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Take note of what is built next, and of what the runner wants of builds."""
+        wanted = dict(build_kwargs or {})
+        for name in sorted(wanted.keys() & self._own_kwargs):
+            logger.warning(
+                "the runner wants builds with %s=%r, the builder builds with %r",
+                *(name, wanted[name], self._own_kwargs[name]),
+            )
+        super().set_task(task, {**wanted, **self._own_kwargs})
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
         """Build all; what is built is there until `clean_up`."""
@@ -107,6 +116,10 @@ class LocalBuilder(Builder):
     ) -> Iterator[Built]:
         """Start to build all, and yield each when it is built, in the order of the inputs."""
         self._processes.beside_measuring = beside_measuring
+        self._processes.f_build = None
+        if self._function is not None or self.build_kwargs:
+            function = self._function or codegen.build
+            self._processes.f_build = partial(_build, function, dict(self.build_kwargs))
         started = [self._started(inp) for inp in measure_inputs]
         return (begun if isinstance(begun, MeasureResult) else _built(*begun) for begun in started)
 

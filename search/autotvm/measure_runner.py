@@ -15,7 +15,13 @@ from codegen import Target
 from search.arg_info import ArgInfo
 from search.autotvm.answers import write_answers
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure import (
+    BuildResult,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    SlowerThan,
+)
 from search.builder.artifact_directory import ArtifactDirectory
 from search.builder.local_builder import export_object
 from search.runner import EvaluatorConfig, RunnerInput, RunnerResult
@@ -29,10 +35,6 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
 
 _MOST_ERROR_TEXT: Final = 1024
-_ENDED: Final = (
-    "ended in its first call, which took 10 times as long as the best configuration; "
-    "LocalRunner(end_hopeless=False) times such ones too"
-)
 
 
 class Runner(ABC):
@@ -77,12 +79,14 @@ class LocalRunner(Runner):
     `number` calls that take at least `min_repeat_ms` milliseconds together; of more than two costs
     the lowest and the highest are dropped. `enable_cpu_cache_flush` drops the arguments but the
     first from the caches before each `number` calls. `timeout` are seconds for one configuration,
-    whose process is killed then. `cooldown_interval` is accepted and unused: builds go on between
-    measurements, and a callback that sleeps makes a pause.
+    whose process is killed then. Between two of them are `cooldown_interval` seconds at least, in
+    which builds go on. AutoTVM's 0.1 is for boards that get hot: the times of a CPU that idles in
+    between vary more.
 
     With `end_hopeless`, a configuration that is certainly slower than the best of the task is timed
     with fewer calls, and one whose first call takes 10 times as long (and 50 ms) is ended then: its
-    result is a RUN_TIMEOUT that says so. Without, each is timed in full, however slow.
+    result is a RUN_TIMEOUT that tells how long it takes at least. Without, each is timed in full,
+    however slow.
 
     With `check_correctness` each configuration must compute what the unscheduled program does, but
     for rounding; or what `ref_func` says, which gets the arguments that the program reads and
@@ -97,7 +101,7 @@ class LocalRunner(Runner):
         number: int = 4,
         repeat: int = 3,
         min_repeat_ms: int = 0,
-        cooldown_interval: float = 0.1,
+        cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
         module_loader: None = None,
         *,
@@ -109,8 +113,6 @@ class LocalRunner(Runner):
     ) -> None:
         if module_loader is not None:
             raise TemplateError(f"there are no module loaders, got {module_loader!r}")
-        self.timeout = timeout
-        self.cooldown_interval = cooldown_interval
         self.end_hopeless = end_hopeless
         self.check_correctness = check_correctness or ref_func is not None
         self.ref_func = ref_func
@@ -118,7 +120,7 @@ class LocalRunner(Runner):
         self.atol = atol
         self.ref_input: Sequence[npt.NDArray[Any]] | None = None
         config = EvaluatorConfig(number, repeat, min_repeat_ms, enable_cpu_cache_flush)
-        self._process = RunnerProcess(timeout_sec=timeout, evaluator_config=config)
+        self._process = RunnerProcess(timeout, config, cooldown_interval)
         self._directory: ArtifactDirectory | None = None
         self._reference: str | None = None
         self._facts: ProgramFacts | None = None
@@ -168,12 +170,13 @@ class LocalRunner(Runner):
         )
         result = self._process.measure(entry).checked()
         spent = built.time_cost + result.seconds
-        if result.stopped:
-            return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, _ENDED, spent)
         if result.run_secs is None:
             return MeasureResult.failed(
                 _error_of(result), (result.error_msg or "")[:_MOST_ERROR_TEXT], spent
             )
+        if result.stopped:
+            bound = SlowerThan(min(result.run_secs))
+            return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, bound, spent)
         costs = _without_extremes(result.run_secs)
         mean = sum(costs) / len(costs)
         self._best = mean if self._best is None else min(self._best, mean)

@@ -15,8 +15,9 @@ from search.feature_extractor.feature_extractor import FeatureExtractor, PackedF
 from search.feature_extractor.machine import MULTIPLY_ADD_UNITS, Machine
 from search.feature_extractor.nest_arrays import Nest, nests
 from search.feature_extractor.nest_columns import COLUMNS, program_columns
-from search.feature_extractor.nests import Numbers, ProgramShape, Work
+from search.feature_extractor.nests import REGISTERS, Numbers, ProgramShape, Work
 from search.feature_extractor.read_nests import read_nests
+from search.postproc.rewrite_register_tile import RewriteRegisterTile
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -44,9 +45,9 @@ class NestFeature(FeatureExtractor):
     then five of the whole program. `names` lists them.
 
     Described is the program as it is before postprocessing, with what the postprocessors for CPUs
-    will do; a candidate without postprocessing is described as it stands. A `match_buffer` view
-    counts as the part of the buffer that it shows. Sizes of caches and registers are those of the
-    target.
+    will do. A candidate without postprocessing is described as it stands: where no postprocessor of
+    the space makes tiles of registers, reductions have none. A `match_buffer` view counts as the
+    part of the buffer that it shows. Sizes of caches and registers are those of the target.
     """
 
     names: Final = (
@@ -73,6 +74,8 @@ class NestFeature(FeatureExtractor):
         for k, candidate in enumerate(candidates):
             mod = candidate.sch.state.before_postproc or candidate.sch.mod
             program, numbers = read_nests(mod)
+            if not _tiles_registers(context, candidate):
+                numbers = _without_tiles(numbers)
             groups.setdefault(program, []).append((k, numbers))
         machine, least = Machine.of(as_target(context.target)), self._least(context)
         result = [np.zeros((0, len(self.names)))] * len(candidates)
@@ -98,7 +101,10 @@ class NestFeature(FeatureExtractor):
         machine, least = Machine.of(as_target(context.target)), self._least(context)
         rows = [np.zeros((0, len(self.names)))]
         owner = [np.zeros(0, np.int64)]
+        tiles = _tiles_registers(context)
         for program, numbers, members in compiled.numbers(decisions):
+            if not tiles:
+                numbers = _without_tiles(numbers)
             for start in range(0, len(members) if program.stores else 0, _AT_ONCE):
                 part = slice(start, start + _AT_ONCE)
                 rows.append(nest_features(program, numbers[:, part], machine, least))
@@ -160,6 +166,24 @@ def nest_features(
     whole = (np.log2(total / least), np.log2(top / least), top / total, np.log2(total))
     count = np.full(len(total), len(stores))
     return np.concatenate([main, mean, [*whole, count]]).T
+
+
+def _tiles_registers(context: TuneContext, candidate: MeasureCandidate | None = None) -> bool:
+    """Say whether a postprocessor makes tiles of registers, which the compiler does not.
+
+    A context without a design space does not tell; there a candidate was postprocessed or not.
+    """
+    generator = context.space_generator
+    if generator is not None:
+        return any(isinstance(part, RewriteRegisterTile) for part in generator.postprocs)
+    return candidate is not None and candidate.sch.state.before_postproc is not None
+
+
+def _without_tiles(numbers: Numbers) -> Numbers:
+    """Return the numbers of programs whose reductions get no registers."""
+    changed = numbers.copy()
+    changed[REGISTERS] = 0
+    return changed
 
 
 def least_cycles(context: TuneContext) -> float:

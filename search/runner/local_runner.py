@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Final
 
 from codegen import Target
@@ -47,7 +48,9 @@ class LocalRunner(Runner):
     `f_run_evaluator(module, device, evaluator_config, arguments)` seconds per call, and
     `f_cleanup()` runs after each candidate; the process calls `initializer` at its start. They may
     be functions of a notebook or a script. With any of the first two, results are not checked.
-    `cooldown_sec` is accepted and unused.
+
+    A candidate starts `cooldown_sec` seconds after the one before has ended; builds go on
+    meanwhile. A pause is for boards that get hot: the times of a CPU that idles vary more.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class LocalRunner(Runner):
         starting = None if self._split is None else self._split.building
         self._pool = WorkerPool(1, initializer, spares=1, cores=starting)
         self._directory: ArtifactDirectory | None = None
+        self._rested_at = 0.0
+        """When the pause after the last candidate is over, on the monotonic clock."""
         self._references: dict[str, str | RunnerResult] = {}
         """Where the results of an unscheduled program are, or why there are none."""
         logger.info("LocalRunner: max_workers = 1")
@@ -86,7 +91,16 @@ class LocalRunner(Runner):
         return [_Measurement(self, entry, best).future() for entry in runner_inputs]
 
     def measure(self, entry: RunnerInput) -> RunnerResult:
-        """Measure one candidate now."""
+        """Measure one candidate now, or when the pause after the last one is over."""
+        pause = self._rested_at - monotonic()
+        if pause > 0:
+            sleep(pause)
+        try:
+            return self._measured(entry)
+        finally:
+            self._rested_at = monotonic() + self.cooldown_sec
+
+    def _measured(self, entry: RunnerInput) -> RunnerResult:
         own = (self.f_alloc_argument, self.f_run_evaluator, self.f_cleanup)
         args = [info.as_json() for info in entry.args_info]
         config = self.evaluator_config

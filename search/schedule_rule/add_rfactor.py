@@ -23,23 +23,37 @@ class AddRFactor(ScheduleRule):
     factored out, one the inner part, one nothing. There is enough spatial parallelism above
     `max_jobs_per_core` iterations a core (-1: never), and where there is no less of it than of the
     reduction.
+
+    A block that would not be tiled, the sum of a row or a pooling window say, is factored whatever
+    its parallelism, as MetaSchedule does; with `only_above_cores`, as Ansor does, if its reduction
+    has more iterations than there are cores.
     """
 
     def __init__(
-        self, max_jobs_per_core: int = 16, max_innermost_factor: int | None = None
+        self,
+        max_jobs_per_core: int = 16,
+        max_innermost_factor: int | None = None,
+        *,
+        only_above_cores: bool = False,
     ) -> None:
         self.max_jobs_per_core = max_jobs_per_core
         self.max_innermost_factor = max_innermost_factor
+        self.only_above_cores = only_above_cores
         self._max_parallel_extent: int | None = None
+        self._shortest_untiled = 2
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         jobs = self.max_jobs_per_core
         self._max_parallel_extent = None if jobs == -1 else target_cores(context) * jobs
+        if self.only_above_cores:
+            self._shortest_untiled = target_cores(context) + 1
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the factored designs and the plain one."""
         sref = sch.get_sref(block)
-        if sref.parent is None or not needs_rfactor(sch.state, sref, self._max_parallel_extent):
+        if sref.parent is None or not needs_rfactor(
+            sch.state, sref, self._max_parallel_extent, self._shortest_untiled
+        ):
             return [sch]
         plain = sch.copy()
         outer_and_inner, n_spatial = self._split_reduction(sch, block)

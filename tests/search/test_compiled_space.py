@@ -115,7 +115,7 @@ def test_points_of_a_template():
 
 
 def agrees(mod: IRModule, target: str, generator: SpaceArg = "post-order-apply") -> None:
-    context = TuneContext(mod, target=target)
+    context = TuneContext(mod, target=target, space_generator=generator)
     extractor = NestFeature()
     # The other spaces differ in the place of the write cache only.
     for space in design_spaces(mod, target, generator)[:1]:
@@ -149,7 +149,7 @@ def test_places_are_repaired_as_in_a_replay():
     # Below a reduction loop that runs, a block cannot be computed at a spatial loop.
     mod = module(CONV)
     space = design_spaces(mod, TARGET)[0]
-    context = TuneContext(mod, target=TARGET)
+    context = TuneContext(mod, target=TARGET, space_generator="post-order-apply")
     moved = 0
     for point in drawn(space, 60):
         made = space.decisions_of(replayed(context, space, point).sch.trace)
@@ -163,7 +163,7 @@ def test_places_are_repaired_as_in_a_replay():
 
 def test_a_form_that_was_wrong_is_withdrawn():
     mod = module(MATMUL)
-    context = TuneContext(mod, target=TARGET)
+    context = TuneContext(mod, target=TARGET, space_generator="post-order-apply")
     space = design_spaces(mod, TARGET)[0]
     extractor = NestFeature()
     compiled(extractor, context, space)
@@ -177,7 +177,7 @@ def test_a_form_that_was_wrong_is_withdrawn():
 
 def test_an_extractor_of_programs_has_no_points():
     mod = module(MATMUL)
-    context = TuneContext(mod, target=TARGET)
+    context = TuneContext(mod, target=TARGET, space_generator="post-order-apply")
     space = design_spaces(mod, TARGET)[0]
     extractor = Programs()
     assert extractor.extract_points(context, space, drawn(space)) is None

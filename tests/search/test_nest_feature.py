@@ -33,8 +33,11 @@ def module(text: str) -> IRModule:
     return IRModule({"main": func})
 
 
-def tiled(order: str, parallel: int | None = None) -> Schedule:
-    """Return the matmul with its loops in an order, and wishes for postprocessing."""
+def tiled(order: str, parallel: int | None = None, completed: bool = True) -> Schedule:
+    """Return the matmul with its loops in an order, and wishes for postprocessing.
+
+    `completed`: that follows.
+    """
     sch = Schedule(module(MATMUL))
     loops = dict(zip("ijk", sch.get_loops(sch.get_block("C")), strict=True))
     sch.reorder(*(loops[name] for name in order))
@@ -42,7 +45,8 @@ def tiled(order: str, parallel: int | None = None) -> Schedule:
     if parallel is not None:
         sch.annotate(root, "meta_schedule.parallel", parallel)
     sch.annotate(root, "meta_schedule.vectorize", 64)
-    sch.enter_postproc()
+    if completed:
+        sch.enter_postproc()
     return sch
 
 
@@ -76,6 +80,17 @@ def test_the_tile_is_what_the_postprocessors_make():
     assert 2 ** row["main.vector"] == 8
     assert 2 ** row["main.accumulators"] == 8
     assert row["main.loads"] == pytest.approx(6 / 8)
+
+
+def test_without_postprocessing_accumulators_are_in_memory():
+    plain = tiled("ijk", completed=False)
+    (row,) = features(plain)
+    assert 2 ** row["main.accumulators"] == 1
+    assert row["main.tile_traffic"] == 2, "each update loads and stores its element"
+    context = TuneContext(plain.mod, target=AVX2, space_generator="post-order-apply")
+    (rows,) = NestFeature().extract_from(context, [MeasureCandidate(plain, [])])
+    tile = rows[0, NestFeature.names.index("main.accumulators")]
+    assert 2**tile == 8, "the postprocessors of this space will make a tile"
 
 
 def test_parallel_iterations_keep_cores_busy():

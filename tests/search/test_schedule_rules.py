@@ -365,6 +365,23 @@ def test_a_reduction_with_enough_parallelism_is_not_factored() -> None:
     assert unchanged(designs(AddRFactor(16, 64), ROW_SUM, "D"), ROW_SUM), "no reduction"
 
 
+@pytest.mark.parametrize(("length", "usual", "above"), [(1, 1, 1), (2, 3, 1), (4, 3, 1), (5, 3, 3)])
+def test_a_short_sum_is_factored_as_meta_schedule_or_as_ansor_does(length, usual, above) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((8, {length}), "float32"), B: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, {length}):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    assert len(designs(AddRFactor(16, 64), text, "B")) == usual
+    four_cores = AddRFactor(16, 64, only_above_cores=True)
+    assert len(designs(four_cores, text, "B")) == above
+
+
 # ----------------------------------------------------------------- parallel, vector, compute location
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import search as ms
-from search.schedule_rule import RFactorOverLanes, ScheduleRule
+from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
 from search.sketch_policy import sketches
 from tensorir import te
 from tests.search.programs import Matmul, split_all
@@ -68,6 +69,66 @@ def scalar_sum():
     return te.create_prim_func([a, te.compute((1,), lambda i: te.sum(a[k], axis=k), name="S")])
 
 
+def max_pool(window):
+    a = te.placeholder((1, 56, 56, 64), name="A")
+    y, x = (te.reduce_axis((0, window), name=name) for name in "yx")
+    pooled = te.compute(
+        (1, 27, 27, 64),
+        lambda n, i, j, c: te.max(a[n, 2 * i + y, 2 * j + x, c], axis=[y, x]),
+        name="pooled",
+    )
+    return te.create_prim_func([a, pooled])
+
+
+def winograd():
+    """A 3 x 3 convolution in tiles of 2 x 2 (Lavin and Gray, 2016), its weights transformed.
+
+    The two transforms with constant matrices are left alone; Ansor has a rule of its own for them.
+    """
+    alone = {"schedule_rule": "None"}
+    x, w = te.placeholder((16, 16, 128), name="X"), te.placeholder((4, 4, 128, 128), name="W")
+    b = constants([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]], "B")
+    a = constants([[1, 0], [1, 1], [1, -1], [0, -1]], "A")
+    y, z, u, v = (te.reduce_axis((0, 4), name=name) for name in "yzuv")
+    k = te.reduce_axis((0, 128), name="k")
+    packed = te.compute(
+        (4, 4, 49, 128),
+        lambda e, f, p, c: te.sum(
+            x[p // 7 * 2 + y, p % 7 * 2 + z, c] * b[y, e] * b[z, f], axis=[y, z]
+        ),
+        name="packed",
+        attrs=alone,
+    )
+    products = te.compute(
+        (4, 4, 49, 128),
+        lambda e, f, p, o: te.sum(packed[e, f, p, k] * w[e, f, o, k], axis=k),
+        name="products",
+    )
+    inverse = te.compute(
+        (2, 2, 49, 128),
+        lambda e, f, p, o: te.sum(products[u, v, p, o] * a[u, e] * a[v, f], axis=[u, v]),
+        name="inverse",
+        attrs=alone,
+    )
+    out = te.compute(
+        (14, 14, 128), lambda i, j, o: inverse[i % 2, j % 2, i // 2 * 7 + j // 2, o], name="out"
+    )
+    return te.create_prim_func([x, w, out])
+
+
+def constants(rows, name):
+    """A matrix as Ansor's programs have it: a tensor that is computed of no other."""
+
+    def at(i, j):
+        value = te.const(0.0, "float32")
+        for y, x in np.argwhere(rows):
+            here = te.all(i == int(y), j == int(x))
+            value = te.Select(here, te.const(rows[y][x], "float32"), value)
+        return value
+
+    return te.compute((len(rows), len(rows[0])), at, name=name)
+
+
 @pytest.mark.parametrize(
     ("program", "count"),
     [
@@ -78,13 +139,26 @@ def scalar_sum():
         (row_min(), 3),
         (softmax(), 9),
         (scalar_sum(), 3),
+        (max_pool(2), 1),
+        (max_pool(3), 3),
+        (winograd(), 3),
     ],
 )
 def test_there_are_as_many_sketches_as_ansor_makes(program, count):
-    """Our own `RFactorOverLanes`, which Ansor does not have, is left out."""
-    rules = [r for r in ScheduleRule.create("llvm") if not isinstance(r, RFactorOverLanes)]
+    """Our own `RFactorOverLanes`, which Ansor does not have, is left out.
+
+    Ansor factors a reduction that it does not tile if it is longer than there are cores.
+    """
+    own = {RFactorOverLanes: [], AddRFactor: [AddRFactor(16, 64, only_above_cores=True)]}
+    rules = [
+        rule for usual in ScheduleRule.create("llvm") for rule in own.get(type(usual), [usual])
+    ]
     space = ms.space_generator.PostOrderApply(sch_rules=rules)
     assert len(sketches(program, TARGET, space)) == count
+
+
+def test_a_small_window_has_the_sketches_of_meta_schedule():
+    assert len(sketches(max_pool(2), TARGET)) == 3
 
 
 def test_a_sketch_prints_with_its_holes():

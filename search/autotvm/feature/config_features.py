@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from codegen import Target
 from search.autotvm.errors import InstantiationError, TemplateError
 from search.autotvm.feature.curve import get_buffer_curve_sample_flatten
 from search.autotvm.feature.itervar import get_itervar_feature_flatten
+from search.context import TuneContext
+from search.feature_extractor import NestFeature, PerStoreFeature
+from search.measure_candidate import MeasureCandidate
 
 if TYPE_CHECKING:
     from search.autotvm.entity import ConfigEntity
@@ -38,17 +42,33 @@ def curve_features(task: Task, config: ConfigEntity) -> Row:
     return np.append(row, _options(config)).astype(np.float32)
 
 
+def store_features(task: Task, config: ConfigEntity) -> Row:
+    """Return Ansor's features of each buffer that is stored to, then the options."""
+    rows = PerStoreFeature().extract(task.instantiate(config).mod)
+    return np.append(rows, _options(config)).astype(np.float32)
+
+
+def nest_features(task: Task, config: ConfigEntity) -> Row:
+    """Return what decides how fast the loop nests run on the target, then the options."""
+    candidate = MeasureCandidate(task.instantiate(config), [])
+    context = TuneContext(task.mod, target=task.target or Target())
+    rows = NestFeature().extract_from(context, [candidate])
+    return np.append(rows, _options(config)).astype(np.float32)
+
+
 FEATURES: Final[Mapping[str, Callable[[Any, Any], Row]]] = {
     "knob": knob_features,
     "itervar": itervar_features,
     "curve": curve_features,
+    "per_store": store_features,
+    "nest": nest_features,
 }
 
 
 class ConfigFeatures:
     """The features of the configurations of a task, by index, kept once they were asked for.
 
-    TemplateError for a kind other than `knob`, `itervar` and `curve`.
+    TemplateError for a kind that is none of `FEATURES`.
     """
 
     def __init__(self, task: Task, kind: str) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from codegen import host
-from search.autotvm.errors import TemplateError
+from search.autotvm.errors import SpaceIndexError, TemplateError
 from search.autotvm.measure import MeasureErrorNo
 from search.autotvm.tuner.tuner import Tuner
 from search.autotvm.tuner.welch import welch_p_value
@@ -19,16 +21,20 @@ if TYPE_CHECKING:
 
 _FIRST_BATCH: Final = 16
 _MOST_DIRECTIONS: Final = 4096
+_STARTS_DRAWN: Final = 32
 
 
 class DropletTuner(Tuner):
     """Moves to faster neighbours until there are none (Canesche et al., Droplet Search, 2024).
 
     It starts at `start_position`, the index of the value of each knob (None: all 0). Neighbours of
-    the best configuration have the next value of some knobs, or the one before, all at once; when
-    few are left, those two and more values away. A neighbour is better if its mean cost is lower
-    and the costs differ with significance `pvalue`; single costs always do. The search ends when
-    all are measured. It is for few trials: what it ends in may be a local optimum.
+    a configuration have the next value of some knobs, or the one before, all at once; when few are
+    left, those two and more values away. One is better if its mean cost is lower and the costs
+    differ with significance `pvalue`; single costs always do.
+
+    What a descent ends in may be a local optimum. So when all its neighbours are measured, another
+    begins far from what was measured before; the search ends when the whole space is. `best_knob`
+    is the best of all descents.
 
     TemplateError for a start that is no configuration.
     """
@@ -56,12 +62,22 @@ class DropletTuner(Tuner):
                 f"space lets through; got {first}"
             )
         self.pvalue = pvalue
-        self.visited = {self.space.knob2point(first)}
+        self.visited: set[int] = set()
         self.best_knob = first
         self.best_costs: Sequence[float] = ()
-        self._next = [self.space.knob2point(first)]
+        self._next: list[int] = []
         self._batch = max(_FIRST_BATCH, host.logical_cores())
-        self._step = 0
+        self._farthest = max(dims, default=0)
+        self._begin(first)
+
+    def _begin(self, start: list[int]) -> None:
+        """Begin a descent."""
+        self._place = start
+        self._costs: Sequence[float] = ()
+        self._step = 1
+        index = self.space.knob2point(start)
+        self.visited.add(index)
+        self._next += [index, *self._neighbours(1)]
 
     def has_next(self) -> bool:
         """Say whether there is a candidate."""
@@ -74,41 +90,68 @@ class DropletTuner(Tuner):
         return [self.space.get(index) for index in taken]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Move to the best, and find candidates around it."""
+        """Move to the best, and find candidates around it, or elsewhere if none is left there."""
         moved = False
+        measured: set[int] = set()
         for inp, result in zip(inputs, results, strict=True):
-            self.visited.add(inp.config.index)
-            if self._is_better(result) and self.space.is_index_valid(inp.config.index):
-                self.best_knob = self.space.point2knob(inp.config.index)
-                self.best_costs = result.costs
+            index = self.index_of(inp)
+            if index is None:
+                continue
+            measured.add(index)
+            if self._is_better(result, self._costs):
+                self._place, self._costs = self.space.point2knob(index), result.costs
                 moved = True
-        measured = {inp.config.index for inp in inputs}
+            if self._is_better(result, self.best_costs):
+                self.best_knob, self.best_costs = self.space.point2knob(index), result.costs
+        self.visited |= measured
         self._next = [index for index in self._next if index not in measured]
         if moved:
             self._step = 1
-            self._next += self._neighbours(1)
-        while len(self._next) < self._batch and self._step < max(self.space.dims):
+            self._next = self._neighbours(1) + self._next
+        while len(self._next) < self._batch and self._step < self._farthest:
             self._step += 1
             self._next += self._neighbours(self._step)
+        if not self._next:
+            start = self._far_from_visited()
+            if start is not None:
+                self._begin(start)
 
-    def _is_better(self, result: MeasureResult) -> bool:
+    def _far_from_visited(self) -> list[int] | None:
+        """Return the most remote of some random configurations, None if all were visited.
+
+        A step from the first to the last value is equally far for each knob.
+        """
+        try:
+            drawn = {
+                self.space.get_rand_index(to_exclude=self.visited, rng=self.rng)
+                for _ in range(_STARTS_DRAWN)
+            }
+        except SpaceIndexError:
+            return None
+        starts = [self.space.point2knob(index) for index in sorted(drawn)]
+        lengths = np.maximum(1, np.array(self.space.dims) - 1)
+        seen = np.array([self.space.point2knob(index) for index in self.visited]) / lengths
+        nearest = [float(np.abs(seen - start / lengths).sum(1).min()) for start in starts]
+        return starts[int(np.argmax(nearest))]
+
+    def _is_better(self, result: MeasureResult, than: Sequence[float]) -> bool:
         if result.error_no != MeasureErrorNo.NO_ERROR:
             return False
-        if not self.best_costs:
+        if not than:
             return True
-        if result.mean_cost >= sum(self.best_costs) / len(self.best_costs):
+        if result.mean_cost >= sum(than) / len(than):
             return False
-        if min(len(result.costs), len(self.best_costs)) < 2:
+        if min(len(result.costs), len(than)) < 2:
             return True
-        return welch_p_value(self.best_costs, result.costs) <= self.pvalue
+        return welch_p_value(than, result.costs) <= self.pvalue
 
     def _neighbours(self, distance: int) -> list[int]:
         """Return valid indices that were not visited, about as many as a batch has."""
         found: list[int] = []
-        for signs in _directions(len(self.best_knob)):
+        for signs in _directions(len(self._place)):
             knob = [
                 max(0, digit + sign * distance) % dim
-                for digit, sign, dim in zip(self.best_knob, signs, self.space.dims, strict=True)
+                for digit, sign, dim in zip(self._place, signs, self.space.dims, strict=True)
             ]
             index = self.space.knob2point(knob)
             if index in self.visited or not self.space.is_index_valid(index):

@@ -146,14 +146,20 @@ class EvolutionTuner(Tuner):
             TuningRecord(
                 sch.trace,
                 self.database.commit_workload(normalize_mod(sch.initial_mod)),
-                _runner_result(result).run_secs or (FAILED,),
+                tuple(map(float, result.costs)) if _succeeded(result) else (FAILED,),
                 self._context.target,
                 ArgInfo.from_entry_func(sch.mod),
             )
         )
 
 
+def _succeeded(result: MeasureResult) -> bool:
+    return result.error_no == MeasureErrorNo.NO_ERROR
+
+
 def _runner_result(result: MeasureResult) -> RunnerResult:
-    if result.error_no == MeasureErrorNo.NO_ERROR:
-        return RunnerResult(run_secs=tuple(float(cost) for cost in result.costs))
+    if _succeeded(result):
+        return RunnerResult(run_secs=tuple(map(float, result.costs)))
+    if result.slower_than is not None:
+        return RunnerResult(run_secs=(result.slower_than,), stopped=True)
     return RunnerResult(error_msg=f"{MeasureErrorNo(result.error_no)!s}: {result.costs}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,9 +26,9 @@ class GATuner(Tuner):
     """Breeds generations of configurations from the fastest ones before.
 
     A gene is the index of the value of each knob. A generation has `pop_size` genes, or as many as
-    the space has. Parents are drawn from the last generation and the `elite_num` best of those
-    before, in proportion to their speed; a child has the first knobs of one parent and the last of
-    another, and each knob takes a random value with probability `mutation_prob`.
+    the space has. Parents are drawn from the last generation and the `elite_num` best of all, in
+    proportion to their speed; a child has the first knobs of one parent and the last of another,
+    and each knob takes a random value with probability `mutation_prob`.
     """
 
     def __init__(
@@ -47,51 +48,56 @@ class GATuner(Tuner):
         self.pop_size = min(pop_size, len(self.space))
         self.elite_num = min(elite_num, self.pop_size)
         self.mutation_prob = mutation_prob
-        first = self.space.sample_ints(self.pop_size, rng=self.rng)
-        self.genes = [self.space.point2knob(index) for index in first]
-        self.scores: list[float] = []
-        self.elites: list[list[int]] = []
-        self.elite_scores: list[float] = []
-        self.visited = set(first)
-        self.trial_pt = 0
+        self.fitness: dict[int, float] = {}
+        """The speeds of all configurations that were measured, by index."""
+        self.visited: set[int] = set()
+        self._begin(self.space.sample_ints(self.pop_size, rng=self.rng))
+
+    def _begin(self, generation: list[int]) -> None:
+        """Begin a generation; of its genes those are measured that were not, or all if all were."""
+        self.generation = list(dict.fromkeys(generation))
+        self.visited.update(generation)
+        new = [point for point in self.generation if point not in self.fitness]
+        self._left = new or self.generation
 
     def has_next(self) -> bool:
-        """Say whether a gene of the generation was not measured."""
-        return self.trial_pt < len(self.genes)
+        """Say whether a gene of the generation is to be measured."""
+        return bool(self._left)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         """Return the next genes of the generation."""
-        genes = self.genes[self.trial_pt : self.trial_pt + batch_size]
-        self.trial_pt += len(genes)
-        return [self.space.get(self.space.knob2point(gene)) for gene in genes]
+        taken, self._left = self._left[:batch_size], self._left[batch_size:]
+        return [self.space.get(index) for index in taken]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Enter fitness; breed the next generation when all have one."""
-        self.scores += map(self.flops, results)
-        if len(self.scores) >= len(self.genes) and len(self.visited) < len(self.space):
+        """Enter fitness; breed the next generation when all genes have one."""
+        for inp, result in zip(inputs, results, strict=True):
+            index = self.index_of(inp)
+            if index is not None:
+                self.fitness[index] = self.most_flops(result)
+        self.visited.update(self.fitness)
+        self._left = [point for point in self._left if point not in self.fitness]
+        scored = not self._left and all(point in self.fitness for point in self.generation)
+        if scored and len(self.visited) < len(self.space):
             self._breed()
 
     def _breed(self) -> None:
-        genes, scores = self.genes + self.elites, self.scores + self.elite_scores
-        best = np.argsort(scores, kind="stable")[::-1][: self.elite_num]
-        self.elites = [genes[k] for k in best]
-        self.elite_scores = [scores[k] for k in best]
-        self.scores, self.trial_pt = [], 0
         if len(self.space) - len(self.visited) <= self.pop_size and self.space.length_is_exact:
             valid = filter(self.space.is_index_valid, range(self.space.range_length))
-            rest = [index for index in valid if index not in self.visited]
-            self.genes = [self.space.point2knob(index) for index in rest]
-            self.visited.update(rest)
-        else:
-            fitness = np.array(scores) + 1e-8
-            weights = [float(w) for w in fitness / fitness.max()]
-            self.genes = []
-            for _ in range(self.pop_size):
-                child = self._child(genes, weights)
-                self.visited.add(self.space.knob2point(child))
-                self.genes.append(child)
+            self._begin([index for index in valid if index not in self.visited])
+            return
+        elites = heapq.nlargest(self.elite_num, self.fitness, key=self.fitness.__getitem__)
+        parents = list(dict.fromkeys(self.generation + elites))
+        genes = [self.space.point2knob(point) for point in parents]
+        fitness = np.array([self.fitness[point] for point in parents]) + 1e-8
+        weights = [float(w) for w in fitness / fitness.max()]
+        children: list[int] = []
+        for _ in range(self.pop_size):
+            children.append(self._child(genes, weights))
+            self.visited.add(children[-1])
+        self._begin(children)
 
-    def _child(self, genes: Sequence[list[int]], weights: list[float]) -> list[int]:
+    def _child(self, genes: Sequence[list[int]], weights: list[float]) -> int:
         """Return a child of two genes that the space has, one that is new if that is easy."""
         dims = self.space.dims
         attempts = 0
@@ -108,4 +114,4 @@ class GATuner(Tuner):
             if self.space.is_index_valid(point):
                 attempts += 1
                 if point not in self.visited or attempts >= _MOST_ATTEMPTS:
-                    return child
+                    return point

@@ -64,4 +64,4 @@ class IndexBaseTuner(Tuner):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Leave out what was measured."""
-        self.visited.update(inp.config.index for inp in inputs)
+        self.visited.update(index for index in map(self.index_of, inputs) if index is not None)

@@ -122,16 +122,17 @@ class ModelBasedTuner(Tuner):
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Enter measurements; fit and plan anew when there are enough."""
         for inp, result in zip(inputs, results, strict=True):
-            if not self.space.is_index_valid(inp.config.index):
+            index = self.index_of(inp)
+            if index is None:
                 continue
-            self.xs.append(inp.config.index)
-            self.ys.append(self.flops(result))
-            self.visited.add(inp.config.index)
+            self.xs.append(index)
+            self.ys.append(self.most_flops(result))
+            self.visited.add(index)
         enough = len(self.xs) >= self.plan_size * (self.train_ct + 1)
         if enough and max(self.ys) > _LEAST_FLOPS and self.has_next():
             self.cost_model.fit(self.xs, self.ys, self.plan_size)
             self._plan(self.cost_model)
-            self.train_ct += 1
+            self.train_ct = len(self.xs) // self.plan_size
 
     def _plan(self, model: FittedModel) -> None:
         ratio = self.diversity_filter_ratio

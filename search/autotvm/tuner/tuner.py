@@ -81,9 +81,20 @@ class Tuner(ABC):
 
     def flops(self, result: MeasureResult) -> float:
         """Return the operations per second that a result means, 0 for a failure."""
-        if result.error_no != MeasureErrorNo.NO_ERROR:
-            return 0.0
         return (self.task.flop or 1.0) / result.mean_cost
+
+    def most_flops(self, result: MeasureResult) -> float:
+        """Return them, or of one that was ended early how many they are at most."""
+        return (self.task.flop or 1.0) / result.least_cost
+
+    def index_of(self, inp: MeasureInput) -> int | None:
+        """Return the index that a configuration has in the space, None if it has none.
+
+        In a log, that of an older template say, the values count and not the index.
+        """
+        own = inp.task is self.task
+        index = inp.config.index if own else self.space.index_of(inp.config.entity_map)
+        return index if index is not None and self.space.is_index_valid(index) else None
 
     def tune(
         self,
@@ -172,6 +183,7 @@ class _Trials:
         self._failures = 0
         """How many in a row failed."""
         self._errors: list[str] = []
+        """Those of the trials before the first that succeeded."""
         self._level = logger.level
 
     def __enter__(self) -> None:
@@ -205,7 +217,7 @@ class _Trials:
         self.count += 1
         tuner.ttl = min(tuner.best_iter + tuner.early_stopping, tuner.n_trial) - self.count
         failed = result.error_no != MeasureErrorNo.NO_ERROR
-        if failed:
+        if failed and len(self._errors) == self.count - 1:
             self._errors.append(f"{inp.config}: {_text(result)}")
         self._count_failures(failed)
         logger.debug(

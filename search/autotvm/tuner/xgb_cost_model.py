@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from search.autotvm.errors import TemplateError
 from search.autotvm.feature.config_features import ConfigFeatures, features_of, stacked
-from search.autotvm.measure import MeasureErrorNo
 from search.autotvm.tuner.metric import average_recall
 from search.autotvm.tuner.model_based import FittedModel
 
@@ -23,7 +22,7 @@ logger = logging.getLogger("autotvm")
 
 Floats = npt.NDArray[np.float64]
 
-_OBJECTIVE: Final = {
+OBJECTIVES: Final = {
     "reg": "reg:squarederror",
     "rank": "rank:pairwise",
     "rank-binary": "rank:pairwise",
@@ -40,7 +39,7 @@ _LEAST_WEIGHT: Final = 0.05
 class XGBoostCostModel(FittedModel):
     """Trees that learn the speed relative to the best one (Chen and Guestrin, KDD 2016).
 
-    `feature_type` is `knob`, `itervar` or `curve`; `loss_type` is `reg` for a regression, `rank`
+    `feature_type` is one of `feature.FEATURES`; `loss_type` is `reg` for a regression, `rank`
     for the order of pairs, `rank-binary` for the order of pairs of a faster and a slower half.
     Training ends after 20 rounds that did not rank the `plan_size` best of the measurements better.
     `num_threads` None is one: more gain nothing with so few measurements. Every `log_interval`
@@ -56,8 +55,8 @@ class XGBoostCostModel(FittedModel):
         log_interval: int = 50,
         seed: int = 0,
     ) -> None:
-        if loss_type not in _OBJECTIVE:
-            raise TemplateError(f"loss_type is one of {list(_OBJECTIVE)}, got {loss_type!r}")
+        if loss_type not in OBJECTIVES:
+            raise TemplateError(f"loss_type is one of {list(OBJECTIVES)}, got {loss_type!r}")
         self.task = task
         self.feature_type = feature_type
         self.loss_type = loss_type
@@ -88,8 +87,7 @@ class XGBoostCostModel(FittedModel):
             if inp.task.known_space() is None:
                 continue
             row = features_of(self.feature_type, inp.task, inp.config)
-            failed = result.error_no != MeasureErrorNo.NO_ERROR
-            speed = 0.0 if failed else (inp.task.flop or 1.0) / result.mean_cost
+            speed = (inp.task.flop or 1.0) / result.least_cost
             by_task.setdefault(inp.task.workload, []).append((row, speed))
         if sum(map(len, by_task.values())) < max(1, min_seed_records):
             return False
@@ -185,7 +183,7 @@ class XGBoostCostModel(FittedModel):
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "objective": _OBJECTIVE[self.loss_type],
+            "objective": OBJECTIVES[self.loss_type],
             "max_depth": 3,
             "gamma": 0.0001,
             "min_child_weight": 1,

@@ -24,7 +24,8 @@ class XGBTuner(ModelBasedTuner):
     """Measures what trees, fitted to the measurements so far, expect most of.
 
     `feature_type`: `itervar` sees the loops of the program, `knob` the values of the knobs (the
-    fastest; for one task only), `curve` neither, for transfer between operators. `loss_type`,
+    fastest; for one task only), `curve` neither, for transfer between operators; `per_store` and
+    `nest` are what the models of the search see (`PerStoreFeature`, `NestFeature`). `loss_type`,
     `num_threads` and `log_interval` as for `XGBoostCostModel`; `plan_size` and
     `diversity_filter_ratio` as for `ModelBasedTuner`. `optimizer` is `sa`, for simulated annealing,
     or a `ModelOptimizer`. Where features are those of programs, which take milliseconds each to

@@ -153,6 +153,38 @@ def test_the_deployed_schedule_is_the_one_that_was_measured():
     ]
 
 
+def test_a_graph_gets_its_records_in_order(caplog):
+    other = (8, 8, 8, "float32")
+    records = [record(2, 3.0), record(4, 1.0, args=other), record(8, 9.0)]
+    with autotvm.apply_graph_best(records) as context:
+        assert [size_of(answer()), size_of(answer(args=other)), size_of(answer())] == [2, 4, 8]
+        # After the last one, a workload gets what it got last.
+        assert [size_of(answer()), size_of(answer(args=other))] == [8, 4]
+        context.update(HERE, (TUTORIAL, *other), tile(16))
+        assert size_of(answer(args=other)) == 16
+        for _ in range(2):
+            assert isinstance(answer(args=(1, 1, 1, "float32")), FallbackConfigEntity)
+    (message,) = [r.getMessage() for r in caplog.records]
+    assert message.startswith("Config for target=llvm -keys=cpu -mcpu=skylake-avx512, workload=(")
+    assert "is missing in ApplyGraphBest" in message
+
+
+def test_records_of_another_graph_are_refused(tmp_path):
+    path = tmp_path / "graph.log"
+    autotvm.record.append_to_file(path, [record(2, 3.0), record(4, 1.0)])
+    with autotvm.ApplyGraphBest(path):
+        assert size_of(DispatchContext.current.query(HERE, None)) == 2
+        with pytest.raises(TemplateError, match=r"call 2 is of .* 8, .*, but record 2 of 2 is of"):
+            answer(args=(8, 8, 8, "float32"))
+
+
+def test_there_is_no_rpc():
+    with pytest.raises(AttributeError, match=r"LocalRunner measures in a process of this machine"):
+        _ = autotvm.RPCRunner
+    with pytest.raises(AttributeError, match=r"has no attribute 'LocalRuner'"):
+        _ = autotvm.LocalRuner
+
+
 def test_one_implementation_is_made_cheap():
     task = autotvm.task.create(TUTORIAL, ARGS, "llvm")
     with ApplyFixedConfig([task], TUTORIAL):

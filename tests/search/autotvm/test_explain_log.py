@@ -13,7 +13,7 @@ import search as ms
 from schedule import Schedule
 from search import autotvm
 from search.analysis.resources import Resources, resources_of
-from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, TemplateError
+from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan, TemplateError
 from search.autotvm.record import append_to_file
 from search.errors import DatabaseError
 from tensorir import parse
@@ -27,6 +27,9 @@ def record(index, cost, *, args=(64, 16, 16, "float32"), error=0, time=100.0, ta
     task = autotvm.task.create(TUTORIAL, args, target)
     result = MeasureResult((cost,), error, 0.5, time)
     return MeasureInput(task.target, task, task.config_space.get(index)), result
+
+
+ENDED = "How measurements ended"
 
 
 def made_up_log(path, target="llvm", factor=1.0):
@@ -118,6 +121,7 @@ def test_a_row_for_each_line(tmp_path):
         "tile_bytes": 4 * (4 * 2 + 4 * 16 + 16 * 2),
         "inner_tile_bytes": 4 * (4 * 2 + 4 + 2),
         "cost": 2e-6,
+        "slower_than": None,
         "gflops": task.flop / 2e-6 / 1e9,
         "error": "NO_ERROR",
         "build_seconds": None,
@@ -247,6 +251,24 @@ def test_an_index_of_another_space_is_not_taken_apart(tmp_path):
     assert "here it has 28193" in fields["config.index"]
 
 
+def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
+    path = str(tmp_path / "matmul.log")
+    records = [record(k, 1e-3 + k) for k in range(2)]
+    for cost in (SlowerThan(0.05), SlowerThan(0.08), "too long"):
+        inp, result = record(2, cost, error=MeasureErrorNo.RUN_TIMEOUT)
+        records.append((inp, result))
+    append_to_file(path, records)
+    table = autotvm.records_to_table(path)
+    assert [row["slower_than"] for row in table] == [None, None, 0.05, 0.08, None]
+    ended = {row[0]: row[1:] for row in dict(autotvm.explain_log(path).sections())[ENDED][1:]}
+    assert {kind: row[0] for kind, row in ended.items()} == {
+        "NO_ERROR": "2",
+        "STOPPED_EARLY": "2",
+        "RUN_TIMEOUT": "1",
+    }
+    assert ended["STOPPED_EARLY"][-1].endswith("certain not to be the best, after 0.05 to 0.08 s")
+
+
 def test_the_parts_of_an_explanation(tmp_path):
     path = tmp_path / "matmul.log"
     made_up_log(path)
@@ -264,13 +286,13 @@ def test_the_parts_of_an_explanation(tmp_path):
         "22",
         "tile_y[0]=64, tile_y[1]=1, tile_x[0]=2, tile_x[1]=8",
     )
-    assert parts["How measurements ended"][1:] == [
+    assert parts[ENDED][1:] == [
         ("NO_ERROR", "34", "97%", "it was built and measured"),
         (
             "RUN_TIMEOUT",
             "1",
             "3%",
-            "running took longer than the runner allows, or hopelessly longer than the best",
+            "running took longer than the runner allows",
         ),
     ]
     assert parts[f"What matters in {task}"][1][0] in ("tile_x[0]", "tile_x[1]")

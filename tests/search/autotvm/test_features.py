@@ -10,6 +10,7 @@ from search import autotvm
 from search.arg_info import ArgInfo
 from search.autotvm import TemplateError
 from search.autotvm.feature import (
+    FEATURES,
     ConfigFeatures,
     get_buffer_curve_sample_flatten,
     get_itervar_feature,
@@ -17,7 +18,9 @@ from search.autotvm.feature import (
 )
 from search.autotvm.feature.template_feature import TemplateFeature
 from search.autotvm.feature.touches import LOOP_KINDS
+from search.autotvm.template_space import TemplateSpace
 from search.context import TuneContext
+from search.cost_model import XGBModel
 from search.design_space import DesignSpace
 from search.feature_extractor import NestFeature
 from search.measure_candidate import MeasureCandidate
@@ -131,7 +134,7 @@ def test_a_curve_has_the_value_at_the_last_loop_and_the_distance_to_it():
     assert reuse_by_count[19] == [7, 5]
 
 
-@pytest.mark.parametrize("kind", ["knob", "itervar", "curve"])
+@pytest.mark.parametrize("kind", FEATURES)
 def test_configurations_have_rows_of_one_length(kind):
     task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm")
     rows = ConfigFeatures(task, kind).of(range(len(task.space)))
@@ -157,7 +160,9 @@ def test_a_refused_configuration_has_an_empty_row_and_options_come_last():
 
 def test_another_kind_is_refused():
     task = autotvm.task.create(TUTORIAL, (16, 24, 32, "float32"), "llvm")
-    with pytest.raises(TemplateError, match=r"one of \['knob', 'itervar', 'curve'\]"):
+    with pytest.raises(
+        TemplateError, match=r"one of \['knob', 'itervar', 'curve', 'per_store', 'nest'\]"
+    ):
         ConfigFeatures(task, "itervars")
 
 
@@ -199,3 +204,12 @@ def test_a_program_of_another_template_has_no_knobs():
     (row,) = TemplateFeature(task).extract_from(context, [candidate_of(other, 0)])
     assert np.isnan(row[0, -4:]).all()
     assert np.isfinite(row[0, :-4]).all()
+
+
+def test_what_is_estimated_of_a_template_ranks_its_programs():
+    task = autotvm.task.create(TUTORIAL, (256, 256, 256, "float32"), "llvm -num-cores=1")
+    context = TuneContext(task.mod, target=task.target, space_generator=TemplateSpace(task))
+    model = XGBModel(extractor=TemplateFeature(task))
+    tiles = {"1 x 1": 0, "16 x 1": 4, "1 x 64": 9 * 6, "16 x 64": 4 + 9 * 6}
+    scores = model.predict(context, [candidate_of(task, index) for index in tiles.values()])
+    assert sorted(tiles, key=dict(zip(tiles, scores, strict=True)).get) == list(tiles)

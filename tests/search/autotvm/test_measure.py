@@ -151,17 +151,52 @@ def test_arrays_of_the_user_are_run_on(task, option, monkeypatch):
     assert "takes 2 argument(s), got 1" in result.costs[0]
 
 
+def test_the_runner_has_a_say_in_builds(task, caplog):
+    class Notes(autotvm.LocalRunner):
+        def get_build_kwargs(self):
+            return {"note": "of the runner", "guard_pages": True}
+
+    def build_said(mod, target, **kwargs):
+        raise ValueError(f"built with {kwargs}")
+
+    builder = autotvm.LocalBuilder(n_parallel=1, build_func=build_said, build_kwargs={"note": "my"})
+    (result,) = measure(task, {"builder": builder, "runner": Notes()}, "adds one")
+    assert "built with {'note': 'my', 'guard_pages': True}" in result.costs[0]
+    assert "the runner wants builds with note='of the runner', the builder builds with 'my'" in (
+        caplog.text
+    )
+    plain = autotvm.LocalBuilder(n_parallel=1, build_kwargs={"no_such_option": 1})
+    (result,) = measure(task, {"builder": plain, "runner": autotvm.LocalRunner()}, "adds one")
+    assert "unexpected keyword argument 'no_such_option'" in result.costs[0]
+    builder.close()
+    plain.close()
+
+
 def test_a_hopeless_configuration_is_ended_in_its_first_call(task, option):
     _, hopeless, good = measure(task, option, "adds one", "computes for minutes", "adds one")
     assert hopeless.error_no == MeasureErrorNo.RUN_TIMEOUT
-    assert "10 times as long as the best" in hopeless.costs[0]
+    assert hopeless.slower_than == 0.05, "what every first call is granted"
+    assert str(hopeless.costs[0]).startswith("ended in its first call, which took longer than 0.05")
     assert good.error_no == MeasureErrorNo.NO_ERROR
+
+
+def test_configurations_are_measured_with_pauses_between_them(task, option, monkeypatch):
+    pauses = []
+    monkeypatch.setattr("search.runner.local_runner.sleep", pauses.append)
+    measure(task, option, "adds one", "adds one")
+    assert not pauses
+    slow = {**option, "runner": autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=1000)}
+    measure(task, slow, "adds one", "refused", "adds one")
+    slow["runner"].close()
+    assert len(pauses) == 1, "what is not built is not measured"
+    assert 900 < pauses[0] <= 1000
 
 
 def test_the_defaults_are_those_of_autotvm():
     runner, builder = autotvm.LocalRunner(), autotvm.LocalBuilder()
     config = runner._process.evaluator_config
-    assert (runner.timeout, runner.cooldown_interval) == (10, 0.1)
+    assert runner._process.timeout_sec == 10
+    assert runner._process.cooldown_sec == 0, "where AutoTVM has 0.1"
     assert (config.number, config.repeat, config.min_repeat_ms) == (4, 3, 0)
     assert not config.enable_cpu_cache_flush
     assert builder.n_parallel == codegen.host.logical_cores()

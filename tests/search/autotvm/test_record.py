@@ -9,7 +9,7 @@ import pytest
 
 from codegen import Target
 from search import autotvm
-from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan
 from search.autotvm.record import (
     LineError,
     append_to_file,
@@ -71,6 +71,20 @@ def test_errors_are_written_without_their_texts():
     _, result = decode(row)
     assert result.error_no is MeasureErrorNo.COMPILE_HOST
     assert result.mean_cost == float("inf")
+
+
+def test_what_a_run_takes_at_least_is_kept():
+    inp, _ = record(3, 1.0)
+    bound = MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, SlowerThan(0.05))
+    row = json.loads(encode(inp, bound))
+    assert row["result"][:2] == [[1e9], MeasureErrorNo.RUN_TIMEOUT], "which AutoTVM reads"
+    assert row["slower_than"] == 0.05
+    again, result = decode(json.dumps(row))
+    assert result == bound
+    assert (result.mean_cost, result.least_cost) == (float("inf"), 0.05)
+    assert again.config.cost == 1e9
+    del row["slower_than"]
+    assert decode(json.dumps(row))[1].least_cost == float("inf")
 
 
 def test_a_log_of_a_template_that_is_not_here_is_read():

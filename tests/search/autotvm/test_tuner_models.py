@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,7 +12,9 @@ from search import autotvm
 from search.autotvm import (
     MeasureErrorNo,
     MeasureResult,
+    SlowerThan,
 )
+from search.autotvm.feature import FEATURES
 from search.autotvm.tuner import (
     DropletTuner,
     EvolutionTuner,
@@ -20,7 +24,8 @@ from search.autotvm.tuner import (
 from search.autotvm.tuner.annealing import SimulatedAnnealingOptimizer
 from search.autotvm.tuner.diversity import submodular_pick
 from search.autotvm.tuner.welch import welch_p_value
-from search.autotvm.tuner.xgb_cost_model import XGBoostCostModel
+from search.autotvm.tuner.xgb_cost_model import OBJECTIVES, XGBoostCostModel
+from search.database.records import FAILED
 from tests.search.autotvm.made_up_results import (
     bowl,
     bowl_costs,
@@ -35,8 +40,10 @@ def task():
     return tutorial_task()
 
 
-@pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
-@pytest.mark.parametrize("loss", ["reg", "rank", "rank-binary"])
+@pytest.mark.parametrize(
+    ("features", "loss"),
+    [*product(("knob", "itervar", "curve"), OBJECTIVES), *product(FEATURES, ["reg"])],
+)
 def test_a_model_learns_the_order_of_configurations(task, features, loss):
     model = XGBoostCostModel(task, features, loss)
     speeds = np.array([1 / seconds for seconds in bowl_costs(task).values()])
@@ -165,3 +172,43 @@ def test_a_droplet_stays_where_nothing_is_significantly_better(task):
     tuner = DropletTuner(task, [4, 4], pvalue=1.0)
     tuned(tuner, 64, noisy)
     assert tuner.best_knob == [4, 5]
+
+
+def test_a_droplet_that_ends_on_the_lower_hill_begins_again_on_another(task):
+    near, far = np.array([1, 1]), np.array([6, 3])
+
+    def two_hills(inp):
+        at = np.array(task.space.point2knob(inp.config.index))
+        lower = 1 + 0.1 * np.abs(at - near).sum()
+        higher = 0.5 + 0.4 * np.abs(at - far).max()
+        cost = min(lower, higher) * 1e-3
+        return MeasureResult((cost,), MeasureErrorNo.NO_ERROR, 0.01, 0.0)
+
+    tuner = DropletTuner(task, [0, 0], seed=1)
+    tuned(tuner, 20, two_hills)
+    assert tuner.best_knob == [1, 1], "no straight way from there meets the higher hill"
+    tuned(tuner, 20, two_hills)
+    assert tuner.best_knob == [6, 3]
+    assert tuner.best_config.index == task.space.knob2point([6, 3])
+
+
+def test_models_learn_how_long_a_run_takes_at_least(task, monkeypatch):
+    def ended_early(inp):
+        if inp.config.index % 2:
+            return MeasureResult.failed(MeasureErrorNo.RUN_TIMEOUT, SlowerThan(0.05))
+        return bowl(inp)
+
+    tuner, monitor = XGBTuner(task, seed=1), autotvm.callback.Monitor()
+    indices = tuned(tuner, 16, ended_early, callbacks=[monitor])
+    odd = [k for k, index in enumerate(indices) if index % 2]
+    assert {tuner.ys[k] for k in odd} == {task.flop / 0.05}
+    assert {monitor.trial_scores()[k] for k in odd} == {0}, "none of them was measured"
+
+    tuner, seen = EvolutionTuner(task, seed=1), []
+    monkeypatch.setattr(tuner.cost_model, "update", lambda *args: seen.extend(args[2]))
+    indices = tuned(tuner, 16, ended_early)
+    assert {r.run_secs for r in seen if r.stopped} == {(0.05,)}
+    assert any(not r.stopped for r in seen)
+    stored = [record.run_secs for record in tuner.database.get_all_tuning_records()]
+    assert (FAILED,) in stored
+    assert (0.05,) not in stored, "a bound is no time"

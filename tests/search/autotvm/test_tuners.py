@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_the_same_seed_gives_the_same_trials(task, kind):
     assert tuned(kind(task, seed=3), 12) == tuned(kind(task, seed=3), 12)
 
 
-@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner])
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, XGBTuner, DropletTuner])
 def test_a_whole_space_is_measured_once(task, kind):
     assert sorted(tuned(kind(task, seed=1), 1000)) == list(range(64))
 
@@ -108,9 +109,35 @@ def test_a_log_goes_on_where_it_ended(task, kind, tmp_path):
     tuner = kind(task, seed=2)
     records = list(autotvm.record.load_from_file(log))
     tuner.update(*zip(*records, strict=True))
-    indices = tuned(tuner, 16)
-    if kind not in (GATuner, DropletTuner):  # those begin with configurations of their own
-        assert not set(done) & set(indices)
+    assert not set(done) & set(tuned(tuner, 16))
+
+
+@pytest.mark.parametrize("kind", [GridSearchTuner, RandomTuner, GATuner, XGBTuner, DropletTuner])
+def test_of_a_log_the_values_count(task, kind):
+    inp = MeasureInput(task.target, task, task.space.get(27))
+    row = json.loads(autotvm.record.encode(inp, bowl(inp)))
+    row["config"]["index"] = 5  # it had this number while the template offered fewer tiles
+    old = autotvm.record.decode(json.dumps(row))
+    row["config"]["entity"][0][2] = [-1, 3]  # which is offered no more
+    gone = autotvm.record.decode(json.dumps(row))
+    tuner = kind(task, seed=1)
+    tuner.update(*zip(old, gone, strict=True))
+    indices = tuned(tuner, 63)
+    assert 27 not in indices[:20]
+    if kind is not GATuner:
+        assert sorted(indices) == [k for k in range(64) if k != 27]
+
+
+def test_a_log_is_fitness_of_its_own_configurations(task):
+    tuner = GATuner(task, pop_size=8, seed=1)
+    inp = MeasureInput(task.target, task, task.space.get(best_index(task)))
+    assert inp.config.index not in tuner.generation
+    tuner.update([inp], [bowl(inp)])
+    assert tuner.fitness == {inp.config.index: tuner.flops(bowl(inp))}
+    first = tuned(tuner, 8)
+    assert sorted(first) == sorted(set(first))
+    assert inp.config.index not in first
+    assert len(set(tuned(tuner, 24)) - set(first)) == 24, "generations go on after that"
 
 
 def test_early_stopping_counts_from_the_best_trial(task):

@@ -1,0 +1,37 @@
+"""Logs of measurements: their lines, their files, and what is picked from them."""
+
+from search.autotvm.record.encoding import (
+    LOG_VERSION,
+    LineError,
+    Record,
+    check_protocol,
+    decode,
+    encode,
+)
+from search.autotvm.record.log_file import (
+    PathLike,
+    Records,
+    append_to_file,
+    load_from_buffer,
+    load_from_file,
+    records_of,
+)
+from search.autotvm.record.picking import measure_str_key, pick_best, split_workload
+
+__all__ = [
+    "LOG_VERSION",
+    "LineError",
+    "PathLike",
+    "Record",
+    "Records",
+    "append_to_file",
+    "check_protocol",
+    "decode",
+    "encode",
+    "load_from_buffer",
+    "load_from_file",
+    "measure_str_key",
+    "pick_best",
+    "records_of",
+    "split_workload",
+]
