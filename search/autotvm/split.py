@@ -94,8 +94,8 @@ class SplitSpace(KnobSpace[SplitEntity]):
             )
         elif self.product < 1:
             raise KnobError("the number of iterations is not constant; give it, or candidates")
-        if num_outputs is None or num_outputs < 1:
-            raise KnobError(f"num_outputs is {num_outputs}; it is at least 1")
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise KnobError(f"num_outputs is {num_outputs}; it is a whole number, at least 1")
         self.num_output = num_outputs
         tailless = policy == "factors" if no_tail is None else no_tail
         self._extent = max(1, self.product)
