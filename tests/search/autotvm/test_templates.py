@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import pickle
@@ -121,6 +122,13 @@ def test_a_name_is_taken_once(table):
     define()  # as when a cell of a notebook is run again
     with pytest.raises(TemplateError, match=r"is a template 'test/again' already: .*define"):
         autotvm.template("test/again", lambda: None)
+
+
+def test_a_template_need_not_be_a_plain_function(table):
+    four = autotvm.template("test/four", functools.partial(product, 4, 4, 4))
+    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
+        assert isinstance(four("float32"), Schedule)
+    assert task_of("test/four", ("float32",)).flop == 2 * 4**3
 
 
 def test_arguments_as_logs_have_them():
