@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from search.autotvm.errors import KnobError
 
 if TYPE_CHECKING:
     from schedule import Schedule
     from schedule.indexed_domain import IndexedDomain
+    from search.autotvm.config import Config
 
 
-class KnobOwner(Protocol):
-    """A configuration, as the value of one of its knobs sees it."""
-
-    def note_read(self, name: str) -> None:
-        """Take note that Python looked at the value of a knob."""
-
-    def sampled(self, sch: Schedule, name: str) -> Sequence[Any] | None:
-        """Return the numbers that stand for the knob in a trace, None if it is fixed there."""
-
-    def raise_error(self, msg: str) -> None:
-        """Make the configuration one that is not valid."""
-
-
-class Entity(ABC):
+class Entity:
     """One value of a knob.
 
     `cfg[name]` gives one that knows its configuration: applied to a schedule, it leaves the
@@ -39,7 +27,7 @@ class Entity(ABC):
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._owner: KnobOwner | None = None
+        self._owner: Config | None = None
         self._name = ""
 
     @classmethod
@@ -51,16 +39,16 @@ class Entity(ABC):
         """Return kind and value as the log has them, without the name of the knob."""
         return [self.code, self._value]
 
-    def owned(self, owner: KnobOwner, name: str) -> Self:
+    def owned(self, owner: Config, name: str) -> Self:
         """Return the value as that of a knob of a configuration."""
         twin = type(self)(self._value)
         twin._owner, twin._name = owner, name
         return twin
 
     @property
-    @abstractmethod
     def features(self) -> list[float]:
-        """What a cost model gets to see."""
+        """What a cost model gets to see: the numbers of the value."""
+        return [float(number) for number in self._value]
 
     def _read(self) -> Any:
         """Return the value to Python: what the template does next may depend on it."""

@@ -40,11 +40,6 @@ class SplitEntity(Entity):
         """The sizes. Reading them fixes the knob in the trace: Python may depend on them."""
         return list(self._read())
 
-    @property
-    def features(self) -> list[float]:
-        """The sizes."""
-        return [float(size) for size in self._value]
-
     def apply(self, sch: Schedule, op: Any, axis: LoopRV | None = None) -> list[LoopRV]:
         """Split a loop and return the parts: `apply(sch, loop)`, or `apply(sch, block, loop)`.
 
