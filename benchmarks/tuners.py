@@ -77,10 +77,12 @@ TUNERS: Final[dict[str, Callable[..., Any]]] = {
     "grid": lambda task, seed: autotvm.tuner.GridSearchTuner(task),
     "random": autotvm.tuner.RandomTuner,
     "ga": partial(autotvm.tuner.GATuner, pop_size=16),
-    "droplet": lambda task, seed: autotvm.tuner.DropletTuner(task),
+    "droplet": autotvm.tuner.DropletTuner,
     "xgb": autotvm.tuner.XGBTuner,
     "xgb knob": partial(autotvm.tuner.XGBTuner, feature_type="knob"),
     "xgb curve": partial(autotvm.tuner.XGBTuner, feature_type="curve"),
+    "xgb stores": partial(autotvm.tuner.XGBTuner, feature_type="per_store"),
+    "xgb nests": partial(autotvm.tuner.XGBTuner, feature_type="nest"),
     "xgb rank": partial(autotvm.tuner.XGBTuner, loss_type="rank"),
     "evolution": autotvm.tuner.EvolutionTuner,
 }

@@ -25,6 +25,8 @@ schedule can be walked as a `ConfigSpace`, too (`task_of_space`). Names and defa
 AutoTVM.
 """
 
+from typing import TYPE_CHECKING
+
 from search.autotvm import callback, feature, measure, record, task, tuner
 from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
 from search.autotvm.axes import Axis, VirtualAxis
@@ -134,11 +136,12 @@ __all__ = [
     "tuner",
 ]
 
+if not TYPE_CHECKING:  # to type checkers any name would be one of the module
 
-def __getattr__(name: str) -> object:
-    if name == "RPCRunner":
-        raise AttributeError(
-            "there is no RPCRunner: LocalRunner measures in a process of this machine; for another "
-            "machine, tune there and take its log along"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "RPCRunner":
+            raise AttributeError(
+                "there is no RPCRunner: LocalRunner measures in a process of this machine; for "
+                "another machine, tune there and take its log along"
+            )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

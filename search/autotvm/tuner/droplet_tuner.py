@@ -107,7 +107,7 @@ class DropletTuner(Tuner):
         self._next = [index for index in self._next if index not in measured]
         if moved:
             self._step = 1
-            self._next = self._neighbours(1) + self._next
+            self._next += self._neighbours(1)
         while len(self._next) < self._batch and self._step < self._farthest:
             self._step += 1
             self._next += self._neighbours(self._step)
