@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.log_rows import flop_of
+from search.autotvm.log_table import STOPPED
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.task import Task
 from search.trials import Trial
@@ -60,7 +61,7 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
         ),
         *_entities(inp.task, inp.config),
         Field("result[0]", json.dumps(costs), _costs_meaning(inp.task, result)),
-        Field("result[1]", str(error_no), _error_meaning(error_no)),
+        Field("result[1]", str(error_no), _error_meaning(result)),
         Field(
             "result[2]",
             f"{all_cost:.6g}",
@@ -69,14 +70,16 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
         *(
-            Field(
-                name, f"{line[name]:.6g}", "seconds that a run takes at least: it was ended early"
-            )
-            for name in ("slower_than",)
-            if name in line
+            []
+            if result.slower_than is None
+            else [
+                Field(
+                    "slower_than", f"{result.slower_than:.6g}", "seconds that a run takes at least"
+                )
+            ]
         ),
         Field("version", str(line["version"]), "the version of this format"),
-        Field("tvm_version", str(line.get("tvm_version")), "the version of the writer"),
+        Field("tvm_version", str(line.get("tvm_version", "")), "the version of the writer"),
     ]
 
 
@@ -181,6 +184,6 @@ def _costs_meaning(task: Task, result: MeasureResult) -> str:
     return text
 
 
-def _error_meaning(error_no: int) -> str:
-    name = MeasureErrorNo(error_no).name
-    return f"{name}: {ERROR_MEANINGS[name]}"
+def _error_meaning(result: MeasureResult) -> str:
+    name = MeasureErrorNo(result.error_no).name
+    return f"{name}: {ERROR_MEANINGS[name if result.slower_than is None else STOPPED]}"
