@@ -69,18 +69,17 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
             "apart",
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
-        *(
-            []
-            if result.slower_than is None
-            else [
-                Field(
-                    "slower_than", f"{result.slower_than:.6g}", "seconds that a run takes at least"
-                )
-            ]
-        ),
+        *_bound(result),
         Field("version", str(line["version"]), "the version of this format"),
         Field("tvm_version", str(line.get("tvm_version", "")), "the version of the writer"),
     ]
+
+
+def _bound(result: MeasureResult) -> Iterator[Field]:
+    """Yield what the configuration takes at least, if it was ended early."""
+    if result.slower_than is not None:
+        meaning = "seconds that a run takes at least: it was ended early"
+        yield Field("slower_than", f"{result.slower_than:.6g}", meaning)
 
 
 def fields_of_trial(trial: Trial, decided: Mapping[str, Any]) -> list[Field]:

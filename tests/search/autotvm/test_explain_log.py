@@ -251,7 +251,10 @@ def test_a_line_of_one_that_was_ended_early_says_so(tmp_path):
     del line["tvm_version"], line["config"]["code_hash"]
     path.write_text(json.dumps({**line, "slower_than": 0.05}))
     fields = {name: (value, text) for name, value, text in autotvm.explain_log(path).fields}
-    assert fields["slower_than"] == ("0.05", "seconds that a run takes at least")
+    assert fields["slower_than"] == (
+        "0.05",
+        "seconds that a run takes at least: it was ended early",
+    )
     assert fields["result[1]"][1].startswith(
         "RUN_TIMEOUT: it was stopped as soon as it was certain"
     )
@@ -281,6 +284,9 @@ def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
         "RUN_TIMEOUT": "1",
     }
     assert ended["STOPPED_EARLY"][-1].endswith("certain not to be the best, after 0.05 to 0.08 s")
+    append_to_file(tmp_path / "slow.log", records[2:3])
+    fields = {field.name: field for field in autotvm.explain_log(tmp_path / "slow.log").fields}
+    assert fields["slower_than"].value == "0.05"
 
 
 def test_the_parts_of_an_explanation(tmp_path):
