@@ -193,11 +193,7 @@ def sample_knob_option(
     Raises ArgumentError without candidates, for one that JSON cannot hold, and for a decision that
     is no index.
     """
-    try:
-        index = domain.decide(rng, decision)
-    except ValueError as error:
-        raise ArgumentError("sample_knob_option", "decision", str(error)) from None
-    assert isinstance(index, int)
+    index = _decided("sample_knob_option", domain, rng, decision)
     chosen = candidates[index]
     return Sampled(chosen if isinstance(chosen, int) and are_numbers(candidates) else index, index)
 

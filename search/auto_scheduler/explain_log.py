@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from schedule import Schedule, Trace
 from schedule.trace_json import TraceError
-from search.analysis.resources import RESOURCES, resources_of
+from search.analysis.resources import resources_of
 from search.auto_scheduler.measure_record import (
     MeasureInput,
     MeasureRecord,
@@ -20,7 +19,7 @@ from search.auto_scheduler.record_file import RecordReader
 from search.auto_scheduler.step import KINDS
 from search.autotvm.explain import LogExplanation
 from search.autotvm.log_line import ERROR_MEANINGS, Field, utc
-from search.autotvm.log_table import LogTable, Row
+from search.autotvm.log_table import LogTable, Measurement
 from search.autotvm.measure import MeasureErrorNo
 from search.database.records import FAILED
 from search.decision_columns import decision_columns
@@ -28,8 +27,6 @@ from search.design_space import DesignSpace
 from search.errors import TuningError
 from search.flops import estimate_tir_flops
 from tensorir.errors import TensorIRError
-
-_UNKNOWN: Final[dict[str, Any]] = dict.fromkeys(RESOURCES)
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
@@ -61,10 +58,10 @@ def records_to_table(
     they take, and what the decisions of traces stand for.
     """
     records = RecordReader(log) if isinstance(log, (str, os.PathLike)) else log
-    return LogTable.of(list(_rows(records, resources)))
+    return LogTable.of(list(_measurements(records, resources)))
 
 
-def _rows(records: Iterable[MeasureRecord], resources: bool) -> Iterator[Row]:
+def _measurements(records: Iterable[MeasureRecord], resources: bool) -> Iterator[Measurement]:
     flops: dict[str, float | None] = {}
     for record in records:
         inp, result = record
@@ -73,22 +70,19 @@ def _rows(records: Iterable[MeasureRecord], resources: bool) -> Iterator[Row]:
             flops[task.workload_key] = _flop(inp)
         flop = flops[task.workload_key]
         sch = _schedule(inp) if resources and flop is not None else None
-        cost = result.mean_cost if record.is_valid else None
-        yield {
-            "task": str(task),
-            "target": str(task.target),
-            "index": None,
-            "knobs": _knobs(inp, sch),
-            **(_UNKNOWN if sch is None else asdict(resources_of(sch.mod))),
-            "cost": cost,
-            "gflops": flop / cost / 1e9 if cost and flop else None,
-            "error": MeasureErrorNo(result.error_no).name,
-            "slower_than": None,
-            "build_seconds": None,
-            "run_seconds": None,
-            "all_cost": result.all_cost,
-            "time": result.timestamp,
-        }
+        yield Measurement(
+            task=str(task),
+            target=str(task.target),
+            index=None,
+            knobs=_knobs(inp, sch),
+            resources=None if sch is None else resources_of(sch.mod),
+            flop=flop,
+            cost=result.mean_cost if record.is_valid else None,
+            slower_than=None,
+            error=MeasureErrorNo(result.error_no).name,
+            all_cost=result.all_cost,
+            time=result.timestamp,
+        )
 
 
 def _flop(inp: MeasureInput) -> float | None:

@@ -15,7 +15,7 @@ from search.autotvm.knob import Entity, KnobSpace
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule
-    from search.autotvm.knob import KnobOwner
+    from search.autotvm.config import Config
 
 _BLOCK_AXES: Final = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 _THREAD_AXES: Final = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -48,7 +48,7 @@ class AnnotateEntity(Entity):
     def features(self) -> list[float]:
         """For each axis 11 numbers, of which that of its annotation is 1; positions as they are."""
         if all(type(ann) is int for ann in self._value):
-            return [float(ann) for ann in self._value]
+            return super().features
         return [float(ann == known) for ann in self._value for known in ANNOTATIONS]
 
     def apply(
@@ -59,7 +59,7 @@ class AnnotateEntity(Entity):
         axis_lens: Sequence[int] | None = None,
         max_unroll: int | None = None,
         vec_size: Sequence[int] | None = None,
-        cfg: KnobOwner | None = None,
+        cfg: Config | None = None,
         source: Sequence[Sequence[BlockRV]] | None = None,
     ) -> list[LoopRV]:
         """Annotate loops and return those that are left: `apply(sch, loops, ...)`.
@@ -96,7 +96,7 @@ class AnnotateEntity(Entity):
         return loops
 
 
-def _refuse(cfg: KnobOwner | None, message: str) -> None:
+def _refuse(cfg: Config | None, message: str) -> None:
     if cfg is None:
         raise KnobError(message)
     cfg.raise_error(message)
@@ -171,7 +171,7 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
                 ) from None
         self.domain: LoopMarkDomain | CandidatesDomain = whole
         for anns in ways:
-            self._check_value(anns)
+            self._made_of(anns)
         if ways:
             self.domain = CandidatesDomain(whole, tuple(map(tuple, ways)))
         self._marks_only = all(ann in MARKS for anns in ways for ann in anns)

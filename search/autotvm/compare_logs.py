@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from search.autotvm.log_rows import LogSource, records_to_table
-from search.autotvm.log_table import LogTable, Row
+from search.autotvm.log_table import LogTable
 from search.drawing import COLOURS, finished, log_scale, new_axes, say
 from search.text_table import aligned, html_table
 
@@ -128,14 +128,9 @@ def _best_costs(table: LogTable) -> dict[tuple[str, str], float]:
     best: dict[tuple[str, str], float] = {}
     for row in table:
         if row["cost"] is not None:
-            key = (row["task"], _setting(row, table))
+            key = (row["task"], table.setting(row))
             best[key] = min(best.get(key, row["cost"]), row["cost"])
     return best
-
-
-def _setting(row: Row, table: LogTable) -> str:
-    known: dict[str, Any] = {name: row[name] for name in table.knobs if row[name] is not None}
-    return ", ".join(f"{name}={value}" for name, value in known.items())
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

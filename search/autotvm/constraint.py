@@ -25,8 +25,8 @@ _MOST_REJECTED: Final = 1_000_000
 class Constraint:
     """A predicate over the indices of a space, evaluated when it is needed.
 
-    `count` and `number_in` are exact where the space is small enough for a table; else they are
-    estimated from a sample of points, always the same one.
+    `number_in` is exact where the space is small enough for a table; else it is estimated from a
+    sample of points, always the same one.
     """
 
     def __init__(self, length: int, allows: Callable[[int], bool]) -> None:
@@ -36,7 +36,7 @@ class Constraint:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the counts are exact."""
+        """Whether `number_in` is exact, and there is `valid`."""
         return self.length <= MOST_TABULATED
 
     def __contains__(self, index: int) -> bool:
@@ -56,7 +56,7 @@ class Constraint:
 
     @cached_property
     def valid(self) -> npt.NDArray[np.int64]:
-        """All indices that are let through, ascending; only where counts are exact."""
+        """All indices that are let through, ascending; where `is_exact`."""
         return np.flatnonzero(self._table)
 
     def next(self, index: int, n: int, start: int, end: int) -> int | None:

@@ -74,7 +74,7 @@ class ConfigEntity(Config):
                     f"{why}: {self._unknown(name)}"
                 )
             try:
-                space.check(self.entity_map[name])
+                self.entity_map[name] = space.fitting(self.entity_map[name])
             except KnobError as error:
                 raise KnobError(
                     f"the knob {name!r} is not what the configuration was made for: {error}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from search.autotvm.errors import TemplateError
 from search.autotvm.log_line import ERROR_MEANINGS, Field, fields_of_record, fields_of_trial, utc
 from search.autotvm.log_rows import records_to_table
-from search.autotvm.log_table import NO_ERROR, LogTable, Row
+from search.autotvm.log_table import NO_ERROR, LogTable
 from search.autotvm.record import Record, load_from_buffer
 from search.text_table import aligned, html_table
 from search.trials import load_run
@@ -154,7 +154,7 @@ class LogExplanation:
                 f"{best['cost'] * 1e6:.2f}",
                 "" if best["gflops"] is None else f"{best['gflops']:.2f}",
                 str(table.rows.index(best) + 1),
-                _setting(best, table),
+                table.setting(best),
             )
 
     def _errors(self) -> Iterator[tuple[str, ...]]:
@@ -232,10 +232,6 @@ class LogExplanation:
             f"<h4>{html.escape(title)}</h4>{html_table(rows)}" for title, rows in self.sections()
         )
         return f"<p>{html.escape(self.heading)}</p>{''.join(tables)}"
-
-
-def _setting(row: Row, table: LogTable) -> str:
-    return ", ".join(f"{name}={row[name]}" for name in table.knobs if row[name] is not None)
 
 
 def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

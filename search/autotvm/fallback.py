@@ -16,6 +16,7 @@ from search.autotvm.split import SplitEntity, SplitSpace
 
 if TYPE_CHECKING:
     from search.autotvm.measure import MeasureInput, MeasureResult
+    from search.autotvm.task import Task
 
 
 class FallbackConfigEntity(ConfigSpace):
@@ -74,11 +75,14 @@ class FallbackConfigEntity(ConfigSpace):
         """
         splits = {n: s for n, s in self.space_map.items() if isinstance(s, SplitSpace)}
         best: tuple[float, dict[str, Entity]] | None = None
+        tasks: dict[tuple[Any, str], Task] = {}
         for inp, _ in ref_log:
+            # Records of one task share its space, for which the template runs.
+            task = tasks.setdefault((inp.task.workload, str(inp.target)), inp.task)
             logged = inp.config.entity_map
             if any(name not in logged for name in self.space_map):
                 continue
-            lengths = {name: _length(inp, name, logged[name]) for name in splits}
+            lengths = {name: _length(task, name, logged[name]) for name in splits}
             if None in lengths.values():
                 continue
             score = sum(_likeness(splits[name].product, lengths[name]) for name in splits)
@@ -91,11 +95,11 @@ class FallbackConfigEntity(ConfigSpace):
                 self[name] = entity
 
 
-def _length(inp: MeasureInput, name: str, entity: Entity) -> int | None:
+def _length(task: Task, name: str, entity: Entity) -> int | None:
     """Return the length that a logged configuration splits, None if that cannot be known."""
     if -1 not in entity._value:
         return int(prod(entity._value))
-    whole = inp.task.known_space()
+    whole = task.known_space()
     space = None if whole is None else whole.space_map.get(name)
     return space.product if isinstance(space, SplitSpace) else None
 

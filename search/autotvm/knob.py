@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from search.autotvm.errors import KnobError
 
 if TYPE_CHECKING:
     from schedule import Schedule
     from schedule.indexed_domain import IndexedDomain
+    from search.autotvm.config import Config
 
 
-class KnobOwner(Protocol):
-    """A configuration, as the value of one of its knobs sees it."""
-
-    def note_read(self, name: str) -> None:
-        """Take note that Python looked at the value of a knob."""
-
-    def sampled(self, sch: Schedule, name: str) -> Sequence[Any] | None:
-        """Return the numbers that stand for the knob in a trace, None if it is fixed there."""
-
-    def raise_error(self, msg: str) -> None:
-        """Make the configuration one that is not valid."""
-
-
-class Entity(ABC):
+class Entity:
     """One value of a knob.
 
     `cfg[name]` gives one that knows its configuration: applied to a schedule, it leaves the
@@ -39,7 +27,7 @@ class Entity(ABC):
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._owner: KnobOwner | None = None
+        self._owner: Config | None = None
         self._name = ""
 
     @classmethod
@@ -51,16 +39,16 @@ class Entity(ABC):
         """Return kind and value as the log has them, without the name of the knob."""
         return [self.code, self._value]
 
-    def owned(self, owner: KnobOwner, name: str) -> Self:
+    def owned(self, owner: Config, name: str) -> Self:
         """Return the value as that of a knob of a configuration."""
         twin = type(self)(self._value)
         twin._owner, twin._name = owner, name
         return twin
 
     @property
-    @abstractmethod
     def features(self) -> list[float]:
-        """What a cost model gets to see."""
+        """What a cost model gets to see: the numbers of the value."""
+        return [float(number) for number in self._value]
 
     def _read(self) -> Any:
         """Return the value to Python: what the template does next may depend on it."""
@@ -113,19 +101,22 @@ class KnobSpace(ABC, Generic[E]):
         """Return where a value is, None if the knob does not offer it."""
         return self.domain.index_of(tuple(entity._value))
 
-    def check(self, entity: Entity) -> None:
-        """Raise KnobError for a value that cannot be one of this knob, offered or not."""
+    def fitting(self, entity: Entity) -> E:
+        """Return a value that was logged or set as one of this knob, whether offered or not.
+
+        KnobError for a value of another kind or length.
+        """
         if not isinstance(entity, self.kind):
             raise KnobError(
                 f"it is a {self.kind.__name__}, the configuration has a "
                 f"{type(entity).__name__}: {entity}"
             )
-        self._check_value(entity._value)
+        return self._made_of(entity._value)
 
-    def _check_value(self, value: Any) -> None:
-        """Raise KnobError for what the sampling instruction cannot decide."""
+    def _made_of(self, value: Any) -> E:
+        """Return what stands for a plain value; KnobError for one that none of the knob has."""
         try:
-            self.domain.repair(value)
+            return self.entity_of(self.domain.repair(value))
         except ValueError as error:
             raise KnobError(f"the value {error}") from None
 

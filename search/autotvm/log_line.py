@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from search.autotvm.entity import ConfigEntity
 from search.autotvm.log_rows import flop_of
+from search.autotvm.log_table import STOPPED
 from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
 from search.autotvm.task import Task
 from search.trials import Trial
@@ -55,12 +56,12 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
         Field("config.index", str(config["index"]), _index_meaning(inp.task, inp.config)),
         Field(
             "config.code_hash",
-            json.dumps(config["code_hash"]),
+            json.dumps(config.get("code_hash")),
             "what a schedule said of the code it was made for, if it said something",
         ),
         *_entities(inp.task, inp.config),
         Field("result[0]", json.dumps(costs), _costs_meaning(inp.task, result)),
-        Field("result[1]", str(error_no), _error_meaning(error_no)),
+        Field("result[1]", str(error_no), _error_meaning(result)),
         Field(
             "result[2]",
             f"{all_cost:.6g}",
@@ -68,16 +69,17 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
             "apart",
         ),
         Field("result[3]", str(timestamp), f"when it ended: {utc(timestamp)}"),
-        *_bound(line),
+        *_bound(result),
         Field("version", str(line["version"]), "the version of this format"),
-        Field("tvm_version", line["tvm_version"], "the version of the writer"),
+        Field("tvm_version", str(line.get("tvm_version", "")), "the version of the writer"),
     ]
 
 
-def _bound(line: Mapping[str, Any]) -> Iterator[Field]:
-    if "slower_than" in line:
-        text = "seconds that a run takes at least: it was ended early"
-        yield Field("slower_than", f"{line['slower_than']:.6g}", text)
+def _bound(result: MeasureResult) -> Iterator[Field]:
+    """Yield what the configuration takes at least, if it was ended early."""
+    if result.slower_than is not None:
+        meaning = "seconds that a run takes at least: it was ended early"
+        yield Field("slower_than", f"{result.slower_than:.6g}", meaning)
 
 
 def fields_of_trial(trial: Trial, decided: Mapping[str, Any]) -> list[Field]:
@@ -181,6 +183,6 @@ def _costs_meaning(task: Task, result: MeasureResult) -> str:
     return text
 
 
-def _error_meaning(error_no: int) -> str:
-    name = MeasureErrorNo(error_no).name
-    return f"{name}: {ERROR_MEANINGS[name]}"
+def _error_meaning(result: MeasureResult) -> str:
+    name = MeasureErrorNo(result.error_no).name
+    return f"{name}: {ERROR_MEANINGS[name if result.slower_than is None else STOPPED]}"

@@ -105,6 +105,7 @@ def _endings(ax: Axes, table: LogTable) -> None:
     ax.bar_label(bars, fmt=" %d", fontsize=9)
     ax.invert_yaxis()
     ax.margins(x=0.15)
+    ax.locator_params(axis="x", integer=True)
     ax.tick_params(axis="y", labelsize=7)
     ax.set_title("how measurements ended", fontsize=9)
     finished(ax)

@@ -6,14 +6,14 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from search.analysis.resources import RESOURCES
+from search.analysis.resources import RESOURCES, Resources
 from search.autotvm.errors import TemplateError
 from search.text_table import aligned, html_table
 
@@ -22,6 +22,49 @@ Row = dict[str, Any]
 NO_ERROR: Final = "NO_ERROR"
 STOPPED: Final = "STOPPED_EARLY"
 _MOST_SHOWN: Final = 20
+_UNKNOWN: Final[Row] = dict.fromkeys(RESOURCES)
+_FIRST: Final = ("task", "target", "index")
+_COSTS: Final = (
+    "cost",
+    "slower_than",
+    "gflops",
+    "error",
+    "build_seconds",
+    "run_seconds",
+    "all_cost",
+    "time",
+)
+_PLAIN: Final = frozenset([*_FIRST, *RESOURCES, *_COSTS, "best_so_far", "elapsed"])
+"""The columns that every table has."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is known of one measurement; None is what is not."""
+
+    task: str
+    target: str
+    index: int | None
+    """Of the configuration, or of the design space."""
+    knobs: Mapping[str, Any]
+    resources: Resources | None
+    flop: float | None
+    """Operations of a run; 0 means the same as None."""
+    cost: float | None
+    """Mean seconds per run."""
+    slower_than: float | None
+    error: str
+    all_cost: float
+    """Seconds of building and running together."""
+    time: float
+    """When it ended, in seconds since 1970."""
+    build_seconds: float | None = None
+    run_seconds: float | None = None
+
+    @property
+    def gflops(self) -> float | None:
+        """Operations per nanosecond."""
+        return None if self.cost is None or not self.flop else self.flop / self.cost / 1e9
 
 
 @dataclass(frozen=True)
@@ -96,30 +139,28 @@ class LogTable(Sequence[Row]):
         self.knobs = tuple(knobs)
 
     @staticmethod
-    def of(rows: Sequence[Row]) -> LogTable:
-        """Return the table of rows whose values of knobs are under `knobs`, a dictionary."""
-        others = {*rows[0], "best_so_far", "elapsed"} if rows else set()
-        named = dict.fromkeys(name for row in rows for name in row["knobs"])
-        columns = {name: f"{name} (knob)" if name in others else name for name in named}
-        best: dict[str, float] = {}
-        start = min((row["time"] for row in rows), default=0.0)
-        finished = []
-        for row in rows:
-            task = _label(row)
-            if row["cost"] is not None:
-                best[task] = min(best.get(task, math.inf), row["cost"])
-            values = {column: row["knobs"].get(name) for name, column in columns.items()}
-            plain = {name: value for name, value in row.items() if name != "knobs"}
-            finished.append(
+    def of(measurements: Sequence[Measurement]) -> LogTable:
+        """Return the table of measurements."""
+        named = dict.fromkeys(name for one in measurements for name in one.knobs)
+        columns = {name: f"{name} (knob)" if name in _PLAIN else name for name in named}
+        best: dict[tuple[str, str], float] = {}
+        start = min((one.time for one in measurements), default=0.0)
+        rows: list[Row] = []
+        for one in measurements:
+            task = (one.task, one.target)
+            if one.cost is not None:
+                best[task] = min(best.get(task, math.inf), one.cost)
+            rows.append(
                 {
-                    **{name: plain.pop(name) for name in ("task", "target", "index")},
-                    **values,
-                    **plain,
+                    **{name: getattr(one, name) for name in _FIRST},
+                    **{column: one.knobs.get(name) for name, column in columns.items()},
+                    **(asdict(one.resources) if one.resources else _UNKNOWN),
+                    **{name: getattr(one, name) for name in _COSTS},
                     "best_so_far": best.get(task),
-                    "elapsed": row["time"] - start,
+                    "elapsed": one.time - start,
                 }
             )
-        return LogTable(finished, list(columns.values()))
+        return LogTable(rows, list(columns.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -164,6 +205,10 @@ class LogTable(Sequence[Row]):
         """Return the row with the lowest cost, None if nothing was measured."""
         measured = [row for row in self.rows if row["cost"] is not None]
         return min(measured, key=lambda row: row["cost"], default=None)
+
+    def setting(self, row: Row) -> str:
+        """Return the knobs of a row with their values, as text."""
+        return ", ".join(f"{name}={row[name]}" for name in self.knobs if row[name] is not None)
 
     def errors(self) -> dict[str, int]:
         """Return how many measurements ended in which way, the most frequent first."""

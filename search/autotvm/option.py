@@ -70,12 +70,14 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
 
     def index_of(self, entity: Entity) -> int | None:
         """Return where a value is, None if it is not offered."""
-        found = self._indices.get(_text(entity._value))
+        return self._place(entity._value)
+
+    def _place(self, value: Any) -> int | None:
+        found = self._indices.get(_text(value))
         if found is not None:
             return found
-        # Traces have true as 1, and lists as they come.
-        equal = (k for k, one in enumerate(self._candidates) if one == entity._value)
-        return next(equal, None)
+        # Traces have true as 1.
+        return next((k for k, one in enumerate(self._candidates) if one == value), None)
 
     @property
     def can_be_sampled(self) -> bool:
@@ -91,8 +93,10 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
         else:
             sch.sample_knob_option(name, self._candidates, decision=index)
 
-    def _check_value(self, value: Any) -> None:
-        """Take any: one that is not offered is sampled as one more candidate."""
+    def _made_of(self, value: Any) -> OtherOptionEntity:
+        """Return the candidate that is the same as JSON, a tuple for a list say; else the value."""
+        place = self._place(value)
+        return OtherOptionEntity(value if place is None else self._candidates[place])
 
     def entity_of(self, decision: Any) -> OtherOptionEntity:
         """Return the value with the index of a decision."""

@@ -141,4 +141,5 @@ def _restored(name: str, function: bytes) -> Template:
 
 
 def _identity(function: Callable[..., Any]) -> tuple[str, str]:
-    return (function.__module__, function.__qualname__)
+    """Return where a function is defined; for another callable, a `partial` say, its class."""
+    return (function.__module__, getattr(function, "__qualname__", type(function).__qualname__))

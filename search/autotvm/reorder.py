@@ -47,11 +47,6 @@ class ReorderEntity(Entity):
         """The positions. Reading them fixes the knob in the trace."""
         return list(self._read())
 
-    @property
-    def features(self) -> list[float]:
-        """The positions."""
-        return [float(position) for position in self._value]
-
     def apply(self, sch: Schedule, op: Any, axes: Sequence[LoopRV] | None = None) -> list[LoopRV]:
         """Reorder loops and return them in the new order.
 

@@ -101,10 +101,9 @@ class ConfigSpace(Config):
         if space is None:
             raise self._unknown(name)
         try:
-            space.check(entity)
+            self._entities[name] = space.fitting(entity)
         except KnobError as error:
             raise KnobError(f"the knob {name!r}: {error}") from error
-        self._entities[name] = type(entity)(entity._value)
 
     # ------------------------------------------------------------------------------------ numbers
 

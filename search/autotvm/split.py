@@ -40,11 +40,6 @@ class SplitEntity(Entity):
         """The sizes. Reading them fixes the knob in the trace: Python may depend on them."""
         return list(self._read())
 
-    @property
-    def features(self) -> list[float]:
-        """The sizes."""
-        return [float(size) for size in self._value]
-
     def apply(self, sch: Schedule, op: Any, axis: LoopRV | None = None) -> list[LoopRV]:
         """Split a loop and return the parts: `apply(sch, loop)`, or `apply(sch, block, loop)`.
 
@@ -94,17 +89,16 @@ class SplitSpace(KnobSpace[SplitEntity]):
             )
         elif self.product < 1:
             raise KnobError("the number of iterations is not constant; give it, or candidates")
-        if num_outputs is None or num_outputs < 1:
-            raise KnobError(f"num_outputs is {num_outputs}; it is at least 1")
+        if not isinstance(num_outputs, int) or num_outputs < 1:
+            raise KnobError(f"num_outputs is {num_outputs}; it is a whole number, at least 1")
         self.num_output = num_outputs
         tailless = policy == "factors" if no_tail is None else no_tail
         self._extent = max(1, self.product)
         whole = SplitDomain(self._extent, num_outputs, policy, max_factor, tailless)
         self.domain: SplitDomain | CandidatesDomain = whole
         if candidate:
-            for sizes in candidate:
-                self.check(SplitEntity(sizes))
-            self.domain = CandidatesDomain(whole, tuple(map(tuple, candidate)))
+            listed = [tuple(self._made_of(sizes)._value) for sizes in candidate]
+            self.domain = CandidatesDomain(whole, tuple(listed))
         try:
             splits = self.domain.alternatives
         except ValueError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
@@ -162,10 +163,7 @@ def _combinations(space: ConfigSpace, rng: RandomState) -> Iterator[dict[int, in
     """Yield values, by position, for the knobs that Python reads: all, or some drawn at random."""
     positions = [k for k, name in enumerate(space.space_map) if name in space.reads]
     dims = [space.dims[k] for k in positions]
-    total = 1
-    for dim in dims:
-        total *= dim
-    if total <= _MOST_SPACES:
+    if prod(dims) <= _MOST_SPACES:
         for digits in product(*map(range, dims)):
             yield dict(zip(positions, digits, strict=True))
         return

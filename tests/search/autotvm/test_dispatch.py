@@ -285,7 +285,7 @@ def test_a_log_of_like_tasks_gives_values():
 
 
 def test_open_sizes_count_where_the_template_tells_the_length(monkeypatch):
-    task = autotvm.Task("gone", ())
+    task = autotvm.Task("gone", (64,))
     whole = autotvm.ConfigSpace()
     whole.define_split("tile", 64, num_outputs=3)
     task.config_space = whole

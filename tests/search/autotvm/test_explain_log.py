@@ -244,6 +244,23 @@ def test_every_field_of_a_line_is_explained_with_its_value(tmp_path):
     assert sum(name.startswith("config.") for name in fields) == 2 + len(line["config"]["entity"])
 
 
+def test_a_line_of_one_that_was_ended_early_says_so(tmp_path):
+    path = tmp_path / "demo.log"
+    line = json.loads(LINE)
+    line["result"][:2] = [[1e9], 7]
+    del line["tvm_version"], line["config"]["code_hash"]
+    path.write_text(json.dumps({**line, "slower_than": 0.05}))
+    fields = {name: (value, text) for name, value, text in autotvm.explain_log(path).fields}
+    assert fields["slower_than"] == (
+        "0.05",
+        "seconds that a run takes at least: it was ended early",
+    )
+    assert fields["result[1]"][1].startswith(
+        "RUN_TIMEOUT: it was stopped as soon as it was certain"
+    )
+    assert fields["tvm_version"][0] == ""
+
+
 def test_an_index_of_another_space_is_not_taken_apart(tmp_path):
     path = tmp_path / "demo.log"
     path.write_text(LINE.replace("28193", "28194"))

@@ -264,6 +264,7 @@ def test_options_tell_true_from_one():
     [
         (lambda c: c.define_split("t", 8, "halves"), "'t' .* no policy 'halves' of splits"),
         (lambda c: c.define_split("t", 8), "num_outputs is None"),
+        (lambda c: c.define_split("t", 8, num_outputs=2.0), "num_outputs is 2.0; it is a whole"),
         (lambda c: c.define_split("t", -1, num_outputs=2), "is not constant"),
         (lambda c: c.define_split("t", "y", num_outputs=2), "an axis is a loop"),
         (lambda c: c.define_split("t", 8, policy="candidate"), "go together"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import pickle
 import subprocess
@@ -120,6 +122,13 @@ def test_a_name_is_taken_once(table):
     define()  # as when a cell of a notebook is run again
     with pytest.raises(TemplateError, match=r"is a template 'test/again' already: .*define"):
         autotvm.template("test/again", lambda: None)
+
+
+def test_a_template_need_not_be_a_plain_function(table):
+    four = autotvm.template("test/four", functools.partial(product, 4, 4, 4))
+    with autotvm.ApplyConfig(autotvm.ConfigSpace()):
+        assert isinstance(four("float32"), Schedule)
+    assert task_of("test/four", ("float32",)).flop == 2 * 4**3
 
 
 def test_arguments_as_logs_have_them():
@@ -278,6 +287,22 @@ def test_a_knob_that_is_declared_for_some_values_of_another(table):
     task = task_of("test/sometimes", (4,))
     with pytest.raises(UnknownKnobError, match=r"some values of others only; declare it for all: "):
         task.instantiate(task.config_space.get(1))
+
+
+def test_a_tuple_is_a_tuple_also_from_a_log(table):
+    @autotvm.template("test/tuple")
+    def packed(n):
+        sch = product(n, n, n, "float32")
+        cfg = autotvm.get_config()
+        cfg.define_knob("pack", [(1, 2), (2, 1)])
+        assert cfg["pack"].val in {(1, 2), (2, 1)}
+        return sch
+
+    task = task_of("test/tuple", (4,))
+    row = json.loads(json.dumps(task.config_space.get(1).to_json_dict()))
+    config = autotvm.ConfigEntity.from_json_dict(row)
+    task.instantiate(config)
+    assert config["pack"].val == (2, 1)
 
 
 def test_a_knob_that_changed_since_the_configuration_was_logged():
