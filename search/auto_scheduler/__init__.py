@@ -37,17 +37,30 @@ which Ansor does not know; a workload may also be a PrimFunc or a module; `apply
 `Schedule`; there are CPUs only.
 """
 
-from search.auto_scheduler.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
-from search.auto_scheduler.compatible_workload import compatible_factor
-from search.auto_scheduler.compute_dag import ComputeDAG
-from search.auto_scheduler.cost_model import RandomModel, XGBModel
 from search.auto_scheduler.dispatch import ApplyHistoryBest, ApplyHistoryBestOrSample
-from search.auto_scheduler.explain_log import explain_log, records_to_table
 from search.auto_scheduler.extract_tasks import extract_tasks
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
-from search.auto_scheduler.log_database import to_database
-from search.auto_scheduler.loop_steps import (
+from search.auto_scheduler.log.compatible_workload import compatible_factor
+from search.auto_scheduler.log.database import to_database
+from search.auto_scheduler.log.explain import explain_log, records_to_table
+from search.auto_scheduler.log.file import (
+    RecordReader,
+    distill_record_file,
+    load_best_record,
+    load_records,
+    save_records,
+)
+from search.auto_scheduler.log.record import (
+    MeasureInput,
+    MeasureResult,
+    dump_record_to_string,
+    load_record_from_string,
+    recover_measure_input,
+)
+from search.auto_scheduler.search_task import SearchTask
+from search.auto_scheduler.steps.compute_dag import ComputeDAG
+from search.auto_scheduler.steps.loop_steps import (
     AnnotateStep,
     FollowFusedSplitStep,
     FollowSplitStep,
@@ -57,30 +70,7 @@ from search.auto_scheduler.loop_steps import (
     SplitStep,
     StorageAlignStep,
 )
-from search.auto_scheduler.measure_record import (
-    MeasureInput,
-    MeasureResult,
-    dump_record_to_string,
-    load_record_from_string,
-    recover_measure_input,
-)
-from search.auto_scheduler.options import LocalBuilder, LocalRunner, TuningOptions
-from search.auto_scheduler.policy import EmptyPolicy, SearchPolicy, SketchPolicy
-from search.auto_scheduler.preload import (
-    PreloadCustomSketchRule,
-    PreloadMeasuredStates,
-    SketchRuleCondition,
-)
-from search.auto_scheduler.record_file import (
-    RecordReader,
-    distill_record_file,
-    load_best_record,
-    load_records,
-    save_records,
-)
-from search.auto_scheduler.search_task import SearchTask
-from search.auto_scheduler.sketch_params import SketchParams
-from search.auto_scheduler.stage_steps import (
+from search.auto_scheduler.steps.stage_steps import (
     CacheReadStep,
     CacheWriteStep,
     ComputeAtStep,
@@ -88,16 +78,26 @@ from search.auto_scheduler.stage_steps import (
     ComputeRootStep,
     RfactorStep,
 )
-from search.auto_scheduler.state import State
-from search.auto_scheduler.step import Step, StepError
-from search.auto_scheduler.task_scheduler import TaskScheduler
-from search.auto_scheduler.trace_step import TraceStep
+from search.auto_scheduler.steps.state import State
+from search.auto_scheduler.steps.step import Step, StepError
+from search.auto_scheduler.steps.trace_step import TraceStep
+from search.auto_scheduler.tuning.callbacks import LogEstimatedLatency, PrintTableInfo, RecordToFile
+from search.auto_scheduler.tuning.cost_model import RandomModel, XGBModel
+from search.auto_scheduler.tuning.options import LocalBuilder, LocalRunner, TuningOptions
+from search.auto_scheduler.tuning.policy import EmptyPolicy, SearchPolicy, SketchPolicy
+from search.auto_scheduler.tuning.preload import (
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    SketchRuleCondition,
+)
+from search.auto_scheduler.tuning.sketch_params import SketchParams
+from search.auto_scheduler.tuning.task_scheduler import TaskScheduler
 from search.auto_scheduler.workload_registry import (
     make_workload_key,
     register_workload,
     workload_of,
 )
-from search.autotvm.measure import MeasureErrorNo
+from search.measure_error_no import MeasureErrorNo
 
 __all__ = [
     "AnnotateStep",

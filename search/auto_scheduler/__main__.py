@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from search.auto_scheduler.record_file import distill_record_file
+from search.auto_scheduler.log.file import distill_record_file
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from search.auto_scheduler.log_database import (
+from search.auto_scheduler.log.database import (
     BestOfLogs,
     Records,
     is_record,
@@ -14,8 +14,8 @@ from search.auto_scheduler.log_database import (
     no_log,
     placed_records,
 )
-from search.auto_scheduler.measure_record import MeasureInput, MeasureResult
-from search.auto_scheduler.record_file import RecordReader
+from search.auto_scheduler.log.file import RecordReader
+from search.auto_scheduler.log.record import MeasureInput, MeasureResult
 from search.database.module_equality import anchor_block
 from search.errors import TuningError
 from search.find_schedule import FoundSchedule, find_schedule

@@ -11,9 +11,9 @@ import codegen
 from codegen import Target
 from codegen.target import as_target
 from schedule import Schedule
-from search.auto_scheduler.compute_dag import ComputeDAG
 from search.auto_scheduler.hardware_params import HardwareParams
 from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
+from search.auto_scheduler.steps.compute_dag import ComputeDAG
 from search.auto_scheduler.workload_registry import (
     Workload,
     make_workload_key,
@@ -177,7 +177,7 @@ class SearchTask:
 
         Measurements go to the callbacks of the options, too: `RecordToFile` keeps them.
         """
-        from search.auto_scheduler.tuning import tune_task  # noqa: PLC0415 - it is built on tasks
+        from search.auto_scheduler.tuning.tune_task import tune_task  # noqa: PLC0415 - it is built on tasks
 
         return tune_task(self, tuning_options, search_policy, adaptive_training)
 

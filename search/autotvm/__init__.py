@@ -28,10 +28,6 @@ AutoTVM.
 from typing import TYPE_CHECKING
 
 from search.autotvm import callback, feature, measure, record, task, tuner
-from search.autotvm.annotate import AnnotateEntity, AnnotateSpace
-from search.autotvm.axes import Axis, VirtualAxis
-from search.autotvm.compare_logs import compare
-from search.autotvm.config import Config
 from search.autotvm.dispatch import (
     GLOBAL_SCOPE,
     ApplyConfig,
@@ -40,7 +36,6 @@ from search.autotvm.dispatch import (
     FallbackContext,
     apply_fixed_config,
 )
-from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import (
     ArgumentsError,
     InstantiationError,
@@ -49,30 +44,30 @@ from search.autotvm.errors import (
     TemplateError,
     UnknownKnobError,
 )
-from search.autotvm.explain import explain_log
-from search.autotvm.fallback import FallbackConfigEntity
 from search.autotvm.graph_best import ApplyGraphBest, apply_graph_best
 from search.autotvm.history import ApplyHistoryBest, apply_history_best
-from search.autotvm.log_rows import records_to_table
-from search.autotvm.measure import (
-    BuildResult,
-    MeasureErrorNo,
-    MeasureInput,
-    MeasureResult,
-    SlowerThan,
-)
-from search.autotvm.measure_builder import Builder, LocalBuilder
-from search.autotvm.measure_option import create_measure_batch, measure_option
-from search.autotvm.measure_runner import LocalRunner, Runner
-from search.autotvm.offline import measured_by, measured_from
-from search.autotvm.option import OtherOptionEntity, OtherOptionSpace
+from search.autotvm.log.compare import compare
+from search.autotvm.log.explain import explain_log
+from search.autotvm.log.rows import records_to_table
+from search.autotvm.measure.builder import Builder, LocalBuilder
+from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult, SlowerThan
+from search.autotvm.measure.offline import measured_by, measured_from
+from search.autotvm.measure.option import create_measure_batch, measure_option
+from search.autotvm.measure.runner import LocalRunner, Runner
 from search.autotvm.registration import TASK_TABLE, MissingTask, get_config, template
-from search.autotvm.reorder import ReorderEntity, ReorderSpace
 from search.autotvm.schedule_task import task_of_space
-from search.autotvm.space import ConfigSpace
-from search.autotvm.split import SplitEntity, SplitSpace
+from search.autotvm.space.annotate import AnnotateEntity, AnnotateSpace
+from search.autotvm.space.axes import Axis, VirtualAxis
+from search.autotvm.space.config import Config
+from search.autotvm.space.config_space import ConfigSpace
+from search.autotvm.space.entity import ConfigEntity
+from search.autotvm.space.fallback import FallbackConfigEntity
+from search.autotvm.space.option import OtherOptionEntity, OtherOptionSpace
+from search.autotvm.space.reorder import ReorderEntity, ReorderSpace
+from search.autotvm.space.split import SplitEntity, SplitSpace
 from search.autotvm.task import Task
 from search.autotvm.template_space import TemplateSpace
+from search.measure_error_no import MeasureErrorNo
 
 __all__ = [
     "GLOBAL_SCOPE",

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from codegen import Target
 from search.autotvm.errors import TemplateError
-from search.autotvm.fallback import FallbackConfigEntity
+from search.autotvm.space.fallback import FallbackConfigEntity
 
 if TYPE_CHECKING:
     from search.autotvm.arguments import Workload
-    from search.autotvm.config import Config
+    from search.autotvm.space.config import Config
     from search.autotvm.task import Task
 
 logger = logging.getLogger("autotvm")

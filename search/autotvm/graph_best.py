@@ -11,7 +11,7 @@ from search.autotvm.record import Records, records_of
 if TYPE_CHECKING:
     from codegen import Target
     from search.autotvm.arguments import Workload
-    from search.autotvm.config import Config
+    from search.autotvm.space.config import Config
 
 
 class ApplyGraphBest(FallbackContext):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from codegen import Target
 from search.autotvm.dispatch import DispatchContext
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record import Record, Records, records_of
+from search.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
     from search.autotvm.arguments import Workload
-    from search.autotvm.config import Config
+    from search.autotvm.space.config import Config
 
 logger = logging.getLogger("autotvm")
 

@@ -12,9 +12,9 @@ import cloudpickle
 from codegen import Target
 from schedule import Schedule
 from search.autotvm.arguments import args_to_workload, deserialize_args
-from search.autotvm.config import Config
 from search.autotvm.dispatch import ApplyConfig, DispatchContext
 from search.autotvm.errors import TemplateError
+from search.autotvm.space.config import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
 

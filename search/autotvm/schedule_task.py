@@ -9,12 +9,12 @@ from schedule import Schedule, ScheduleError, Trace
 from schedule.decision_domain import plain_decision
 from schedule.indexed_domain import MOST_LISTED
 from schedule.trace_json import TraceError
-from search.autotvm.config import Config, trace_of
-from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop
-from search.autotvm.option import OtherOptionEntity
-from search.autotvm.space import ConfigSpace
+from search.autotvm.space.config import Config, trace_of
+from search.autotvm.space.config_space import ConfigSpace
+from search.autotvm.space.entity import ConfigEntity
+from search.autotvm.space.option import OtherOptionEntity
 from search.autotvm.task import Task
 from search.context import TuneContext
 from search.design_space import DesignSpace

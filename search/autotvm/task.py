@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from codegen import Target
 from schedule import Schedule, ScheduleError, Trace
 from search.autotvm.arguments import Workload, serialize_args
-from search.autotvm.config import Config
 from search.autotvm.errors import InstantiationError, KnobError, TemplateError
 from search.autotvm.flops import compute_flop
 from search.autotvm.registration import MissingTask, Template, lookup_template, unknown_template
-from search.autotvm.space import ConfigSpace
+from search.autotvm.space.config import Config
+from search.autotvm.space.config_space import ConfigSpace
 from search.context import normalize_mod
 from search.errors import TuningError
 
 if TYPE_CHECKING:
-    from search.autotvm.entity import ConfigEntity
+    from search.autotvm.space.entity import ConfigEntity
     from tensorir.function import IRModule
 
 logger = logging.getLogger("autotvm")

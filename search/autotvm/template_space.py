@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
-from search.autotvm.constraint import below
 from search.autotvm.errors import InstantiationError, SpaceIndexError, TemplateError
+from search.autotvm.space.constraint import below
 from search.context import normalize_mod
 from search.design_space import DesignSpace
 from search.mutator.mutate_decision import MutateDecision
@@ -21,7 +21,7 @@ from search.space_generator.space_generator import SpaceGenerator
 from tensorir import structural_equal
 
 if TYPE_CHECKING:
-    from search.autotvm.space import ConfigSpace
+    from search.autotvm.space.config_space import ConfigSpace
     from search.autotvm.task import Task
     from tensorir.function import IRModule
 

@@ -17,7 +17,7 @@ from search.feature_extractor import NestFeature, PerStoreFeature
 from search.measure_candidate import MeasureCandidate
 
 if TYPE_CHECKING:
-    from search.autotvm.entity import ConfigEntity
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 Row: TypeAlias = npt.NDArray[np.float32]

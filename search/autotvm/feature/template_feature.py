@@ -13,7 +13,7 @@ from search.feature_extractor import FeatureExtractor, PackedFeatures
 
 if TYPE_CHECKING:
     from schedule import Trace
-    from search.autotvm.entity import ConfigEntity
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
     from search.context import TuneContext
     from search.design_space import Decisions, DesignSpace

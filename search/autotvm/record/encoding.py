@@ -8,10 +8,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
 from search.autotvm.arguments import as_tuples
-from search.autotvm.entity import ConfigEntity
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan
+from search.autotvm.measure.measurement import MeasureInput, MeasureResult, SlowerThan
+from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.task import Task
+from search.measure_error_no import MeasureErrorNo
 from search.record_lines import LineError, json_object, target_of_line
 from tensorir.errors import TensorIRError
 

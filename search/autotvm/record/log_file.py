@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias, TypeGuard
 
 from search.autotvm.errors import TemplateError
-from search.autotvm.measure import MeasureInput, MeasureResult
+from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record.encoding import Record, decode, encode
 from search.record_lines import PathLike, append_lines, numbered_records, replace_lines
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 
-from search.autotvm.measure import MeasureErrorNo, MeasureInput
+from search.autotvm.measure.measurement import MeasureInput
 from search.autotvm.record.encoding import Record
 from search.autotvm.record.log_file import load_from_file, replace_file
+from search.measure_error_no import MeasureErrorNo
 from search.record_lines import PathLike
 
 logger = logging.getLogger("autotvm")

@@ -10,13 +10,13 @@ import numpy as np
 
 from codegen import host
 from search.autotvm.errors import SpaceIndexError, TemplateError
-from search.autotvm.measure import MeasureErrorNo
 from search.autotvm.tuner.tuner import Tuner
 from search.autotvm.tuner.welch import welch_p_value
+from search.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
-    from search.autotvm.entity import ConfigEntity
-    from search.autotvm.measure import MeasureInput, MeasureResult
+    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 _FIRST_BATCH: Final = 16

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from search.arg_info import ArgInfo
 from search.autotvm.errors import InstantiationError
 from search.autotvm.feature.template_feature import TemplateFeature
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
+from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.template_space import TemplateSpace
 from search.autotvm.tuner.tuner import Tuner
 from search.context import TuneContext, normalize_mod
@@ -17,13 +17,14 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase, TuningRecord
 from search.database.records import FAILED
 from search.measure_candidate import MeasureCandidate
+from search.measure_error_no import MeasureErrorNo
 from search.runner import RunnerResult
 from search.search_strategy.search_strategy import SearchStrategy
 
 if TYPE_CHECKING:
     from schedule import Schedule
-    from search.autotvm.entity import ConfigEntity
     from search.autotvm.record import Record
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 _MOST_AT_ONCE: Final = 8

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from search.autotvm.constraint import below
 from search.autotvm.errors import TemplateError
+from search.autotvm.space.constraint import below
 from search.autotvm.tuner.tuner import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from search.autotvm.entity import ConfigEntity
-    from search.autotvm.measure import MeasureInput, MeasureResult
+    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 _MOST_ATTEMPTS: Final = 16

@@ -11,8 +11,8 @@ from search.autotvm.tuner.tuner import Tuner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from search.autotvm.entity import ConfigEntity
-    from search.autotvm.measure import MeasureInput, MeasureResult
+    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 

@@ -15,9 +15,9 @@ from search.autotvm.tuner.diversity import submodular_pick
 from search.autotvm.tuner.tuner import Tuner
 
 if TYPE_CHECKING:
-    from search.autotvm.entity import ConfigEntity
-    from search.autotvm.measure import MeasureInput, MeasureResult
+    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
     from search.autotvm.record import Record
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
     from search.autotvm.tuner.annealing import ModelOptimizer
 

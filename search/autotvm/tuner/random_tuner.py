@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from search.autotvm.constraint import below
+from search.autotvm.space.constraint import below
 from search.autotvm.tuner.index_based import IndexBaseTuner
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from codegen import Target
 from schedule.random_state import RandomState
 from search.autotvm.dispatch import GLOBAL_SCOPE
-from search.autotvm.measure import MeasureErrorNo, MeasureInput, MeasureResult
-from search.autotvm.measure_option import MeasureBatch, create_measure_batch
+from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+from search.autotvm.measure.option import MeasureBatch, create_measure_batch
 from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
+from search.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
-    from search.autotvm.entity import ConfigEntity
     from search.autotvm.record import Record
+    from search.autotvm.space.entity import ConfigEntity
     from search.autotvm.task import Task
 
 logger = logging.getLogger("autotvm")

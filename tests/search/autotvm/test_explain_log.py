@@ -15,7 +15,7 @@ from search import autotvm
 from search.analysis.resources import Resources, resources_of
 from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, SlowerThan, TemplateError
 from search.autotvm.record import append_to_file
-from search.errors import DatabaseError
+from search.errors import DatabaseError, TuningError
 from tensorir import parse
 from tests.search.autotvm.templates import DEMO, TUTORIAL
 from tests.search.autotvm.test_record import LINE
@@ -164,7 +164,7 @@ def test_columns_are_arrays(tmp_path):
     assert np.isnan(table.column("cost")).tolist() == [False, True]
     assert table.column("error").tolist() == ["NO_ERROR", "COMPILE_HOST"]
     assert len(table[:1]) == 1
-    with pytest.raises(TemplateError, match=r"no column 'tile_z'; known are \['task'"):
+    with pytest.raises(TuningError, match=r"no column 'tile_z'; known are \['task'"):
         table.column("tile_z")
 
 
@@ -201,12 +201,12 @@ def test_costs_of_different_tasks_are_not_mixed(tmp_path):
     append_to_file(path, [record(0, 1e-6), record(0, 9e-6, args=(16, 16, 16, "float32"))])
     table = autotvm.records_to_table(path)
     assert table.tasks == [f"{TUTORIAL}({n}, 16, 16, 'float32')" for n in (64, 16)]
-    with pytest.raises(TemplateError, match="choose one of"):
+    with pytest.raises(TuningError, match="choose one of"):
         table.group_by("tile_y[1]")
     assert table.of_task(1).group_by("tile_y[1]").best == (9e-6,)
-    with pytest.raises(TemplateError, match="there is no task 'conv2d'"):
+    with pytest.raises(TuningError, match="there is no task 'conv2d'"):
         table.of_task("conv2d")
-    with pytest.raises(TemplateError, match="there is no task 2; the log has 2"):
+    with pytest.raises(TuningError, match="there is no task 2; the log has 2"):
         table.of_task(2)
 
 

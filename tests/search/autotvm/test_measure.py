@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import codegen
 from schedule import Schedule
 from search import autotvm
 from search.autotvm import MeasureErrorNo, MeasureInput, MeasureResult, TemplateError
-from search.autotvm.measure_option import create_measure_batch
+from search.autotvm.measure.option import create_measure_batch
 from tests.search import programs
 from tests.search.autotvm.templates import TUTORIAL, matmul
 
@@ -60,15 +61,27 @@ def task():
     return autotvm.task.create("test/programs", (), TARGET)
 
 
-@pytest.fixture(scope="module")
-def option():
-    runner = autotvm.LocalRunner(timeout=2, number=2, repeat=5)
+@contextmanager
+def processes(timeout):
+    runner = autotvm.LocalRunner(timeout=timeout, number=2, repeat=5)
     builder = autotvm.LocalBuilder(
-        timeout=2, n_parallel=1, build_func=build, build_kwargs={"note": "today"}
+        timeout=timeout, n_parallel=1, build_func=build, build_kwargs={"note": "today"}
     )
     yield autotvm.measure_option(builder, runner)
     builder.close()
     runner.close()
+
+
+@pytest.fixture(scope="module")
+def option():
+    with processes(timeout=60) as option:
+        yield option
+
+
+@pytest.fixture
+def impatient():
+    with processes(timeout=2) as option:
+        yield option
 
 
 def measure(task, option, *names):
@@ -96,7 +109,6 @@ def test_a_configuration_is_timed(task, option):
         ("template fails", MeasureErrorNo.COMPILE_HOST, "ZeroDivisionError: of its own"),
         ("build fails", MeasureErrorNo.COMPILE_HOST, "it does not build today"),
         ("build dies", MeasureErrorNo.RUNTIME_DEVICE, "exited with 3"),
-        ("build hangs", MeasureErrorNo.BUILD_TIMEOUT, "killed after 2 seconds"),
         ("aborts", MeasureErrorNo.RUNTIME_DEVICE, "SIGABRT"),
     ],
 )
@@ -107,12 +119,18 @@ def test_what_goes_wrong_costs_one_configuration(task, option, name, number, tex
     assert good.error_no == MeasureErrorNo.NO_ERROR
 
 
-def test_a_slow_configuration_is_timed_until_the_time_is_over_if_asked(task, option, monkeypatch):
-    monkeypatch.setattr(option["runner"], "end_hopeless", False)
-    _, slow, good = measure(task, option, "adds one", "computes for minutes", "adds one")
+def test_a_build_that_hangs_is_killed(task, impatient):
+    (result,) = measure(task, impatient, "build hangs")
+    assert result.error_no == MeasureErrorNo.BUILD_TIMEOUT
+    assert "killed after 2 seconds" in result.costs[0]
+
+
+def test_a_slow_configuration_is_timed_until_the_time_is_over_if_asked(task, option, impatient):
+    impatient["runner"].end_hopeless = False
+    mixed = {"builder": option["builder"], "runner": impatient["runner"]}
+    _, slow = measure(task, mixed, "adds one", "computes for minutes")
     assert slow.error_no == MeasureErrorNo.RUN_TIMEOUT
     assert "killed after 2 seconds" in slow.costs[0]
-    assert good.error_no == MeasureErrorNo.NO_ERROR
 
 
 def test_results_are_compared_with_those_of_the_unscheduled_program(task, option, monkeypatch):

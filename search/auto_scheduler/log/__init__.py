@@ -1,0 +1,1 @@
+"""Ansor's logs: lines, files, as databases, explained."""

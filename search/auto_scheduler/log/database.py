@@ -1,0 +1,179 @@
+"""A log in Ansor's format as a database."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
+
+from schedule import Trace
+from search.arg_info import ArgInfo
+from search.auto_scheduler.log.file import RecordReader, best_first
+from search.auto_scheduler.log.record import (
+    MeasureInput,
+    MeasureRecord,
+    MeasureResult,
+    line_decoder,
+)
+from search.auto_scheduler.search_task import SearchTask
+from search.database import Database, MemoryDatabase, TuningRecord, Workload
+from search.errors import TuningError
+from search.record_lines import numbered_records, warn_of_left_out
+from tensorir.errors import TensorIRError
+
+if TYPE_CHECKING:
+    from codegen import Target
+
+logger = logging.getLogger("auto_scheduler")
+
+Records: TypeAlias = (
+    "str | os.PathLike[str] | IO[str] | RecordReader | Iterable[tuple[MeasureInput, MeasureResult]]"
+)
+"""A log by name or opened, or its records."""
+
+Placed: TypeAlias = "tuple[str, MeasureRecord]"
+"""A record, and where it is: `line 3`."""
+
+
+def to_database(records: Records, database: str | Database = "memory") -> Database:
+    """Add the records of a log to a database, and return that.
+
+    `database` is one, or the kind of a new one. Records that failed are added as such. Those whose
+    workload is not registered or whose steps do not apply are left out, and one warning counts them
+    and names line and reason. All steps of Ansor are applied for it, a few milliseconds a record.
+    """
+    made = Database.create(database)
+    programs = _Programs()
+    found, refused = [], []
+    for place, record in placed_records(records):
+        try:
+            found.append(programs.tuning_record(record))
+        except TensorIRError as error:
+            refused.append(f"{place}: {error}")
+    made.commit_records(found)
+    warn_of_left_out(name_of(records), refused, logger)
+    return made
+
+
+class BestOfLogs(MemoryDatabase):
+    """The best record of each workload and target of logs, as they are looked up for a build.
+
+    Where there is none for a target, those for other CPUs answer, which the log `auto_scheduler`
+    says at level INFO.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[tuple[str | None, Target]] = set()
+
+    def load(self, records: Iterable[Placed], name: object = "the log") -> None:
+        """Add what applies; where the best does not, the next one counts.
+
+        One warning names what does not, and workloads that are not registered.
+        """
+        programs = _Programs()
+        places: dict[int, str] = {}
+        found = []
+        for place, record in records:
+            places[id(record)] = place
+            found.append(record)
+        refused = []
+        for group in best_first(found):
+            for record in group:
+                try:
+                    made = programs.tuning_record(record)
+                    made.schedule()
+                except TensorIRError as error:
+                    refused.append(f"{places[id(record)]}: {error}")
+                    if programs.is_unknown(record.input.task):
+                        break
+                else:
+                    self.commit_records([made])
+                    break
+        warn_of_left_out(name, refused, logger)
+
+    def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
+        """Return the records for a target; those for other CPUs, if there are none."""
+        own = super().records(key, target)
+        if own or target is None:
+            return own
+        others = super().records(key)
+        if others and (key, target) not in self._told:
+            self._told.add((key, target))
+            logger.info("a schedule for %s is one measured for %s", target, others[0].target)
+        return others
+
+
+class _Programs:
+    """Makes the records of a database; records of a workload share their program."""
+
+    def __init__(self) -> None:
+        self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
+
+    def tuning_record(self, record: MeasureRecord) -> TuningRecord:
+        inp = record.input
+        workload, args_info = self._workload(inp.task)
+        trace_json = inp.trace_json
+        trace = Trace.from_json(trace_json) if trace_json is not None else inp.schedule().trace
+        message = None if record.is_valid else record.result.error_msg
+        return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
+
+    def is_unknown(self, task: SearchTask) -> bool:
+        return isinstance(self._workloads.get(task.workload_key), TensorIRError)
+
+    def _workload(self, task: SearchTask) -> tuple[Workload, Sequence[ArgInfo]]:
+        key = task.workload_key
+        if key not in self._workloads:
+            try:
+                self._workloads[key] = (Workload(task.mod), ArgInfo.from_entry_func(task.mod))
+            except TensorIRError as error:
+                self._workloads[key] = error
+        known = self._workloads[key]
+        if isinstance(known, TensorIRError):
+            raise known
+        return known
+
+
+def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Placed]:
+    """Yield the records of a log, at most `n_lines`, each with its place."""
+    if isinstance(records, (str, os.PathLike)):
+        records = RecordReader(records)
+    word = "line"
+    if isinstance(records, RecordReader):
+        numbered: Iterable[tuple[int, Any]] = records.numbered()
+    elif hasattr(records, "readline"):
+        numbered = numbered_records(cast("IO[str]", records), line_decoder(), logger)
+    else:
+        numbered = enumerate(records, 1)
+        word = "record"
+    for number, record in islice(numbered, n_lines):
+        if not is_record(record):
+            raise no_log(record)
+        yield f"{word} {number}", MeasureRecord(*record)
+
+
+def is_record(value: object) -> TypeGuard[tuple[MeasureInput, MeasureResult]]:
+    """Say whether a value is what was measured and the result."""
+    match value:
+        case (MeasureInput(), MeasureResult()):
+            return True
+    return False
+
+
+def no_log(given: object) -> TuningError:
+    """Return the error for what is neither a log nor records."""
+    return TuningError(
+        "logs are given as paths, or as records (MeasureInput, MeasureResult), got "
+        f"{type(given).__name__} {given!r}"
+    )
+
+
+def name_of(records: Records) -> str:
+    """Return what a log is called in messages."""
+    if isinstance(records, RecordReader):
+        return records.filename
+    if isinstance(records, (str, os.PathLike)):
+        return os.fspath(records)
+    return str(getattr(records, "name", "the records"))

@@ -1,0 +1,1 @@
+"""Ansor's transform steps: read and written, kept as states, made schedules."""

@@ -1,0 +1,182 @@
+"""A graph of tensor operations, in the order in which steps count its stages."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, Final
+
+from schedule import Schedule
+from search.auto_scheduler.steps.print_dag import dag_text
+from search.auto_scheduler.steps.schedule_steps import schedule_of, with_extents
+from search.auto_scheduler.steps.state import Iterator, IterKind, Stage, State
+from search.auto_scheduler.steps.step import Step
+from search.errors import TuningError
+from search.flops import OperationCounter
+from tensorir import te
+from tensorir.expr import IntImm, IterVar, PrimExpr, Reduce
+from tensorir.te.create_prim_func import operations_in_order
+from tensorir.te.tensor import Operation
+
+
+class ComputeDAG:
+    """The operations that `tensors`, inputs and outputs in the order of arguments, need.
+
+    `ops` are in the order of stages: inputs before what reads them, and the last tensors' first
+    where that leaves a choice. `func` computes the tensors.
+    """
+
+    def __init__(self, tensors: Sequence[te.Tensor]) -> None:
+        """Take a graph.
+
+        TuningError for what is no tensor; IRValueError for an input that is needed but not given.
+        """
+        for k, tensor in enumerate(tensors):
+            if not isinstance(tensor, te.Tensor):
+                raise TuningError(
+                    f"ComputeDAG takes te tensors, got {type(tensor).__name__} as item {k}"
+                )
+        if not tensors:
+            raise TuningError("ComputeDAG takes the tensors of a program, got none")
+        self.tensors: Final = tuple(tensors)
+        self.func: Final = te.create_prim_func(self.tensors)
+        self.ops: Final = tuple(_in_order_of_stages(self.tensors))
+        self.block_names: Final = self._block_names()
+        """The blocks that compute an operation's outputs, by operation."""
+
+    @property
+    def flop_ct(self) -> float:
+        """The number of operations on values; an attribute `FLOP` of an operation overrides its."""
+        return sum(_flops(op) for op in self.ops if isinstance(op, te.ComputeOp))
+
+    def init_state(self) -> State:
+        """Return the state before all steps."""
+        return State(tuple(map(_stage, self.ops)))
+
+    def state(self, steps: Iterable[Step | list[Any]]) -> State:
+        """Return the state after steps; StepError names the one that cannot be taken, and why."""
+        state = self.init_state()
+        for step in steps:
+            state = state.then(step)
+        return state
+
+    def infer_bound(self, state: State) -> State:
+        """Return a state with the extents of all loops, as the whole program gives them.
+
+        StepError as `schedule` raises it.
+        """
+        return with_extents(self, state)
+
+    def schedule(
+        self,
+        steps_or_state: State | Iterable[Step | list[Any]],
+        *,
+        seed: int = 1,
+        rewrite_layouts: bool = False,
+    ) -> Schedule:
+        """Return the schedule of `func` that steps, or a state, stand for; its trace replays.
+
+        Reductions are initialised before their loops, by a postprocessor. With `rewrite_layouts`
+        another one packs the inputs that an operation's `layout_free_placeholders` names in the
+        order in which the loops read them; a trace says itself what it does to layouts. StepError
+        names a step that cannot be replayed, and why.
+        """
+        given = steps_or_state
+        state = given if isinstance(given, State) else self.state(given)
+        return schedule_of(self, state, seed=seed, rewrite_layouts=rewrite_layouts)
+
+    def __str__(self) -> str:
+        return dag_text(self.ops)
+
+    __repr__ = __str__
+
+    def _block_names(self) -> dict[Operation, tuple[str, ...]]:
+        state = Schedule(self.func).state
+        names = iter([block.block.name_hint for block in state.child_blocks(state.root("main"))])
+        return {
+            op: tuple(next(names) for _ in range(_block_count(op)))
+            for op in operations_in_order(self.tensors)
+            if not isinstance(op, te.PlaceholderOp)
+        }
+
+
+def _block_count(op: Operation) -> int:
+    """Return how many blocks next to each other compute an operation."""
+    return len(op.outputs) if isinstance(op, te.ComputeOp) and not op.reduces else 1
+
+
+def _in_order_of_stages(tensors: Sequence[te.Tensor]) -> list[Operation]:
+    """Return the operations that tensors need, in topological order.
+
+    Of those that are ready, always the one comes first that a depth-first walk, which begins at the
+    last tensor, met last.
+    """
+    priority: dict[Operation, int] = {}
+    pending = [tensor.op for tensor in tensors]
+    while pending:
+        op = pending.pop()
+        if op not in priority:
+            priority[op] = len(priority)
+            pending += [tensor.op for tensor in op.inputs]
+    readers: dict[Operation, list[Operation]] = {op: [] for op in priority}
+    missing = {op: len(op.inputs) for op in priority}
+    for op in priority:
+        for tensor in op.inputs:
+            readers[tensor.op].append(op)
+    by_rank = list(priority)
+    ready = [-rank for op, rank in priority.items() if not missing[op]]
+    heapq.heapify(ready)
+    ordered: list[Operation] = []
+    while ready:
+        op = by_rank[-heapq.heappop(ready)]
+        ordered.append(op)
+        for reader in readers[op]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, -priority[reader])
+    return ordered
+
+
+def _stage(op: Operation) -> Stage:
+    shape = [_constant(dim) for dim in op.outputs[0].shape]
+    axes: list[Iterator] = []
+    if isinstance(op, te.ComputeOp):
+        for kind, row in ((IterKind.SPATIAL, op.axis), (IterKind.REDUCE, op.reduce_axis)):
+            axes += [Iterator(axis.var.name, _extent(axis), kind) for axis in row]
+    taken: set[str] = set()
+    for axis in axes:
+        if axis.name in taken:
+            raise TuningError(
+                f"two axes of {op.name} are called {axis.name}; give te.reduce_axis, or the "
+                "function of te.compute, a name of its own for each, since steps find loops by it"
+            )
+        taken.add(axis.name)
+    is_placeholder = isinstance(op, te.PlaceholderOp)
+    return Stage.fresh(op.name, axes, shape, is_placeholder=is_placeholder)
+
+
+def _extent(axis: IterVar) -> int | None:
+    assert axis.dom is not None
+    return _constant(axis.dom.extent)
+
+
+def _constant(value: PrimExpr) -> int | None:
+    return value.value if isinstance(value, IntImm) else None
+
+
+def _flops(op: te.ComputeOp) -> float:
+    """Return the operations of all elements of an operation; an open extent counts once."""
+    given = op.attrs.get("FLOP")
+    if given is not None:
+        return float(getattr(given, "value", given))
+    elements = prod(_extent(axis) or 1 for axis in op.axis)
+    total = 0.0
+    for tensor, body in zip(op.outputs, op.body, strict=True):
+        count = OperationCounter(comparisons=True, like=tensor.dtype).expr
+        if isinstance(body, Reduce):
+            steps = prod(_extent(axis) or 1 for axis in body.axis)
+            total += steps * sum(map(count, (*body.combiner.result, *body.source)))
+            break  # Each of several results has the whole reduction as its body.
+        total += count(body)
+    return elements * total

@@ -1,0 +1,1 @@
+"""Searching the programs of tasks, by the names of Ansor."""

@@ -1,0 +1,155 @@
+"""What is told about the measurements of a search: logs and tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search.auto_scheduler.log.record import (
+    MeasureInput,
+    MeasureResult,
+    dump_record_to_string,
+)
+from search.auto_scheduler.tuning.task_context import search_task_of
+from search.measure_callback import MeasureCallback
+from search.measure_error_no import MeasureErrorNo
+from search.record_lines import append_lines
+from search.task_scheduler.statistics_table import statistics_table
+
+if TYPE_CHECKING:
+    from search.builder import BuilderResult
+    from search.database import TuningRecord
+    from search.measure_candidate import MeasureCandidate
+    from search.runner import RunnerResult
+    from search.task_scheduler import TaskScheduler
+
+
+class MeasurementSink(MeasureCallback):
+    """Is told of each measurement of a `SearchTask` in Ansor's terms."""
+
+    def take(self, inp: MeasureInput, result: MeasureResult) -> None:
+        """Take note of one measurement."""
+        raise NotImplementedError
+
+    def apply_to_trial(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        candidate: MeasureCandidate,
+        builder_result: BuilderResult,
+        runner_result: RunnerResult,
+    ) -> None:
+        """Take note of a trial."""
+        task = search_task_of(self, task_scheduler.tasks[task_id].ctx)
+        result = _result(builder_result, runner_result)
+        self.take(MeasureInput(task, candidate.sch.trace), result)
+
+    def apply_to_confirmed(
+        self, task_scheduler: TaskScheduler, task_id: int, record: TuningRecord
+    ) -> None:
+        """Take note of one of the best, measured again."""
+        task = search_task_of(self, task_scheduler.tasks[task_id].ctx)
+        costs = tuple(record.run_secs or ())
+        result = MeasureResult(costs, MeasureErrorNo.NO_ERROR, "", sum(costs), time.time())
+        self.take(MeasureInput(task, record.trace), result)
+
+
+class RecordToFile(MeasurementSink):
+    """Appends each measurement to a log, a line in one write; directories are made if need be.
+
+    When the search ends, the best few are measured again: they have a further line, the last one
+    being that of the winner. Who reads the log takes that one (`load_best_record`).
+    """
+
+    def __init__(self, filename: str | os.PathLike[str]) -> None:
+        self.filename = os.fspath(filename)
+        Path(self.filename).parent.mkdir(parents=True, exist_ok=True)
+
+    def take(self, inp: MeasureInput, result: MeasureResult) -> None:
+        """Append one line."""
+        append_lines(self.filename, [dump_record_to_string(inp, result)])
+
+
+class CollectMeasurements(MeasurementSink):
+    """Keeps the measurements in two lists."""
+
+    def __init__(self) -> None:
+        self.inputs: list[MeasureInput] = []
+        self.results: list[MeasureResult] = []
+
+    def take(self, inp: MeasureInput, result: MeasureResult) -> None:
+        """Append to both."""
+        self.inputs.append(inp)
+        self.results.append(result)
+
+
+class PrintTableInfo(MeasureCallback):
+    """Prints the table of all tasks after each batch."""
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Print the table."""
+        sys.stdout.write(statistics_table(task_scheduler.tasks) + "\n")
+        sys.stdout.flush()
+
+
+class LogEstimatedLatency(MeasureCallback):
+    """Writes a line after each batch: elapsed seconds, estimated milliseconds, trials so far.
+
+    The fields are `ElapsedTime(s)`, `EstimatedLatency(ms)` and `Trials`, each before its value,
+    separated by tabs. What is estimated is the objective of the scheduler, `N/A` before every task
+    has a latency. The first line of a search takes the place of an earlier file.
+    """
+
+    def __init__(self, log_file: str | os.PathLike[str]) -> None:
+        self.log_file = Path(log_file)
+        self._run: object = None
+
+    def apply(
+        self,
+        task_scheduler: TaskScheduler,
+        task_id: int,
+        measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult],
+        runner_results: Sequence[RunnerResult],
+    ) -> None:
+        """Write a line."""
+        run = task_scheduler.run
+        assert run is not None
+        objective = task_scheduler.objective_now()
+        latency = "N/A" if objective is None else f"{objective * 1e3:.3f}"
+        trials = sum(task.trials for task in task_scheduler.tasks)
+        with self.log_file.open("a" if run is self._run else "w", encoding="utf-8") as file:
+            file.write(
+                f"ElapsedTime(s)\t{run.seconds:.0f}\tEstimatedLatency(ms)\t{latency}\t"
+                f"Trials\t{trials}\n"
+            )
+        self._run = run
+
+
+def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
+    """Return what a trial gave, with the error numbers that logs have.
+
+    One that was ended early has no cost: what is known is a bound of it.
+    """
+    spent = build.seconds + run.seconds
+    costs = tuple(run.run_secs or ())
+    if build.error_msg is not None:
+        return MeasureResult.failed(MeasureErrorNo.of_build(build), build.error_msg, spent)
+    error_no = MeasureErrorNo.of_run(run)
+    if error_no == MeasureErrorNo.NO_ERROR:
+        return MeasureResult(costs, error_no, "", spent, time.time())
+    text = run.error_msg
+    if run.stopped:
+        text = f"ended in its first call, which took longer than {costs[0]:.3g} s: not the best"
+    return MeasureResult.failed(error_no, text or "", spent)

@@ -1,0 +1,1 @@
+"""Logs of templates, explained: their lines, their tables, two of them side by side."""

@@ -1,0 +1,77 @@
+"""What is in a log, or in the directory of a run."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from search.autotvm.errors import TemplateError
+from search.autotvm.log.line import fields_of_record
+from search.autotvm.log.rows import records_to_table
+from search.autotvm.record import Record, load_from_buffer
+from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
+from search.explanation.run import fields_of_trial
+from search.trials import load_run
+
+if TYPE_CHECKING:
+    pass
+
+Rows = list[tuple[str, ...]]
+
+
+def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
+    """Return what a log says, or the working directory of a `tune_tir` run.
+
+    It prints; in a notebook it shows tables. `.table()` are the measurements, `.plot()` is a
+    picture. Templates that are registered here tell what the log does not: see `records_to_table`.
+    Of a log of more than a thousand measurements, programs are made for a thousand of them.
+
+    OSError for a log that cannot be opened, DatabaseError for a directory without trials,
+    TemplateError for a log in which no line is a record.
+    """
+    if Path(path).is_dir():
+        run = load_run(path)
+        table = records_to_table(path, MOST_PROGRAMS)
+        if not run.trials:
+            raise TemplateError(f"no run left trials in {os.fspath(path)}")
+        best = min(run.trials, key=lambda t: (t.seconds is None, t.seconds))
+        row = table[run.trials.index(best)]
+        decided = {name: row[name] for name in table.knobs if row[name] is not None}
+        return LogExplanation(path, table, fields_of_trial(best, decided), 0)
+    records: list[Record] = []
+    fastest, least = "", math.inf
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = _Lines(file)
+        for record in load_from_buffer(lines):
+            records.append(record)
+            cost = record[1].mean_cost
+            if not fastest or cost < least:
+                fastest, least, taken_apart = lines.last, cost, record
+    if not records:
+        raise TemplateError(f"no line of {os.fspath(path)} is a record")
+    return LogExplanation(
+        path,
+        records_to_table(records, MOST_PROGRAMS),
+        fields_of_record(fastest, *taken_apart),
+        lines.count - len(records),
+    )
+
+
+class _Lines:
+    """The lines of an opened log, each read once; `last` is the one that was read last."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.name = file.name
+        self.last = ""
+        self.count = 0
+        """How many should be records: neither blank nor comments."""
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.last = line
+            self.count += bool(line.strip()) and not line.startswith("#")
+            yield line

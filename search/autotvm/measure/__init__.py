@@ -1,0 +1,29 @@
+"""Building and running configurations: what is measured, with what, and what comes of it."""
+
+from search.autotvm.measure.builder import Builder, LocalBuilder
+from search.autotvm.measure.measurement import (
+    BuildResult,
+    MeasureInput,
+    MeasureResult,
+    SlowerThan,
+)
+from search.autotvm.measure.offline import measured_by, measured_from
+from search.autotvm.measure.option import create_measure_batch, measure_option
+from search.autotvm.measure.runner import LocalRunner, Runner
+from search.measure_error_no import MeasureErrorNo
+
+__all__ = [
+    "BuildResult",
+    "Builder",
+    "LocalBuilder",
+    "LocalRunner",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "Runner",
+    "SlowerThan",
+    "create_measure_batch",
+    "measure_option",
+    "measured_by",
+    "measured_from",
+]

@@ -1,0 +1,161 @@
+"""Making and compiling the configurations that are measured."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import codegen
+from codegen import Target
+from search.arg_info import ArgInfo
+from search.autotvm.errors import InstantiationError, TemplateError
+from search.autotvm.measure.measurement import BuildResult, MeasureInput, MeasureResult
+from search.builder import BuilderFuture, BuilderInput, BuilderResult
+from search.builder import LocalBuilder as BuilderProcesses
+from search.errors import TuningError
+from search.measure_error_no import MeasureErrorNo
+from tensorir.function import IRModule
+
+if TYPE_CHECKING:
+    from search.autotvm.task import Task
+
+logger = logging.getLogger("autotvm")
+
+Built: TypeAlias = "BuildResult | MeasureResult"
+"""What was built, or the result of a configuration that cannot be."""
+BuildFunction: TypeAlias = Callable[..., codegen.Module]
+
+
+class Builder(ABC):
+    """Turns configurations into something that a runner can load."""
+
+    n_parallel: int = 1
+    """How many are built at once."""
+    build_kwargs: Mapping[str, Any]
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Take note of what is built next, and of what the runner wants of builds."""
+        self.task = task
+        self.build_kwargs = build_kwargs or {}
+
+    @abstractmethod
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
+        """Build configurations; one that cannot be built costs nothing but its own result."""
+
+    def start(
+        self, measure_inputs: Sequence[MeasureInput], beside_measuring: bool = False
+    ) -> Iterator[Built]:
+        """Yield what `build` gives, each as soon as it is there, where a builder can.
+
+        `beside_measuring`: others are measured meanwhile, and not to be disturbed.
+        """
+        return iter(self.build(measure_inputs))
+
+    def clean_up(self) -> None:
+        """Give up what is still being built, and delete what was."""
+
+    def close(self) -> None:
+        """Give back what the builder holds; it can be used again."""
+
+
+class LocalBuilder(Builder):
+    """Builds in `n_parallel` processes of this machine (None: one for each logical core).
+
+    A template runs in this process; what compiles its program is another one, which is killed after
+    `timeout` seconds. `build_func(mod, target, **build_kwargs)` compiles in place of
+    `codegen.build`; it may be a function of a notebook or a script. What `build_kwargs` says counts
+    before what the runner wants of builds, which is warned of. `do_fork` is accepted and
+    unused: workers are always processes of their own. `runtime` is None.
+    """
+
+    def __init__(
+        self,
+        timeout: float = 10,
+        n_parallel: int | None = None,
+        build_kwargs: Mapping[str, Any] | None = None,
+        build_func: str | BuildFunction = "default",
+        do_fork: bool = False,
+        runtime: None = None,
+    ) -> None:
+        if not callable(build_func) and build_func != "default":
+            raise TemplateError(
+                f"build_func is 'default' or a function of (mod, target), got {build_func!r}"
+            )
+        if runtime is not None:
+            raise TemplateError(f"there are no runtimes to choose from, got {runtime!r}")
+        self._function = build_func if callable(build_func) else None
+        self._own_kwargs = self.build_kwargs = dict(build_kwargs or {})
+        self._processes = BuilderProcesses(max_workers=n_parallel, timeout_sec=timeout)
+        self.n_parallel = self._processes.max_workers
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Take note of what is built next, and of what the runner wants of builds."""
+        wanted = dict(build_kwargs or {})
+        for name in sorted(wanted.keys() & self._own_kwargs):
+            logger.warning(
+                "the runner wants builds with %s=%r, the builder builds with %r",
+                *(name, wanted[name], self._own_kwargs[name]),
+            )
+        super().set_task(task, {**wanted, **self._own_kwargs})
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Built]:
+        """Build all; what is built is there until `clean_up`."""
+        return list(self.start(measure_inputs))
+
+    def start(
+        self, measure_inputs: Sequence[MeasureInput], beside_measuring: bool = False
+    ) -> Iterator[Built]:
+        """Start to build all, and yield each when it is built, in the order of the inputs."""
+        self._processes.beside_measuring = beside_measuring
+        self._processes.f_build = None
+        if self._function is not None or self.build_kwargs:
+            function = self._function or codegen.build
+            self._processes.f_build = partial(_build, function, dict(self.build_kwargs))
+        started = [self._started(inp) for inp in measure_inputs]
+        return (begun if isinstance(begun, MeasureResult) else _built(*begun) for begun in started)
+
+    def _started(self, inp: MeasureInput) -> MeasureResult | tuple[list[Any], BuilderFuture, float]:
+        """Return the result of a configuration that is refused, or the arguments and the build."""
+        began = time.monotonic()
+        try:
+            mod = inp.task.instantiate(inp.config).mod
+            args = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
+        except InstantiationError as error:
+            return _failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error), began)
+        except TuningError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever a template raises for some values
+            text = f"the template fails: {type(error).__name__}: {error}"
+            return _failed(MeasureErrorNo.COMPILE_HOST, text, began)
+        (future,) = self._processes.start([BuilderInput(mod, inp.target)])
+        return args, future, time.monotonic() - began
+
+    def clean_up(self) -> None:
+        """Give up what is still being built, and delete what was."""
+        self._processes.clean_up()
+
+    def close(self) -> None:
+        """End the processes; the next build starts new ones."""
+        self._processes.close()
+
+
+def _build(
+    function: BuildFunction, kwargs: Mapping[str, Any], mod: IRModule, target: Target, _: Any
+) -> codegen.Module:
+    return function(mod, target, **kwargs)
+
+
+def _built(args: list[Any], future: BuilderFuture, spent: float) -> Built:
+    result: BuilderResult = future.result()
+    seconds = spent + result.seconds
+    if result.artifact_path is not None:
+        return BuildResult(result.artifact_path, args, None, seconds)
+    return MeasureResult.failed(MeasureErrorNo.of_build(result), result.error_msg or "", seconds)
+
+
+def _failed(error_no: MeasureErrorNo, text: str, began: float) -> MeasureResult:
+    return MeasureResult.failed(error_no, text, time.monotonic() - began)

@@ -1,0 +1,85 @@
+"""How the configurations of a task are measured: a builder, a runner, and both at work."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from search.autotvm.errors import TemplateError
+from search.autotvm.measure.builder import Builder, LocalBuilder
+from search.autotvm.measure.runner import LocalRunner, Runner
+
+if TYPE_CHECKING:
+    from search.autotvm.measure.measurement import MeasureInput, MeasureResult
+    from search.autotvm.task import Task
+
+
+class MeasureOption(TypedDict):
+    """What `measure_option` returns."""
+
+    builder: Builder
+    runner: Runner
+
+
+def measure_option(
+    builder: Literal["local"] | Builder, runner: Literal["local"] | Runner
+) -> MeasureOption:
+    """Return how to measure: what builds and what runs; `"local"` is either with its defaults."""
+    if builder == "local":
+        builder = LocalBuilder()
+    if runner == "local":
+        runner = LocalRunner()
+    for name, part, kind in (("builder", builder, Builder), ("runner", runner, Runner)):
+        if not isinstance(part, kind):
+            raise TemplateError(
+                f"the {name} of measure_option is 'local', or an object like "
+                f"autotvm.Local{name.capitalize()}(), got {part!r}"
+            )
+    return {"builder": builder, "runner": runner}
+
+
+class MeasureBatch:
+    """Measures configurations of one task: `batch(inputs)` returns their results.
+
+    `n_parallel` is how many are built at once. `attach_objects` is what the runner wants kept.
+    """
+
+    def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
+        self._builder: Builder = option["builder"]
+        self._runner: Runner = option["runner"]
+        self.attach_objects = self._runner.set_task(task)
+        self._builder.set_task(task, self._runner.get_build_kwargs())
+        self.n_parallel = self._builder.n_parallel
+
+    def __call__(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
+        """Return the results of all."""
+        return list(self.each(inputs))
+
+    def each(self, inputs: Sequence[MeasureInput]) -> Generator[MeasureResult]:
+        """Yield the result of each as soon as it is there.
+
+        All builds start at once, and go on beside the measurements where that does not disturb
+        them. Whoever stops asking gives up the rest.
+        """
+        if not inputs:
+            return
+        overlaps = self._runner.may_overlap(inputs[0].target)
+        try:
+            builds = self._builder.start(inputs, overlaps)
+            yield from self._runner.each(inputs, builds if overlaps else list(builds))
+        finally:
+            self._builder.clean_up()
+
+
+def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
+    """Return what measures configurations of a task; `option` is of `measure_option`.
+
+    TemplateError for an option without a builder or a runner.
+    """
+    missing = {"builder", "runner"} - set(option)
+    if missing:
+        raise TemplateError(
+            f"the option has no {' and no '.join(sorted(missing))}; make it with "
+            "autotvm.measure_option(builder='local', runner='local')"
+        )
+    return MeasureBatch(task, option)

@@ -1,0 +1,1 @@
+"""Knobs, the values that they can take, and the space of all configurations."""

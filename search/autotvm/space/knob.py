@@ -1,0 +1,155 @@
+"""A knob: a named choice of a template; its space of values, and one value of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+from search.autotvm.errors import KnobError
+
+if TYPE_CHECKING:
+    from schedule import Schedule
+    from schedule.indexed_domain import IndexedDomain
+    from search.autotvm.space.config import Config
+
+
+class Entity:
+    """One value of a knob.
+
+    `cfg[name]` gives one that knows its configuration: applied to a schedule, it leaves the
+    sampling instruction of its knob in the trace, and the primitives take the numbers of that. One
+    that was made by its class is applied as constants. Values compare by what they hold.
+    """
+
+    code: ClassVar[str]
+    """How the log calls the kind."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._owner: Config | None = None
+        self._name = ""
+
+    @classmethod
+    def holds(cls, value: Any) -> bool:
+        """Say whether something read from a log is a value of a knob of this kind."""
+        return True
+
+    def to_json(self) -> list[Any]:
+        """Return kind and value as the log has them, without the name of the knob."""
+        return [self.code, self._value]
+
+    def owned(self, owner: Config, name: str) -> Self:
+        """Return the value as that of a knob of a configuration."""
+        twin = type(self)(self._value)
+        twin._owner, twin._name = owner, name
+        return twin
+
+    @property
+    def features(self) -> list[float]:
+        """What a cost model gets to see: the numbers of the value."""
+        return [float(number) for number in self._value]
+
+    def _read(self) -> Any:
+        """Return the value to Python: what the template does next may depend on it."""
+        if self._owner is not None:
+            self._owner.note_read(self._name)
+        return self._value
+
+    def _numbers(self, sch: Schedule) -> Sequence[Any] | None:
+        """Return the sampled numbers of the knob in a schedule, None for constants."""
+        return None if self._owner is None else self._owner.sampled(sch, self._name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Entity)
+            and type(self) is type(other)
+            and bool(self._value == other._value)
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self._value))
+
+    def __repr__(self) -> str:
+        return str(self._value)
+
+
+E = TypeVar("E", bound=Entity)
+
+
+class KnobSpace(ABC, Generic[E]):
+    """The values of one knob, by index: what the decisions of its sampling instruction stand for.
+
+    What is many is listed when it is first looked at.
+    """
+
+    kind: type[E]
+    """The class of the values."""
+    domain: IndexedDomain
+    """The decisions of the sampling instruction."""
+    num_output: int = 0
+    """How many axes applying a value gives."""
+
+    def __len__(self) -> int:
+        return self.domain.size
+
+    def _at(self, index: int) -> E:
+        """Return the value at an index in [0, len)."""
+        return self.entity_of(self.domain.at(index))
+
+    def index_of(self, entity: Entity) -> int | None:
+        """Return where a value is, None if the knob does not offer it."""
+        return self.domain.index_of(tuple(entity._value))
+
+    def fitting(self, entity: Entity) -> E:
+        """Return a value that was logged or set as one of this knob, whether offered or not.
+
+        KnobError for a value of another kind or length.
+        """
+        if not isinstance(entity, self.kind):
+            raise KnobError(
+                f"it is a {self.kind.__name__}, the configuration has a "
+                f"{type(entity).__name__}: {entity}"
+            )
+        return self._made_of(entity._value)
+
+    def _made_of(self, value: Any) -> E:
+        """Return what stands for a plain value; KnobError for one that none of the knob has."""
+        try:
+            return self.entity_of(self.domain.repair(value))
+        except ValueError as error:
+            raise KnobError(f"the value {error}") from None
+
+    def entity_of(self, decision: Any) -> E:
+        """Return the value that a decision of the sampling instruction stands for."""
+        return self.kind(decision)
+
+    @abstractmethod
+    def sample(self, sch: Schedule, name: str, entity: E) -> None:
+        """Append the sampling instruction of the knob, which decides for `entity`, to a trace."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What the knob offers, in a few words."""
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Whether applying a value is something that primitives do with sampled numbers."""
+        return True
+
+    def __getitem__(self, index: int) -> E:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} of {len(self)} values")
+        return self._at(index % len(self))
+
+    def __iter__(self) -> Iterator[E]:
+        return map(self._at, range(len(self)))
+
+    @property
+    def entities(self) -> list[E]:
+        """All values."""
+        return list(self)
+
+    def __repr__(self) -> str:
+        return self.summary

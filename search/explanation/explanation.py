@@ -1,0 +1,181 @@
+"""What is in a log: its fields, what was best, what failed, what matters, where time went."""
+
+from __future__ import annotations
+
+import html
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from search.explanation.field import ERROR_MEANINGS, Field, utc
+from search.explanation.table import NO_ERROR, LogTable
+from search.text_table import aligned, html_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Rows = list[tuple[str, ...]]
+
+MOST_PROGRAMS: Final = 1000
+"""Of how many measurements the program is made for its resources: some milliseconds each."""
+_LONGEST: Final = 50
+_WIDEST: Final = 76
+_SHARES: Final = (8, 4, 2, 1)
+
+
+class LogExplanation:
+    """What `explain_log` found."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        table: LogTable,
+        fields: Sequence[Field],
+        left_out: int = 0,
+    ) -> None:
+        self.path = path
+        self.fields = tuple(fields)
+        """The line of the fastest measurement, taken apart."""
+        self.left_out = left_out
+        """How many lines are no records."""
+        self._table = table
+
+    def table(self) -> LogTable:
+        """Return the measurements: a row for each, with knobs, resources and costs."""
+        return self._table
+
+    def plot(self, task: str | int = 0) -> NDArray[Any]:
+        """Draw progress, errors, time, and the cost against each knob; return the axes."""
+        from search.explanation.plot import plot_log  # noqa: PLC0415 - needs matplotlib
+
+        return plot_log(self._table.of_task(task))
+
+    # --------------------------------------------------------------------------------------- parts
+
+    @property
+    def heading(self) -> str:
+        """How much there is in the log, in a sentence."""
+        times = self._table.column("time")
+        count, tasks = len(self._table), len(self._table.tasks)
+        return (
+            f"{os.fspath(self.path)}: {count} measurement{'s' * (count != 1)} of {tasks} "
+            f"task{'s' * (tasks != 1)}, {utc(times.min())} to {utc(times.max())}"
+            + (f"; {self.left_out} line(s) are no records" if self.left_out else "")
+            + (f"; resources are those of {MOST_PROGRAMS}" if count > MOST_PROGRAMS else "")
+        )
+
+    def sections(self) -> Iterator[tuple[str, Rows]]:
+        """Yield the title and the table of each part; the first row of a table is its heading."""
+        yield "One line taken apart", [Field("field", "value", "meaning"), *self.fields]
+        yield "Best of each task", list(self._best())
+        yield "How measurements ended", list(self._errors())
+        for task in self._table.tasks:
+            rows = list(self._matters(self._table.of_task(task)))
+            if len(rows) > 1:
+                yield f"What matters in {task}", rows
+        yield "Where time went", list(self._time())
+        yield "Progress: the best (us) after a share of the measurements", list(self._progress())
+
+    def _best(self) -> Iterator[tuple[str, ...]]:
+        yield ("task", "measured", "failed", "best (us)", "GFLOPS", "found at", "with")
+        for task in self._table.tasks:
+            table = self._table.of_task(task)
+            failed = str(sum(row["cost"] is None for row in table))
+            best = table.best()
+            if best is None:
+                yield (task, str(len(table)), failed, "", "", "", "")
+                continue
+            yield (
+                task,
+                str(len(table)),
+                failed,
+                f"{best['cost'] * 1e6:.2f}",
+                "" if best["gflops"] is None else f"{best['gflops']:.2f}",
+                str(table.rows.index(best) + 1),
+                table.setting(best),
+            )
+
+    def _errors(self) -> Iterator[tuple[str, ...]]:
+        yield ("kind", "count", "share", "meaning")
+        for kind, count in self._table.errors().items():
+            share = f"{count / len(self._table):.0%}"
+            yield (kind, str(count), share, ERROR_MEANINGS.get(kind, "") + self._bounds(kind))
+
+    def _bounds(self, kind: str) -> str:
+        """Return how long those take at least that were ended early."""
+        bounds = [row["slower_than"] for row in self._table if row["error"] == kind]
+        known = [bound for bound in bounds if bound is not None]
+        return f", after {min(known):.3g} to {max(known):.3g} s" if known else ""
+
+    def _matters(self, table: LogTable) -> Iterator[tuple[str, ...]]:
+        """Yield the columns that varied, those first that explain most of the costs."""
+        yield ("column", "values", "explains", "best at", "drops most", "rises most")
+        curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
+        varied = [curve for curve in curves if len(curve.values) > 1]
+        for curve in sorted(varied, key=lambda curve: -(curve.explained or 0.0)):
+            yield (
+                curve.column,
+                str(len(curve.values)),
+                "" if curve.explained is None else f"{curve.explained:.0%}",
+                str(curve.values[curve.best.index(min(curve.best))]),
+                str(curve.turning_point() or ""),
+                str(curve.turning_point(rise=True) or ""),
+            )
+
+    def _time(self) -> Iterator[tuple[str, ...]]:
+        yield ("what", "seconds", "per measurement (s)")
+        rows = {
+            "building": "build_seconds",
+            "running": "run_seconds",
+            "building and running": "all_cost",
+        }
+        for label, name in rows.items():
+            spent = [row[name] for row in self._table if row[name] is not None]
+            if spent:
+                yield (label, f"{sum(spent):.1f}", f"{sum(spent) / len(spent):.3f}")
+        lost = sum(row["all_cost"] for row in self._table if row["error"] != NO_ERROR)
+        if lost:
+            yield ("of it for what failed or was stopped", f"{lost:.1f}", "")
+        span = max(row["elapsed"] for row in self._table)
+        yield ("from the first end to the last", f"{span:.1f}", "")
+
+    def _progress(self) -> Iterator[tuple[str, ...]]:
+        yield ("task", *(f"1/{share}" if share > 1 else "all" for share in _SHARES), "within 10%")
+        for task in self._table.tasks:
+            table = self._table.of_task(task)
+            best = [row["best_so_far"] for row in table]
+            after = [best[max(1, len(best) // share) - 1] for share in _SHARES]
+            near = next(
+                (k + 1 for k, b in enumerate(best) if b is not None and b <= best[-1] * 1.1), None
+            )
+            yield (
+                task,
+                *("" if b is None else f"{b * 1e6:.2f}" for b in after),
+                "" if near is None else f"after {near}",
+            )
+
+    # ------------------------------------------------------------------------------------ printing
+
+    def __str__(self) -> str:
+        parts = [self.heading]
+        for title, rows in self.sections():
+            parts.append(f"{title}\n{aligned([line for row in rows for line in _wrapped(row)])}")
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<LogExplanation of {self.heading}>"
+
+    def _repr_html_(self) -> str:
+        tables = (
+            f"<h4>{html.escape(title)}</h4>{html_table(rows)}" for title, rows in self.sections()
+        )
+        return f"<p>{html.escape(self.heading)}</p>{''.join(tables)}"
+
+
+def _wrapped(row: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield a row as lines, of which those after the first go on with the last column."""
+    *cells, last = row
+    first, *rest = textwrap.wrap(last, _WIDEST) or [""]
+    yield (*(textwrap.shorten(text, _LONGEST, placeholder="...") for text in cells), first)
+    yield from ((*("" for _ in cells), line) for line in rest)

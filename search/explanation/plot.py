@@ -1,0 +1,134 @@
+"""A log in one picture: progress, endings and time, and the cost against what varied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.drawing import COLOURS, finished, log_scale, pyplot, say
+from search.explanation.table import CostCurve, LogTable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLUMNS: Final = 3
+_MOST_CURVES: Final = 15
+_CROWDED: Final = 30
+_WORTH_A_DOT: Final = 1.05
+
+
+def plot_log(table: LogTable) -> NDArray[Any]:
+    """Draw the log of one task and return the axes in a flat array.
+
+    The first three panels are progress, endings and time; then each knob and resource that varied
+    has one, at most 15. Costs are in microseconds on a logarithmic axis.
+    TemplateError for a table of several tasks.
+    """
+    curves = [table.group_by(name) for name in (*table.knobs, *table.resources)]
+    curves = [curve for curve in curves if len(curve.values) > 1][:_MOST_CURVES]
+    rows = 1 + -(-len(curves) // _COLUMNS)
+    figure, made = pyplot().subplots(
+        rows, _COLUMNS, figsize=(4 * _COLUMNS, 3 * rows), squeeze=False, layout="constrained"
+    )
+    figure.suptitle("\n".join(table.tasks), fontsize=10)
+    axes = np.asarray(made, object).ravel()
+    _progress(axes[0], table)
+    _endings(axes[1], table)
+    _time(axes[2], table)
+    for ax, curve in zip(axes[3:], curves, strict=False):
+        draw_curve(curve, ax)
+    if curves:
+        axes[3].legend(fontsize=8)
+    for ax in axes[3 + len(curves) :]:
+        ax.set_visible(False)
+    return axes
+
+
+def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int = 0) -> Axes:
+    """Draw the best and, without a label, the median cost against the values of a column.
+
+    Positive numbers have a logarithmic axis; others stand side by side. The larger dot is where
+    the best cost has dropped most.
+    """
+    numeric = all(isinstance(value, (int, float)) and value > 0 for value in curve.values)
+    places = np.array(curve.values, np.float64) if numeric else np.arange(len(curve.values))
+    best, median = (np.array(costs) * 1e6 for costs in (curve.best, curve.median))
+    if label is None:
+        ax.plot(places, median, "--", color=COLOURS[5], alpha=0.6, label="median")
+    ax.plot(places, best, "o-", color=COLOURS[colour], markersize=4, label=label or "best")
+    turn = curve.turning_point()
+    if turn is not None and turn.factor >= _WORTH_A_DOT:
+        at = curve.values.index(turn.after)
+        ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9)
+    log_scale(ax)
+    if numeric:
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter(lambda x, _: _in_words(x))
+    else:
+        ax.set_xticks(places, [str(value) for value in curve.values])
+        if sum(len(str(value)) for value in curve.values) > _CROWDED:
+            ax.tick_params(axis="x", labelrotation=60)
+    ax.set_title(curve.column, fontsize=9)
+    ax.set_ylabel("time (us)")
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def _in_words(number: float) -> str:
+    """Return a number with K for 1024 and M for its square."""
+    for power, letter in ((2, "M"), (1, "K")):
+        if number >= 1024**power:
+            return f"{number / 1024**power:g}{letter}"
+    return f"{number:g}"
+
+
+def _progress(ax: Axes, table: LogTable) -> None:
+    numbers = np.arange(1, len(table) + 1)
+    cost, best = (table.column(name) * 1e6 for name in ("cost", "best_so_far"))
+    if np.isfinite(cost).any():
+        ax.plot(numbers, cost, "o", color=COLOURS[0], alpha=0.45, markersize=3, label="measured")
+        ax.step(numbers, best, where="post", color=COLOURS[5], linewidth=2, label="best so far")
+        log_scale(ax)
+    else:
+        say(ax, "nothing was measured")
+    ax.set_title("progress", fontsize=9)
+    ax.set_xlabel("measurements")
+    ax.set_ylabel("time (us)")
+    finished(ax)
+
+
+def _endings(ax: Axes, table: LogTable) -> None:
+    counts = table.errors()
+    bars = ax.barh(list(counts), list(counts.values()), color=COLOURS[0])
+    ax.bar_label(bars, fmt=" %d", fontsize=9)
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    ax.locator_params(axis="x", integer=True)
+    ax.tick_params(axis="y", labelsize=7)
+    ax.set_title("how measurements ended", fontsize=9)
+    finished(ax)
+
+
+def _time(ax: Axes, table: LogTable) -> None:
+    """Draw the seconds spent so far, stage by stage where that is known."""
+    numbers = np.arange(1, len(table) + 1)
+    stages = {"building": "build_seconds", "running": "run_seconds"}
+    known = {
+        label: np.nan_to_num(table.column(name))
+        for label, name in stages.items()
+        if any(row[name] is not None for row in table)
+    } or {"building and running": table.column("all_cost")}
+    ax.stackplot(
+        numbers,
+        *(np.cumsum(seconds) for seconds in known.values()),
+        labels=list(known),
+        colors=COLOURS,
+        alpha=0.7,
+    )
+    ax.set_title("time spent", fontsize=9)
+    ax.set_xlabel("measurements")
+    ax.set_ylabel("sum (s)")
+    finished(ax)
+    ax.legend(frameon=False, loc="upper left")
