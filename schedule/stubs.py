@@ -1,8 +1,8 @@
 """Writes what is generated from the registry of primitives.
 
-`methods.pyi` has their signatures as `Schedule` methods, and the README a table of them. Run
-`python -m schedule.stubs` after adding a primitive; `--check` fails if a file is stale, `--table`
-prints the table.
+`methods.pyi` has their signatures as `Schedule` methods, and `README.md` beside it a table of them.
+Run `python -m schedule.stubs` after adding a primitive; `--check` fails if a file is stale,
+`--table` prints the table.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def main() -> None:
         sys.stdout.write(table_text())
         return
     stub = Path(__file__).with_name("methods.pyi")
-    readme = Path(__file__).parent.with_name("README.md")
+    readme = Path(__file__).with_name("README.md")
     current = {stub: stub_text()}
     if readme.exists():
         current[readme] = readme_text(readme.read_text())

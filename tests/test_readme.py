@@ -1,4 +1,4 @@
-"""The README's programs run as they stand there."""
+"""The programs of the READMEs run as they stand there, and their links lead somewhere."""
 
 import os
 import re
@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+FOLDERS = ("", "tensorir", "schedule", "codegen", "search", "benchmarks")
+READMES = {folder: (ROOT / folder / "README.md").read_text() for folder in FOLDERS}
+PROGRAMS = {
+    f"{folder or 'top'} {number}": program
+    for folder, text in READMES.items()
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+}
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_programs_of_the_readme_run(number: int, tmp_path: Path) -> None:
-    program = PROGRAMS[number].replace("max_trials_global=64", "max_trials_global=4")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_the_readme_run(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name].replace("max_trials_global=64", "max_trials_global=4")
     path = tmp_path / "program.py"
     path.write_text(program)
     done = subprocess.run(
@@ -27,3 +33,26 @@ def test_programs_of_the_readme_run(number: int, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_links_lead_to_files_and_headings(folder: str) -> None:
+    prose = re.sub(r"```.*?```", "", READMES[folder], flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", prose):
+        path = (ROOT / folder / target).resolve() if target else ROOT / folder / "README.md"
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+            assert anchor in map(_anchor, headings), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_paths_that_are_named_exist(folder: str) -> None:
+    """Those that begin with a package, such as `search/trials.py`."""
+    for path in re.findall(r"`((?:tensorir|schedule|codegen|search)/[\w/.]+)`", READMES[folder]):
+        assert (ROOT / path).exists(), path
+
+
+def _anchor(heading: str) -> str:
+    """Return what a link calls a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")

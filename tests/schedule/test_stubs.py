@@ -32,7 +32,7 @@ def test_every_primitive_has_a_row_with_its_effect():
 
 
 def test_only_what_lies_between_the_marks_is_replaced():
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "schedule" / "README.md").read_text()
     stale = text.replace("| `fuse` | Fuse |", "| `fuse` | Confuse |")
     before, after = "<!-- primitives", "<!-- end of primitives -->"
     renewed = readme_text(stale)
