@@ -69,7 +69,7 @@ class MeasureInput:
         return [step.as_json() for step in state.transform_steps]
 
     def schedule(self) -> Schedule:
-        """Apply the steps to the program of the task.
+        """Apply the steps to the program of the task, and rewrite layouts as its option says.
 
         TuningError for an unknown workload or steps that cannot be applied, ScheduleError or
         TraceError for a trace that cannot.
@@ -79,7 +79,8 @@ class MeasureInput:
             sch = Schedule(self.task.mod)
             Trace.from_json(trace).apply_to_schedule(sch, remove_postproc=False)
             return sch
-        return _dag_of(self.task).schedule(self.rows)
+        option = self.task.layout_rewrite_option
+        return _dag_of(self.task).schedule(self.rows, layout_rewrite=option)
 
     @property
     def trace_json(self) -> Any:

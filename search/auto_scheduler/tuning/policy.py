@@ -22,9 +22,11 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase
 from search.errors import TuningError
 from search.find_schedule import find_schedule
+from search.postproc import Postproc, RewriteLayout
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
 from search.space_generator import PostOrderApply, SpaceGenerator
+from search.space_generator.space_generator import preset_kind
 from search.task_scheduler import GradientBased
 
 if TYPE_CHECKING:
@@ -176,8 +178,16 @@ class SketchPolicy(SearchPolicy):
 
     def space_generator(self) -> SpaceGenerator:
         """Return a generator with the rules of the user before those of the target."""
-        rules = self.params.schedule_rules(self.search_task.target)
-        return PostOrderApply(sch_rules=[*self.custom_rules, *rules])
+        task = self.search_task
+        rules = self.params.schedule_rules(task.target)
+        return PostOrderApply(
+            sch_rules=[*self.custom_rules, *rules],
+            postprocs=[
+                chosen
+                for postproc in Postproc.create(preset_kind(task.target))
+                if (chosen := _as_the_task_says(task, postproc)) is not None
+            ],
+        )
 
     def search_strategy(self) -> EvolutionarySearch:
         """Return an evolutionary search with the numbers of the parameters."""
@@ -204,6 +214,13 @@ class SketchPolicy(SearchPolicy):
         """Return the best of an evolution from these programs, as the model sees them."""
         with self._searching(out_size) as strategy:
             return [candidate.sch for candidate in strategy.evolve(init_populations, out_size)]
+
+
+def _as_the_task_says(task: SearchTask, postproc: Postproc) -> Postproc | None:
+    """Return a postprocessor; for the one of layouts that of the task, None for none."""
+    if isinstance(postproc, RewriteLayout):
+        return task.layout_rewrite_option.postproc()
+    return postproc
 
 
 class EmptyPolicy(SearchPolicy):

@@ -214,6 +214,20 @@ def test_a_record_is_applied_with_the_layouts_that_it_was_measured_with(log, tas
         task.apply_best(log, layout_rewrite_option=0)
 
 
+@pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
+def test_steps_of_ansor_are_replayed_with_their_layouts(tmp_path, option, in_program, at_build):
+    line = json.loads(LINE.replace("demo_mm", "demo_packed_mm"))
+    line["i"][0][4] = option
+    (tmp_path / "log.json").write_text(json.dumps(line))
+    task = SearchTask("demo_packed_mm", (64, 32, 96), target=CPU)
+    sch, _ = task.apply_best(tmp_path / "log.json")
+    text = sch.mod.script()
+    assert ("B_global = T.alloc_buffer((2, 24, 2, 4, 8))" in text) == in_program
+    assert ("meta_schedule.layout_rewrite_preproc" in text) == at_build
+    assert ("for ax0 in T.parallel(96):" in text) == (in_program and not at_build)
+    product(codegen.build(sch.mod, CPU))
+
+
 def test_a_task_of_a_graph_of_tensors(tmp_path):
     task = SearchTask(compute_dag=ComputeDAG(demo_mm(64, 32, 96)), target=CPU)
     rows = json.loads(LINE)["i"][1][1]

@@ -143,6 +143,15 @@ def test_sample_and_evolve():
     assert len(few) == 3
 
 
+@pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
+def test_a_search_rewrites_layouts_as_its_task_says(option, in_program, at_build):
+    task = task_of("demo_packed_mm", 64, 64, 64, layout_rewrite_option=option)
+    drawn = SketchPolicy(task, seed=1, params={"sample_init_min_population": 8})
+    texts = [sch.mod.script() for sch in drawn.sample_initial_population()]
+    assert any("B_global = T.alloc_buffer" in text for text in texts) == in_program
+    assert any("layout_rewrite_preproc" in text for text in texts) == at_build
+
+
 def test_the_same_seed_draws_the_same():
     twins = [policy().sample_initial_population()[0].trace for _ in range(2)]
     assert str(twins[0]) == str(twins[1])
