@@ -153,8 +153,9 @@ class MeasureRecord(NamedTuple):
 
     @property
     def trace_key(self) -> bytes:
-        """16 bytes that records of a task share if they have the same steps."""
-        return digest(json.dumps(self.input.rows).encode())
+        """16 bytes that records of a workload share if they are of the same program."""
+        inp = self.input
+        return digest(json.dumps([inp.task.layout_rewrite_option, inp.rows]).encode())
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
+from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.tuning.callbacks import CollectMeasurements
 from search.auto_scheduler.tuning.cost_model import RandomModel
 from search.auto_scheduler.tuning.measured_search import measured_search
 from search.auto_scheduler.tuning.options import TuningOptions
+from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
 from search.auto_scheduler.tuning.task_context import TaskContext
 from search.cost_model import CostModel
@@ -22,6 +24,7 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase
 from search.errors import TuningError
 from search.find_schedule import find_schedule
+from search.kinds import instances
 from search.postproc import Postproc, RewriteLayout
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
@@ -31,8 +34,6 @@ from search.task_scheduler import GradientBased
 
 if TYPE_CHECKING:
     from search.auto_scheduler.log.record import MeasureInput, MeasureResult
-    from search.auto_scheduler.search_task import SearchTask
-    from search.auto_scheduler.tuning.preload import SearchCallback
     from search.schedule_rule import ScheduleRule
 
 _SAMPLED_AT_FIRST: Final = 50
@@ -56,6 +57,8 @@ class SearchPolicy(ABC):
         verbose: int = 1,
         init_search_callbacks: Iterable[SearchCallback] | None = None,
     ) -> None:
+        if not isinstance(task, SearchTask):
+            raise TuningError(f"a policy is of a SearchTask, got {task!r}")
         if program_cost_model is not None and not isinstance(program_cost_model, CostModel):
             raise TuningError(f"program_cost_model is a CostModel, got {program_cost_model!r}")
         self.search_task = task
@@ -64,7 +67,8 @@ class SearchPolicy(ABC):
         self.database = MemoryDatabase()
         self.custom_rules: list[ScheduleRule] = []
         self._random = RandomState(-1 if seed is None else seed)
-        for callback in init_search_callbacks or ():
+        callbacks = () if init_search_callbacks is None else init_search_callbacks
+        for callback in instances(SearchCallback, "init_search_callbacks", callbacks):
             callback.apply(self)
 
     @abstractmethod

@@ -90,6 +90,24 @@ def test_old_lines_end_early(length):
     assert json.loads(dump_record_to_string(*load_record_from_string(LINE)))["v"] == "v0.6"
 
 
+def test_equal_steps_with_other_layouts_are_other_programs(tmp_path):
+    """The failure of the second is none of the first, which was measured before."""
+    first = json.loads(LINE)
+    second = json.loads(LINE)
+    second["i"][0][4] = 2
+    second["r"][:2] = [[1e10], 6]
+    log = tmp_path / "log.json"
+    log.write_text("\n".join(map(json.dumps, (first, second))))
+    best, _ = load_best_record(log)
+    assert best.task.layout_rewrite_option == 1
+
+
+def test_old_targets_say_how_libraries_are_linked():
+    line = LINE.replace("-keys=cpu", "-keys=cpu -link-params=0 -mcpu=skylake-avx512 -runtime=c")
+    inp, _ = load_record_from_string(line)
+    assert inp.task.target == Target("llvm -keys=cpu -mcpu=skylake-avx512 -num-cores=4")
+
+
 def test_no_workload_needs_to_be_known_to_read_a_log():
     inp, _ = load_record_from_string(LINE.replace("demo_mm", "elsewhere"))
     assert str(inp.task) == "elsewhere(64, 32, 96)"
