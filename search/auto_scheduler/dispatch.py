@@ -127,7 +127,7 @@ def _nothing_found(task: SearchTask, log_file: PathLike, include_compatible: boo
     keys = [record.input.task.workload_key for record in RecordReader(log_file)]
     own = keys.count(task.workload_key)
     if own:
-        there = f"none of its {own} record(s) is valid, applies, and has steps; tune it for longer"
+        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
     elif not include_compatible and (near := _compatible_keys(task, keys)):
         there = f"the log has {near[0]}, whose schedule include_compatible=True adapts"
     elif keys:

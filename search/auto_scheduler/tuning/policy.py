@@ -228,10 +228,7 @@ def _as_the_task_says(task: SearchTask, postproc: Postproc) -> Postproc | None:
 
 
 class EmptyPolicy(SearchPolicy):
-    """Leaves the program as it is; a search measures that once.
-
-    A log has its time then, but no schedule: `apply_best` does not take it.
-    """
+    """Leaves the program as it is; a search measures that once."""
 
     def __init__(
         self,

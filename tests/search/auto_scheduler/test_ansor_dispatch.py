@@ -172,13 +172,22 @@ def test_a_record_that_does_not_apply_gives_way_to_the_next(log, task, caplog):
     assert "no_such_block" in caplog.text
 
 
+def test_the_program_as_it_is_may_be_the_best(log, task):
+    """A log of Ansor has no steps then."""
+    as_it_is = MeasureInput(task, task.compute_dag.init_state())
+    write(log, (as_it_is, MeasureResult((1e-9,), 0, "", 0.5, 1)))
+    sch, _ = task.apply_best(log)
+    assert "T.parallel" not in sch.mod.script()
+    product(codegen.build(sch.mod, CPU))
+
+
 def test_a_task_without_a_record(log, tmp_path, task):
     with pytest.raises(
         TuningError, match=r'the log has \["demo_mm", 256, 32, 96\], .*; tune the t'
     ):
         task_of("demo_mm", 48, 32, 96).apply_best(log)
     failed = write(tmp_path / "failed.json", measured(task, "C", 4, 1.0, error=2))
-    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid, applies"):
+    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid and applies"):
         task.apply_best(failed)
     with pytest.raises(TuningError, match="the log has no records"):
         task.print_best(lines(tmp_path))

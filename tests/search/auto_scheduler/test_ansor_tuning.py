@@ -237,6 +237,8 @@ def test_the_program_as_it_is(tmp_path):
     assert sch.mod.script() == task.mod.script()
     (line,) = load_records(log)
     assert line.input.schedule().mod.script() == task.mod.script()
+    sch, _ = task.apply_best(log)
+    assert sch.mod.script() == task.mod.script()
 
 
 def test_policies_of_other_tasks_are_refused(tmp_path):
