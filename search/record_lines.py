@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
@@ -16,6 +17,9 @@ T = TypeVar("T")
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 _MOST_NAMED: Final = 5
+_OF_LINKING: Final = re.compile(
+    r" -(?:link-params|system-lib|runtime|executor|interface-api|unpacked-api)=\S+"
+)
 
 
 class LineError(TuningError, ValueError):
@@ -64,8 +68,10 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def target_of_line(text: Any) -> Target:
-    """Return the target that a line names; the old option -target is understood as -mtriple.
+    """Return the target that a line names, without what earlier versions of TVM wrote into it.
 
+    The old option -target is understood as -mtriple; options of how a library is linked and called
+    say nothing of schedules and are left out.
     LineError for what is no text, TargetError for one that is not known.
     """
     if not isinstance(text, str):
@@ -76,7 +82,7 @@ def target_of_line(text: Any) -> Target:
 @lru_cache(maxsize=64)
 def _target(text: str) -> Target:
     """Return a target; most lines of a log have the same."""
-    return Target(text.replace(" -target=", " -mtriple="))
+    return Target(_OF_LINKING.sub("", text).replace(" -target=", " -mtriple="))
 
 
 def append_lines(path: PathLike, lines: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import (
     BestOfLogs,
     Records,
@@ -118,20 +119,26 @@ def best_of_log(
         database, task.mod, task.target, task.name, include_compatible=include_compatible
     )
     if found is None:
-        raise TuningError(_nothing_found(task, log_file))
+        raise TuningError(_nothing_found(task, log_file, include_compatible))
     return found
 
 
-def _nothing_found(task: SearchTask, log_file: PathLike) -> str:
+def _nothing_found(task: SearchTask, log_file: PathLike, include_compatible: bool) -> str:
     keys = [record.input.task.workload_key for record in RecordReader(log_file)]
     own = keys.count(task.workload_key)
     if own:
-        there = f"none of its {own} record(s) is valid, applies, and has steps; tune it for longer"
+        there = f"none of its {own} record(s) is valid and applies; tune it for longer"
+    elif not include_compatible and (near := _compatible_keys(task, keys)):
+        there = f"the log has {near[0]}, whose schedule include_compatible=True adapts"
     elif keys:
         there = f"the log has {', '.join(sorted(set(keys))[:5])}; tune the task first"
     else:
         there = "the log has no records; tune the task first"
     return f"there is no schedule of {task.workload_key} in {os.fspath(log_file)}: {there}"
+
+
+def _compatible_keys(task: SearchTask, keys: Iterable[str]) -> list[str]:
+    return [k for k in dict.fromkeys(keys) if compatible_factor(task.workload_key, k) is not None]
 
 
 def _one_by_one(records: Any) -> list[Records]:

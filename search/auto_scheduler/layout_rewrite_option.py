@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from search.postproc.rewrite_layout import RewriteLayout
+
 
 class LayoutRewriteOption(IntEnum):
     """What may be done to the layout of parameters that are free in it, with the numbers of logs.
 
-    A schedule of this project says itself what was done: `layout_free_buffers` of a program frees
-    parameters, the postprocessor `RewriteLayout` packs them in the function, and
-    `transform.SplitLayoutRewritePreproc` takes the packing out, as `codegen.vm_build` does. The
-    option is kept for logs.
+    `layout_free_placeholders` of an operation, or `layout_free_buffers` of a program, frees them. A
+    search rewrites layouts as its task says, and so are steps of Ansor replayed. A trace says
+    itself what was done.
     """
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
-    """The function packs its parameter: for a program that stands alone."""
+    """Each call packs the parameter, which measured times include: for a program on its own."""
     REWRITE_FOR_PRE_TRANSFORMED = 2
-    """The caller has packed the parameter: for a program in a network."""
+    """The parameter is packed once, when a network is built, which measured times leave out.
+
+    `codegen.vm_build` does that. In a function that is built alone each call packs it, too.
+    """
+
+    def postproc(self) -> RewriteLayout | None:
+        """Return what rewrites layouts so, None where they stay."""
+        if self is LayoutRewriteOption.NO_REWRITE:
+            return None
+        return RewriteLayout(at_build=self is LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)

@@ -24,15 +24,21 @@ class RewriteLayout(Postproc):
     runs once when a model is built (`transform.SplitLayoutRewritePreproc`). Where the schedule
     copies a weight to a cache before it is used, the caches get the new layout too.
 
+    Without `at_build` the copy is a part of the program like any other: each call makes it, in
+    parallel, and what is measured has it.
+
     Buffers with a layout that cannot be improved stay; a primitive that fails rejects the schedule.
     """
+
+    def __init__(self, *, at_build: bool = True) -> None:
+        self.at_build = at_build
 
     def apply(self, sch: Schedule) -> bool:
         """Rewrite the layouts; False if one that should be possible is not."""
         try:
             for name in functions_with_blocks(sch):
                 for buffer in _layout_free_buffers(sch, name):
-                    _rewrite(sch, name, buffer)
+                    _rewrite(sch, name, buffer, at_build=self.at_build)
         except ScheduleError:
             return False
         return True
@@ -51,7 +57,7 @@ def _integer(value: IntImm | int) -> int:
     return value.value if isinstance(value, IntImm) else value
 
 
-def _rewrite(sch: Schedule, name: str, buffer: Buffer) -> None:
+def _rewrite(sch: Schedule, name: str, buffer: Buffer, *, at_build: bool) -> None:
     copies = _copies(sch, name, buffer)
     used = copies[-1].block.writes[0].buffer if copies else buffer
     place = last_read(sch.state.blocks(name), used)
@@ -64,12 +70,12 @@ def _rewrite(sch: Schedule, name: str, buffer: Buffer) -> None:
         return
     block = _handle(sch, name, consumer)
     if not copies:
-        _copy_once(sch, block, index)
+        _copy_once(sch, block, index, at_build=at_build)
     sch.transform_layout(block, ("read", index), index_map)
     for copy in reversed(copies):
         block = _handle(sch, name, copy)
         if copy is copies[0]:
-            _copy_once(sch, block, 0)
+            _copy_once(sch, block, 0, at_build=at_build)
         sch.transform_layout(block, ("read", 0), index_map)
 
 
@@ -77,10 +83,13 @@ def _handle(sch: Schedule, name: str, block: StmtSRef) -> BlockRV:
     return sch.get_block(block.block.name_hint, name)
 
 
-def _copy_once(sch: Schedule, consumer: BlockRV, index: int) -> None:
-    """Put the copy that runs when a model is deployed in front of a reader of the weight."""
+def _copy_once(sch: Schedule, consumer: BlockRV, index: int, *, at_build: bool) -> None:
+    """Put the copy in front of a reader of the weight, marked if building a model makes it."""
     copy = sch.cache_read(consumer, index, "global")
-    sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
+    if at_build:
+        sch.annotate(copy, LAYOUT_REWRITE_PREPROC, True)
+    else:
+        sch.parallel(sch.get_loops(copy)[0])
 
 
 def _copies(sch: Schedule, name: str, buffer: Buffer) -> list[StmtSRef]:

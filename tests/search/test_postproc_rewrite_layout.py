@@ -112,11 +112,17 @@ def main(W: T.Buffer((4, 8), "float32"), Y: T.Buffer((4, 8), "float32"), Z: T.Bu
 """
 
 
-def rewritten(before: str) -> Schedule:
+AFTER_IN_EACH_CALL = AFTER.replace(
+    "    for ax0, ax1 in T.grid(16, 16):",
+    "    for ax0 in T.parallel(16):\n      for ax1 in range(16):",
+).replace('            T.block_attr({"meta_schedule.layout_rewrite_preproc": True})\n', "")
+
+
+def rewritten(before: str, *, at_build: bool = True) -> Schedule:
     """Run the postprocessor and check that the program computes the same."""
     func = parse(before)
     sch = Schedule(func, debug_mask="all")
-    assert RewriteLayout().apply(sch)
+    assert RewriteLayout(at_build=at_build).apply(sch)
     expected = random_arguments(func, 0)
     actual = [a.copy() for a in expected]
     interpret(func, *expected)
@@ -131,6 +137,12 @@ def rewritten(before: str) -> Schedule:
 )
 def test_layout_follows_the_loops(before: str, after: str) -> None:
     assert_structural_equal(rewritten(before).mod["main"], parse(after))
+
+
+def test_a_copy_that_each_call_makes_is_a_part_of_the_program() -> None:
+    after = rewritten(BEFORE, at_build=False).mod
+    assert_structural_equal(after["main"], parse(AFTER_IN_EACH_CALL))
+    assert without_layout_rewrite(after) is after
 
 
 @pytest.mark.parametrize(

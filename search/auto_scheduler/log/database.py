@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
@@ -57,6 +58,20 @@ def to_database(records: Records, database: str | Database = "memory") -> Databa
     return made
 
 
+class BestRecord(TuningRecord):
+    """A record that counts, even if it leaves the program as it is: so that is the best."""
+
+    @classmethod
+    def of(cls, record: TuningRecord) -> BestRecord:
+        """Return a record as one that counts."""
+        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
+
+    @property
+    def schedules(self) -> bool:
+        """True: in other databases such a record would be none."""
+        return True
+
+
 class BestOfLogs(MemoryDatabase):
     """The best record of each workload and target of logs, as they are looked up for a build.
 
@@ -90,7 +105,7 @@ class BestOfLogs(MemoryDatabase):
                     if programs.is_unknown(record.input.task):
                         break
                 else:
-                    self.commit_records([made])
+                    self.commit_records([BestRecord.of(made)])
                     break
         warn_of_left_out(name, refused, logger)
 

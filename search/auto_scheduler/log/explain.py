@@ -10,10 +10,11 @@ from typing import Any
 from schedule import Schedule, Trace
 from schedule.trace_json import TraceError
 from search.analysis.resources import resources_of
-from search.auto_scheduler.log.file import RecordReader
+from search.auto_scheduler.log.file import RecordReader, best_of_each
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureRecord,
+    MeasureResult,
     dump_record_to_string,
 )
 from search.auto_scheduler.steps.step import KINDS
@@ -23,7 +24,7 @@ from search.design_space import DesignSpace
 from search.errors import TuningError
 from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
 from search.explanation.field import ERROR_MEANINGS, Field, utc
-from search.explanation.table import LogTable, Measurement, spread_out
+from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
 from search.flops import estimate_tir_flops
 from search.measure_error_no import MeasureErrorNo
 from tensorir.errors import TensorIRError
@@ -32,6 +33,7 @@ from tensorir.errors import TensorIRError
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     """Return what a log says; it prints, and in a notebook it shows tables.
 
+    The line that it takes apart is the best, as `load_best_record` has it.
     `.table()` are the measurements, `.plot()` is a picture. Workloads that are registered here tell
     what the log does not: see `records_to_table`.
 
@@ -42,7 +44,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
         raise TuningError(f"no line of {os.fspath(path)} is a record")
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = sum(bool(line.strip()) and not line.startswith("#") for line in file)
-    best = min(records, key=lambda record: record.mean_seconds)
+    best = min(best_of_each(records), key=_mean_seconds, default=records[0])
     table = records_to_table(records, MOST_PROGRAMS)
     return LogExplanation(path, table, list(_fields(best)), lines - len(records))
 
@@ -77,11 +79,19 @@ def _measurements(records: Iterable[MeasureRecord], made: Container[int]) -> Ite
             resources=None if sch is None else resources_of(sch.mod),
             flop=flop,
             cost=result.mean_cost if record.is_valid else None,
-            slower_than=None,
-            error=MeasureErrorNo(result.error_no).name,
+            slower_than=result.slower_than,
+            error=_error_of(result),
             all_cost=result.all_cost,
             time=result.timestamp,
         )
+
+
+def _mean_seconds(record: MeasureRecord) -> float:
+    return record.mean_seconds
+
+
+def _error_of(result: MeasureResult) -> str:
+    return MeasureErrorNo(result.error_no).name if result.slower_than is None else STOPPED
 
 
 def _flop(inp: MeasureInput) -> float | None:
@@ -157,10 +167,14 @@ def _fields(record: MeasureRecord) -> Iterator[Field]:
         meaning = f"after an error there are no costs, and {FAILED:g} stands for them"
     yield Field("r[0]", json.dumps(costs), meaning)
     name = MeasureErrorNo(error_no).name
-    yield Field("r[1]", str(error_no), f"{name}: {ERROR_MEANINGS[name]}")
+    meaning = ERROR_MEANINGS[_error_of(record.result)]
+    yield Field("r[1]", str(error_no), f"{name}: {meaning}")
     yield Field("r[2]", f"{all_cost:.6g}", "wall time in seconds of building and running together")
     yield Field("r[3]", str(timestamp), f"when it ended: {utc(timestamp)}")
     yield Field("v", line["v"], "the version of this format")
+    if record.result.slower_than is not None:
+        meaning = "seconds that a run takes at least: it was ended early"
+        yield Field("slower_than", f"{record.result.slower_than:.6g}", meaning)
 
 
 def _said_of_trace(trace_json: Any) -> str:

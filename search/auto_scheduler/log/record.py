@@ -30,6 +30,7 @@ from tensorir.errors import TensorIRError
 LOG_VERSION: Final = "v0.6"
 _READ: Final = tuple(f"v0.{minor}" for minor in range(7))
 _MOST_OF_ERROR: Final = 512
+_SLOWER_THAN: Final = "slower_than"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class MeasureInput:
         return [step.as_json() for step in state.transform_steps]
 
     def schedule(self) -> Schedule:
-        """Apply the steps to the program of the task.
+        """Apply the steps to the program of the task, and rewrite layouts as its option says.
 
         TuningError for an unknown workload or steps that cannot be applied, ScheduleError or
         TraceError for a trace that cannot.
@@ -79,7 +80,8 @@ class MeasureInput:
             sch = Schedule(self.task.mod)
             Trace.from_json(trace).apply_to_schedule(sch, remove_postproc=False)
             return sch
-        return _dag_of(self.task).schedule(self.rows)
+        option = self.task.layout_rewrite_option
+        return _dag_of(self.task).schedule(self.rows, layout_rewrite=option)
 
     @property
     def trace_json(self) -> Any:
@@ -98,7 +100,9 @@ class MeasureResult(NamedTuple):
 
     `costs` are seconds per run, one for each repeat, [1e10] after an error; `error_msg` is not
     logged. `all_cost` is the wall time in seconds that building and running took together,
-    `timestamp` the end of it in seconds since 1970.
+    `timestamp` the end of it in seconds since 1970. A candidate that was ended early, being sure
+    not to be the best, is a RUN_TIMEOUT with the seconds that a run takes at least as
+    `slower_than`.
     """
 
     costs: Sequence[float]
@@ -106,6 +110,7 @@ class MeasureResult(NamedTuple):
     error_msg: str
     all_cost: float
     timestamp: float
+    slower_than: float | None = None
 
     @staticmethod
     def failed(error_no: MeasureErrorNo, text: str, all_cost: float = 0.0) -> MeasureResult:
@@ -148,8 +153,9 @@ class MeasureRecord(NamedTuple):
 
     @property
     def trace_key(self) -> bytes:
-        """16 bytes that records of a task share if they have the same steps."""
-        return digest(json.dumps(self.input.rows).encode())
+        """16 bytes that records of a workload share if they are of the same program."""
+        inp = self.input
+        return digest(json.dumps([inp.task.layout_rewrite_option, inp.rows]).encode())
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
@@ -179,7 +185,11 @@ def _dag_of(task: SearchTask) -> ComputeDAG:
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """Return a measurement as a line of a log, without its end."""
+    """Return a measurement as a line of a log, without its end.
+
+    What a run takes at least that was ended early is a field of its own, `slower_than`. A line with
+    steps of Ansor does without it, since Ansor refuses a log with a field that it does not know.
+    """
     task = inp.task
     failed = res.error_no != MeasureErrorNo.NO_ERROR
     costs = [FAILED] if failed else [float(cost) for cost in res.costs]
@@ -191,11 +201,13 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
         int(task.layout_rewrite_option),
         list(task.task_input_names),
     ]
-    row = {
+    row: dict[str, Any] = {
         "i": [task_row, [[], inp.rows]],
         "r": [costs, int(res.error_no), float(res.all_cost), int(res.timestamp)],
         "v": LOG_VERSION,
     }
+    if res.slower_than is not None and inp.trace_json is not None:
+        row[_SLOWER_THAN] = float(res.slower_than)
     return json.dumps(row)
 
 
@@ -231,6 +243,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
                 "",
                 float(all_cost),
                 int(timestamp),
+                None if (bound := fields.get(_SLOWER_THAN)) is None else float(bound),
             )
         except KeyError as error:
             raise LineError(f"it has no field {error}") from error

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from schedule import Schedule
+from search.auto_scheduler.layout_rewrite_option import LayoutRewriteOption
 from search.auto_scheduler.steps.print_dag import dag_text
 from search.auto_scheduler.steps.schedule_steps import schedule_of, with_extents
 from search.auto_scheduler.steps.state import Iterator, IterKind, Stage, State
@@ -73,18 +74,18 @@ class ComputeDAG:
         steps_or_state: State | Iterable[Step | list[Any]],
         *,
         seed: int = 1,
-        rewrite_layouts: bool = False,
+        layout_rewrite: LayoutRewriteOption = LayoutRewriteOption.NO_REWRITE,
     ) -> Schedule:
         """Return the schedule of `func` that steps, or a state, stand for; its trace replays.
 
-        Reductions are initialised before their loops, by a postprocessor. With `rewrite_layouts`
+        Reductions are initialised before their loops, by a postprocessor. With `layout_rewrite`
         another one packs the inputs that an operation's `layout_free_placeholders` names in the
         order in which the loops read them; a trace says itself what it does to layouts. StepError
         names a step that cannot be replayed, and why.
         """
         given = steps_or_state
         state = given if isinstance(given, State) else self.state(given)
-        return schedule_of(self, state, seed=seed, rewrite_layouts=rewrite_layouts)
+        return schedule_of(self, state, seed=seed, rewrite_layouts=layout_rewrite.postproc())
 
     def __str__(self) -> str:
         return dag_text(self.ops)

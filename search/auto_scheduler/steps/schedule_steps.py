@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def schedule_of(
-    dag: ComputeDAG, state: State, *, seed: int, rewrite_layouts: bool = False
+    dag: ComputeDAG, state: State, *, seed: int, rewrite_layouts: RewriteLayout | None = None
 ) -> Schedule:
     """Return the schedule of a state; StepError names the step that cannot be replayed, and why."""
     if state.is_trace:
@@ -39,8 +39,8 @@ def schedule_of(
     sch = replay.sch
     sch.enter_postproc()
     RewriteReductionBlock().apply(sch)
-    if rewrite_layouts and not (postproc := RewriteLayout()).apply(sch):
-        raise StepError(f"after all steps, layouts cannot be rewritten: {postproc.reason(sch)}")
+    if rewrite_layouts is not None and not rewrite_layouts.apply(sch):
+        raise StepError("after all steps, layouts cannot be rewritten")
     return sch
 
 

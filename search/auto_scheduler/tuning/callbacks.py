@@ -149,7 +149,7 @@ def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
     error_no = MeasureErrorNo.of_run(run)
     if error_no == MeasureErrorNo.NO_ERROR:
         return MeasureResult(costs, error_no, "", spent, time.time())
-    text = run.error_msg
-    if run.stopped:
-        text = f"ended in its first call, which took longer than {costs[0]:.3g} s: not the best"
-    return MeasureResult.failed(error_no, text or "", spent)
+    if not run.stopped:
+        return MeasureResult.failed(error_no, run.error_msg or "", spent)
+    text = f"ended in its first call, which took longer than {costs[0]:.3g} s: not the best"
+    return MeasureResult.failed(error_no, text, spent)._replace(slower_than=costs[0])

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedule import Schedule
 from schedule.random_state import RandomState
+from search.auto_scheduler.search_task import SearchTask
 from search.auto_scheduler.tuning.callbacks import CollectMeasurements
 from search.auto_scheduler.tuning.cost_model import RandomModel
 from search.auto_scheduler.tuning.measured_search import measured_search
 from search.auto_scheduler.tuning.options import TuningOptions
+from search.auto_scheduler.tuning.preload import SearchCallback
 from search.auto_scheduler.tuning.sketch_params import SketchParams
 from search.auto_scheduler.tuning.task_context import TaskContext
 from search.cost_model import CostModel
@@ -22,15 +24,16 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase
 from search.errors import TuningError
 from search.find_schedule import find_schedule
+from search.kinds import instances
+from search.postproc import Postproc, RewriteLayout
 from search.search_strategy import EvolutionarySearch
 from search.sketch_policy import Sketch, sketches
 from search.space_generator import PostOrderApply, SpaceGenerator
+from search.space_generator.space_generator import preset_kind
 from search.task_scheduler import GradientBased
 
 if TYPE_CHECKING:
     from search.auto_scheduler.log.record import MeasureInput, MeasureResult
-    from search.auto_scheduler.search_task import SearchTask
-    from search.auto_scheduler.tuning.preload import SearchCallback
     from search.schedule_rule import ScheduleRule
 
 _SAMPLED_AT_FIRST: Final = 50
@@ -54,6 +57,8 @@ class SearchPolicy(ABC):
         verbose: int = 1,
         init_search_callbacks: Iterable[SearchCallback] | None = None,
     ) -> None:
+        if not isinstance(task, SearchTask):
+            raise TuningError(f"a policy is of a SearchTask, got {task!r}")
         if program_cost_model is not None and not isinstance(program_cost_model, CostModel):
             raise TuningError(f"program_cost_model is a CostModel, got {program_cost_model!r}")
         self.search_task = task
@@ -62,7 +67,8 @@ class SearchPolicy(ABC):
         self.database = MemoryDatabase()
         self.custom_rules: list[ScheduleRule] = []
         self._random = RandomState(-1 if seed is None else seed)
-        for callback in init_search_callbacks or ():
+        callbacks = () if init_search_callbacks is None else init_search_callbacks
+        for callback in instances(SearchCallback, "init_search_callbacks", callbacks):
             callback.apply(self)
 
     @abstractmethod
@@ -176,8 +182,16 @@ class SketchPolicy(SearchPolicy):
 
     def space_generator(self) -> SpaceGenerator:
         """Return a generator with the rules of the user before those of the target."""
-        rules = self.params.schedule_rules(self.search_task.target)
-        return PostOrderApply(sch_rules=[*self.custom_rules, *rules])
+        task = self.search_task
+        rules = self.params.schedule_rules(task.target)
+        return PostOrderApply(
+            sch_rules=[*self.custom_rules, *rules],
+            postprocs=[
+                chosen
+                for postproc in Postproc.create(preset_kind(task.target))
+                if (chosen := _as_the_task_says(task, postproc)) is not None
+            ],
+        )
 
     def search_strategy(self) -> EvolutionarySearch:
         """Return an evolutionary search with the numbers of the parameters."""
@@ -206,11 +220,15 @@ class SketchPolicy(SearchPolicy):
             return [candidate.sch for candidate in strategy.evolve(init_populations, out_size)]
 
 
-class EmptyPolicy(SearchPolicy):
-    """Leaves the program as it is; a search measures that once.
+def _as_the_task_says(task: SearchTask, postproc: Postproc) -> Postproc | None:
+    """Return a postprocessor; for the one of layouts that of the task, None for none."""
+    if isinstance(postproc, RewriteLayout):
+        return task.layout_rewrite_option.postproc()
+    return postproc
 
-    A log has its time then, but no schedule: `apply_best` does not take it.
-    """
+
+class EmptyPolicy(SearchPolicy):
+    """Leaves the program as it is; a search measures that once."""
 
     def __init__(
         self,

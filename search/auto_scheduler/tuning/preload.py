@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schedule import BlockRV, ExpiredHandleError, Schedule
 from search.annotations import SCHEDULE_RULE
@@ -68,6 +68,10 @@ class PreloadCustomSketchRule(SearchCallback):
     `Schedule` here, a stage a block; what the rule does is traced, and what it samples is searched.
     """
 
+    PASS: Final = SketchRuleCondition.PASS
+    APPLY: Final = SketchRuleCondition.APPLY
+    APPLY_AND_SKIP_REST: Final = SketchRuleCondition.APPLY_AND_SKIP_REST
+
     def __init__(
         self,
         meet_condition_func: MeetCondition,
@@ -104,11 +108,15 @@ class CustomSketchRule(ScheduleRule):
             return [sch]
         untouched = [sch.copy()] if asked == SketchRuleCondition.APPLY else []
         made = self._rule.apply_func(self._policy, sch, block)
+        if not isinstance(made, (list, tuple)):
+            raise TuningError(f"{self} returns a list of [schedule, next block], got {made!r}")
         return [*(self._checked(result, block) for result in made), *untouched]
 
     def _checked(self, result: Any, block: BlockRV) -> Schedule:
         if not isinstance(result, (list, tuple)) or len(result) != 2:
-            raise TuningError(f"{self} returns a list of [schedule, next block], got {result!r}")
+            raise TuningError(
+                f"{self} returns a list of [schedule, next block], got {result!r} in it"
+            )
         sch, following = result
         if not isinstance(sch, Schedule) or following not in (None, block):
             raise TuningError(

@@ -172,13 +172,22 @@ def test_a_record_that_does_not_apply_gives_way_to_the_next(log, task, caplog):
     assert "no_such_block" in caplog.text
 
 
+def test_the_program_as_it_is_may_be_the_best(log, task):
+    """A log of Ansor has no steps then."""
+    as_it_is = MeasureInput(task, task.compute_dag.init_state())
+    write(log, (as_it_is, MeasureResult((1e-9,), 0, "", 0.5, 1)))
+    sch, _ = task.apply_best(log)
+    assert "T.parallel" not in sch.mod.script()
+    product(codegen.build(sch.mod, CPU))
+
+
 def test_a_task_without_a_record(log, tmp_path, task):
     with pytest.raises(
         TuningError, match=r'the log has \["demo_mm", 256, 32, 96\], .*; tune the t'
     ):
         task_of("demo_mm", 48, 32, 96).apply_best(log)
     failed = write(tmp_path / "failed.json", measured(task, "C", 4, 1.0, error=2))
-    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid, applies"):
+    with pytest.raises(TuningError, match=r"none of its 1 record\(s\) is valid and applies"):
         task.apply_best(failed)
     with pytest.raises(TuningError, match="the log has no records"):
         task.print_best(lines(tmp_path))
@@ -189,7 +198,7 @@ def test_a_task_without_a_record(log, tmp_path, task):
 def test_a_task_is_served_by_a_compatible_one(log):
     """128 rows are twice 64, whose best splits off eight."""
     twice = task_of("demo_mm", 128, 32, 96)
-    with pytest.raises(TuningError, match="there is no schedule of"):
+    with pytest.raises(TuningError, match="whose schedule include_compatible=True adapts"):
         twice.apply_best(log)
     sch, _ = twice.apply_best(log, include_compatible=True)
     assert lanes(sch) == 8
@@ -212,6 +221,20 @@ def test_a_record_is_applied_with_the_layouts_that_it_was_measured_with(log, tas
     task.apply_best(log, layout_rewrite_option=1)
     with pytest.raises(TuningError, match="leave out layout_rewrite_option"):
         task.apply_best(log, layout_rewrite_option=0)
+
+
+@pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
+def test_steps_of_ansor_are_replayed_with_their_layouts(tmp_path, option, in_program, at_build):
+    line = json.loads(LINE.replace("demo_mm", "demo_packed_mm"))
+    line["i"][0][4] = option
+    (tmp_path / "log.json").write_text(json.dumps(line))
+    task = SearchTask("demo_packed_mm", (64, 32, 96), target=CPU)
+    sch, _ = task.apply_best(tmp_path / "log.json")
+    text = sch.mod.script()
+    assert ("B_global = T.alloc_buffer((2, 24, 2, 4, 8))" in text) == in_program
+    assert ("meta_schedule.layout_rewrite_preproc" in text) == at_build
+    assert ("for ax0 in T.parallel(96):" in text) == (in_program and not at_build)
+    product(codegen.build(sch.mod, CPU))
 
 
 def test_a_task_of_a_graph_of_tensors(tmp_path):

@@ -14,6 +14,7 @@ from search.auto_scheduler import (
 from search.schedule_rule import MultiLevelTiling, ParallelizeVectorizeUnroll
 from search.sketch_policy import Sketch
 from tensorir import te
+from tensorir.errors import TensorIRError
 from tests.search.auto_scheduler.made_up_tuning import TARGET, made_up
 from tests.search.auto_scheduler.workloads import task_of
 
@@ -143,6 +144,15 @@ def test_sample_and_evolve():
     assert len(few) == 3
 
 
+@pytest.mark.parametrize(("option", "in_program", "at_build"), [(0, 0, 0), (1, 1, 0), (2, 1, 1)])
+def test_a_search_rewrites_layouts_as_its_task_says(option, in_program, at_build):
+    task = task_of("demo_packed_mm", 64, 64, 64, layout_rewrite_option=option)
+    drawn = SketchPolicy(task, seed=1, params={"sample_init_min_population": 8})
+    texts = [sch.mod.script() for sch in drawn.sample_initial_population()]
+    assert any("B_global = T.alloc_buffer" in text for text in texts) == in_program
+    assert any("layout_rewrite_preproc" in text for text in texts) == at_build
+
+
 def test_the_same_seed_draws_the_same():
     twins = [policy().sample_initial_population()[0].trace for _ in range(2)]
     assert str(twins[0]) == str(twins[1])
@@ -167,7 +177,8 @@ def first_loops(made):
 
 def test_a_rule_that_skips_the_rest():
     """The tiling does not see the block any more, and nothing else is tiled."""
-    made = policy(PreloadCustomSketchRule(is_block("C", 2), halves, "halves"))
+    skip_rest = PreloadCustomSketchRule.APPLY_AND_SKIP_REST
+    made = policy(PreloadCustomSketchRule(is_block("C", skip_rest), halves, "halves"))
     (sketch,) = made.generate_sketches()
     assert sketch.loops[0] == "for i_0 in 2"
     assert [str(rule) for rule in made.custom_rules] == ["halves"]
@@ -216,7 +227,8 @@ def test_what_a_rule_makes_is_searched(tmp_path):
     ("condition", "made", "error"),
     [
         (7, [], r"the condition of mine is 0 \(pass\), 1 \(apply\) or 2 .* got 7"),
-        (2, [1], r"mine returns a list of \[schedule, next block\], got 1"),
+        (2, [1], r"mine returns a list of \[schedule, next block\], got 1 in it"),
+        (2, None, r"mine returns a list of \[schedule, next block\], got None"),
         (2, [["sch", None]], r"mine returns schedules, each with the block or None"),
     ],
 )
@@ -224,6 +236,22 @@ def test_rules_are_told_what_is_wrong(condition, made, error):
     wrong = policy(PreloadCustomSketchRule(lambda *_: condition, lambda *_: made, rule_name="mine"))
     with pytest.raises(ms.TuningError, match=error):
         wrong.generate_sketches()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"task": "matmul_relu"}, "a policy is of a SearchTask, got 'matmul_relu'"),
+        ({"init_search_callbacks": ["log.json"]}, "'log.json', which is no SearchCallback"),
+        (
+            {"init_search_callbacks": PreloadCustomSketchRule(is_block("C", 0), halves)},
+            "init_search_callbacks is a list of instances of SearchCallback",
+        ),
+    ],
+)
+def test_what_a_policy_is_made_of_is_checked(arguments, error):
+    with pytest.raises(TensorIRError, match=error):
+        SketchPolicy(**{"task": task_of("demo_mm", 8, 8, 8), **arguments})
 
 
 def test_every_parameter_of_ansor_is_known():

@@ -70,6 +70,16 @@ def test_a_failure_is_written_with_its_number_and_without_its_text():
     assert result.mean_cost == math.inf
 
 
+def test_the_bound_of_what_was_ended_early_is_written_beside_steps_of_our_own():
+    task = task_of("demo_mm", 8, 8, 8)
+    ended = MeasureResult((1e10,), MeasureErrorNo.RUN_TIMEOUT, "", 0.5, 7, slower_than=0.05)
+    line = dump_record_to_string(MeasureInput(task, tiled(task, "C", 4)), ended)
+    assert json.loads(line)["slower_than"] == 0.05
+    assert load_record_from_string(line).result == ended
+    steps_of_ansor = dump_record_to_string(load_record_from_string(LINE).input, ended)
+    assert list(json.loads(steps_of_ansor)) == ["i", "r", "v"]
+
+
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 def test_old_lines_end_early(length):
     fields = json.loads(LINE)
@@ -78,6 +88,24 @@ def test_old_lines_end_early(length):
     assert inp.task.target_host == ""
     assert inp.task.task_input_names == ()
     assert json.loads(dump_record_to_string(*load_record_from_string(LINE)))["v"] == "v0.6"
+
+
+def test_equal_steps_with_other_layouts_are_other_programs(tmp_path):
+    """The failure of the second is none of the first, which was measured before."""
+    first = json.loads(LINE)
+    second = json.loads(LINE)
+    second["i"][0][4] = 2
+    second["r"][:2] = [[1e10], 6]
+    log = tmp_path / "log.json"
+    log.write_text("\n".join(map(json.dumps, (first, second))))
+    best, _ = load_best_record(log)
+    assert best.task.layout_rewrite_option == 1
+
+
+def test_old_targets_say_how_libraries_are_linked():
+    line = LINE.replace("-keys=cpu", "-keys=cpu -link-params=0 -mcpu=skylake-avx512 -runtime=c")
+    inp, _ = load_record_from_string(line)
+    assert inp.task.target == Target("llvm -keys=cpu -mcpu=skylake-avx512 -num-cores=4")
 
 
 def test_no_workload_needs_to_be_known_to_read_a_log():
@@ -137,6 +165,7 @@ def with_task(*row):
         (changed(r=[[1], 99, 1, 1]), "99 is not a valid MeasureErrorNo"),
         (changed(r=[["fast"], 0, 1, 1]), "could not convert"),
         (changed(r=3), "cannot unpack"),
+        (changed(slower_than="long"), "could not convert"),
     ],
 )  # fmt: skip
 def test_lines_that_are_no_records(line, message):

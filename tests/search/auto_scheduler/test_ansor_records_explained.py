@@ -82,6 +82,30 @@ def test_a_workload_that_is_not_known_has_its_steps_and_costs(log, tmp_path):
     assert best["gflops"] is best["parallel_extent"] is None
 
 
+def test_what_was_ended_early_is_told_from_timeouts(tmp_path):
+    task = task_of("demo_mm", 64, 32, 96)
+    inp, timeout = measured(task, "C", 4, 1e10, error=MeasureErrorNo.RUN_TIMEOUT)
+    results = [*(timeout._replace(slower_than=bound) for bound in (0.05, 0.08)), timeout]
+    path = write(tmp_path / "log.json", *((inp, result) for result in results))
+    assert [row["slower_than"] for row in records_to_table(path)] == [0.05, 0.08, None]
+    assert records_to_table(path).errors() == {"STOPPED_EARLY": 2, "RUN_TIMEOUT": 1}
+    explained = explain_log(path)
+    ended = {row[0]: row[-1] for row in dict(explained.sections())["How measurements ended"]}
+    assert ended["STOPPED_EARLY"].endswith("certain not to be the best, after 0.05 to 0.08 s")
+    fields = {field.name: field for field in explained.fields}
+    assert fields["slower_than"].value == "0.05"
+    assert fields["r[1]"].meaning.startswith("RUN_TIMEOUT: it was stopped as soon as it was certai")
+
+
+def test_the_line_taken_apart_is_the_one_that_is_applied(tmp_path):
+    task = task_of("demo_mm", 64, 32, 96)
+    lucky, other = measured(task, "C", 4, 0.001), measured(task, "C", 8, 0.0011)
+    again = measured(task, "C", 8, 0.00105)
+    path = write(tmp_path / "log.json", lucky, other, again)
+    fields = {field.name: field.value for field in explain_log(path).fields}
+    assert json.loads(fields["r[0]"]) == [0.00105]
+
+
 def test_lines_that_are_no_records_are_counted(log, caplog):
     with log.open("a") as file:
         file.write("\n# a comment\n{\n")

@@ -18,7 +18,7 @@ from ansor_programs import (
 
 import codegen
 from schedule import Schedule, Trace
-from search.auto_scheduler import ComputeDAG
+from search.auto_scheduler import ComputeDAG, LayoutRewriteOption
 from tensorir import assert_structural_equal, te
 from tensorir.expr import BufferLoad
 from tensorir.function import IRModule
@@ -316,7 +316,7 @@ def test_a_weight_is_packed_in_the_order_of_the_loops() -> None:
     program = Program(ComputeDAG([a, b, c]), lambda a, b, c: [a @ b])
     steps = tiled(2, (16, [2, 1, 4]), (64, [2, 1, 16]), (32, [8]))
     assert "B_global" not in program.check(steps).mod.script()
-    sch = program.dag.schedule(steps, rewrite_layouts=True)
+    sch = program.dag.schedule(steps, layout_rewrite=LayoutRewriteOption.INSERT_TRANSFORM_STAGE)
     program.check_results(sch)
     assert "B_global = T.alloc_buffer((2, 2, 4, 8, 16))" in sch.mod.script()
 

@@ -133,6 +133,7 @@ def test_each_measurement_is_a_line(tmp_path):
         [[1e-3, 3e-3], MeasureErrorNo.NO_ERROR],
     ]
     assert lines[0]["r"][2] == pytest.approx(2.25), "2 s of building, 0.25 s of measuring"
+    assert [line.get("slower_than") for line in lines[:6]] == [None] * 4 + [1.0, None]
 
 
 def test_the_best_measured_again_is_in_the_log(tmp_path):
@@ -236,6 +237,8 @@ def test_the_program_as_it_is(tmp_path):
     assert sch.mod.script() == task.mod.script()
     (line,) = load_records(log)
     assert line.input.schedule().mod.script() == task.mod.script()
+    sch, _ = task.apply_best(log)
+    assert sch.mod.script() == task.mod.script()
 
 
 def test_policies_of_other_tasks_are_refused(tmp_path):

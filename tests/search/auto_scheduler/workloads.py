@@ -14,6 +14,18 @@ def demo_mm(n, m, k):
     return [A, B, te.compute((n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")]
 
 
+@auto_scheduler.register_workload("demo_packed_mm")
+def demo_packed_mm(n, m, k):
+    """`demo_mm` whose B may have any layout."""
+    A, B = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    free = {"layout_free_placeholders": [B]}
+    product = te.compute(
+        (n, m), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C", attrs=free
+    )
+    return [A, B, product]
+
+
 @auto_scheduler.register_workload("demo_add")
 def demo_add(n):
     """A function in script."""
