@@ -245,4 +245,4 @@ def _key_of(
         return make_workload_key(func, () if args is None else args)
     if compute_dag is None:
         raise TuningError("a task needs func and args, workload_key, or compute_dag")
-    return register_tensors(compute_dag.tensors, str(compute_dag))
+    return register_tensors(compute_dag.tensors, compute_dag.func)
