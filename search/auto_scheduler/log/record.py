@@ -34,9 +34,12 @@ _MOST_OF_ERROR: Final = 512
 
 @dataclass(frozen=True)
 class LoggedSteps:
-    """The transform steps of a line, as they are written; nothing was applied."""
+    """The transform steps of a line as JSON; nothing was applied.
 
-    rows: Sequence[Any]
+    As text they take a tenth of the memory, and a log of traces has many.
+    """
+
+    text: str
 
 
 AnyState: TypeAlias = State | Schedule | Trace | LoggedSteps
@@ -56,17 +59,25 @@ class MeasureInput:
         self.task = task
         self.state = state
 
-    @cached_property
+    @property
     def rows(self) -> list[Any]:
         """The transform steps as a log has them; a trace is one step."""
         state = self.state
         if isinstance(state, LoggedSteps):
-            return list(state.rows)
+            rows: list[Any] = json.loads(state.text)
+            return rows
         if isinstance(state, Schedule):
             state = state.trace
         if isinstance(state, Trace):
             return [TraceStep(state.as_json()).as_json()]
         return [step.as_json() for step in state.transform_steps]
+
+    @cached_property
+    def key(self) -> bytes:
+        """16 bytes that inputs of a task share if they have the same steps."""
+        state = self.state
+        text = state.text if isinstance(state, LoggedSteps) else json.dumps(self.rows)
+        return digest(text.encode())
 
     def schedule(self) -> Schedule:
         """Apply the steps to the program of the task.
@@ -149,7 +160,7 @@ class MeasureRecord(NamedTuple):
     @property
     def trace_key(self) -> bytes:
         """16 bytes that records of a task share if they have the same steps."""
-        return digest(json.dumps(self.input.rows).encode())
+        return self.input.key
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
@@ -240,7 +251,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
             raise LineError(f"its costs are no times in seconds: {list(result.costs)}")
         if not isinstance(steps, list) or not all(map(_is_step, steps)):
             raise LineError('its steps are no lists that begin with a code, ["SP", ...] say')
-        return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(steps)), result)
+        return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(json.dumps(steps))), result)
 
     return decode
 
