@@ -67,6 +67,10 @@ class SearchTask:
             )
         if func is not None and (workload_key is not None or compute_dag is not None):
             raise TuningError("a task has func and args, or workload_key or compute_dag, not both")
+        if func is None and args is not None:
+            raise TuningError(
+                f"args are those of func, which is not given: {args!r}; a workload_key says its own"
+            )
         if not isinstance(hardware_params, HardwareParams | None):
             raise TuningError(
                 "hardware_params is a HardwareParams, as in HardwareParams(num_cores=4), got "
