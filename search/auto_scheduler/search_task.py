@@ -67,6 +67,10 @@ class SearchTask:
             )
         if func is not None and (workload_key is not None or compute_dag is not None):
             raise TuningError("a task has func and args, or workload_key or compute_dag, not both")
+        if func is None and args is not None:
+            raise TuningError(
+                f"args are those of func, which is not given: {args!r}; a workload_key says its own"
+            )
         if not isinstance(hardware_params, HardwareParams | None):
             raise TuningError(
                 "hardware_params is a HardwareParams, as in HardwareParams(num_cores=4), got "
@@ -245,4 +249,4 @@ def _key_of(
         return make_workload_key(func, () if args is None else args)
     if compute_dag is None:
         raise TuningError("a task needs func and args, workload_key, or compute_dag")
-    return register_tensors(compute_dag.tensors, str(compute_dag))
+    return register_tensors(compute_dag.tensors, compute_dag.func)

@@ -57,12 +57,13 @@ def register_workload(func_name: Any, f: Any = None, override: bool = False) -> 
     return register if f is None else register(f)
 
 
-def register_tensors(tensors: Sequence[te.Tensor], description: str) -> str:
-    """Register te tensors themselves; return their key.
+def register_tensors(tensors: Sequence[te.Tensor], func: PrimFunc) -> str:
+    """Register te tensors themselves, which `func` computes; return their key.
 
-    It is JSON of the MD5 of `description`, the printed computation, then the shape of each tensor.
+    It is JSON of the MD5 of the printed function, then the shape of each tensor. The printed
+    operations, of which Ansor takes it, do not say dtypes and the lengths of reductions.
     """
-    digest = hashlib.md5(description.encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.md5(func.script().encode(), usedforsecurity=False).hexdigest()
     shapes = serialize_args([tensor.shape for tensor in tensors])
     kept = list(tensors)
     _functions[digest] = lambda *_: kept

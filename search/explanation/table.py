@@ -183,14 +183,17 @@ class LogTable(Sequence[Row]):
         return tuple(name for name in RESOURCES if any(row[name] is not None for row in self.rows))
 
     @cached_property
-    def _labels(self) -> list[str]:
-        """The tasks, each with its target, in the order in which they come."""
-        return list(dict.fromkeys(map(_label, self.rows)))
+    def _rows_of_tasks(self) -> dict[str, list[Row]]:
+        """The rows of each task with its target, in the order in which they come."""
+        rows: dict[str, list[Row]] = {}
+        for row in self.rows:
+            rows.setdefault(f"{row['task']}\n{row['target']}", []).append(row)
+        return rows
 
-    @property
+    @cached_property
     def tasks(self) -> list[str]:
         """What tells the tasks apart: their names, with the target where they have several."""
-        labels = self._labels
+        labels = list(self._rows_of_tasks)
         names = [label.partition("\n")[0] for label in labels]
         several = len(set(names)) < len(names)
         return [label.replace("\n", " on ") for label in labels] if several else names
@@ -206,8 +209,7 @@ class LogTable(Sequence[Row]):
         if isinstance(task, str) and task not in tasks:
             raise TuningError(f"there is no task {task!r}; the log has {tasks}")
         place = tasks.index(task) if isinstance(task, str) else task
-        label = self._labels[place]
-        rows = [row for row in self.rows if _label(row) == label]
+        rows = list(self._rows_of_tasks.values())[place]
         knobs = [name for name in self.knobs if any(row[name] is not None for row in rows)]
         return LogTable(rows, knobs)
 
@@ -309,10 +311,6 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return f"{row['task']}\n{row['target']}"
 
 
 def _order(value: Any) -> tuple[Any, ...]:

@@ -38,8 +38,10 @@ Placed: TypeAlias = "tuple[str, MeasureRecord]"
 """A record, and where it is: `line 3`."""
 
 
-def to_database(records: Records, database: str | Database = "memory") -> Database:
-    """Add the records of a log to a database, and return that.
+def to_database(
+    records: Records, database: str | Database = "memory", n_lines: int | None = None
+) -> Database:
+    """Add the records of a log, the first `n_lines` or all, to a database, and return that.
 
     `database` is one, or the kind of a new one. Records that failed are added as such. Those whose
     workload is not registered or whose steps do not apply are left out, and one warning counts them
@@ -48,7 +50,7 @@ def to_database(records: Records, database: str | Database = "memory") -> Databa
     made = Database.create(database)
     programs = _Programs()
     found, refused = [], []
-    for place, record in placed_records(records):
+    for place, record in placed_records(records, n_lines):
         try:
             found.append(programs.tuning_record(record))
         except TensorIRError as error:
@@ -152,7 +154,9 @@ class _Programs:
 
 
 def placed_records(records: Records, n_lines: int | None = None) -> Iterator[Placed]:
-    """Yield the records of a log, at most `n_lines`, each with its place."""
+    """Yield the records of a log, the first `n_lines` (None: all), each with its place."""
+    if n_lines is not None and n_lines < 0:
+        raise TuningError(f"n_lines is at least 0, or None for all records, got {n_lines}")
     if isinstance(records, (str, os.PathLike)):
         records = RecordReader(records)
     word = "line"

@@ -35,9 +35,12 @@ _SLOWER_THAN: Final = "slower_than"
 
 @dataclass(frozen=True)
 class LoggedSteps:
-    """The transform steps of a line, as they are written; nothing was applied."""
+    """The transform steps of a line as JSON; nothing was applied.
 
-    rows: Sequence[Any]
+    As text they take a tenth of the memory, and a log of traces has many.
+    """
+
+    text: str
 
 
 AnyState: TypeAlias = State | Schedule | Trace | LoggedSteps
@@ -57,17 +60,25 @@ class MeasureInput:
         self.task = task
         self.state = state
 
-    @cached_property
+    @property
     def rows(self) -> list[Any]:
         """The transform steps as a log has them; a trace is one step."""
         state = self.state
         if isinstance(state, LoggedSteps):
-            return list(state.rows)
+            rows: list[Any] = json.loads(state.text)
+            return rows
         if isinstance(state, Schedule):
             state = state.trace
         if isinstance(state, Trace):
             return [TraceStep(state.as_json()).as_json()]
         return [step.as_json() for step in state.transform_steps]
+
+    @cached_property
+    def key(self) -> bytes:
+        """16 bytes that inputs of a workload share if they are of the same program."""
+        state = self.state
+        text = state.text if isinstance(state, LoggedSteps) else json.dumps(self.rows)
+        return digest(f"{self.task.layout_rewrite_option} {text}".encode())
 
     def schedule(self) -> Schedule:
         """Apply the steps to the program of the task, and rewrite layouts as its option says.
@@ -154,8 +165,7 @@ class MeasureRecord(NamedTuple):
     @property
     def trace_key(self) -> bytes:
         """16 bytes that records of a workload share if they are of the same program."""
-        inp = self.input
-        return digest(json.dumps([inp.task.layout_rewrite_option, inp.rows]).encode())
+        return self.input.key
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
@@ -253,7 +263,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
             raise LineError(f"its costs are no times in seconds: {list(result.costs)}")
         if not isinstance(steps, list) or not all(map(_is_step, steps)):
             raise LineError('its steps are no lists that begin with a code, ["SP", ...] say')
-        return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(steps)), result)
+        return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(json.dumps(steps))), result)
 
     return decode
 

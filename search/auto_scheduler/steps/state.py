@@ -16,6 +16,7 @@ from search.auto_scheduler.steps.step import Step, StepError, blamed_on_step
 
 if TYPE_CHECKING:
     from schedule import BlockRV, LoopRV, Schedule
+    from search.auto_scheduler.steps.loop_steps import HintOnLoop
 
 
 class IterKind(Enum):
@@ -66,34 +67,12 @@ class LoopChange(Protocol):
         """Change the loops of a block, and return those that there are then, outermost first."""
 
 
-class HintStep(Protocol):
-    """A step that says how a loop is run, and changes nothing else."""
-
-    @property
-    def binds_thread(self) -> bool:
-        """Whether the loop is run by threads, which says what memory they share below it."""
-
-    @property
-    def mark_name(self) -> str:
-        """How the loop is run, as printed in the place of `for`; empty where it does not say."""
-
-    @property
-    def note(self) -> str:
-        """What is printed of the stage; empty for nothing."""
-
-    def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
-        """Mark a loop of a schedule, or the block of its stage.
-
-        `dimension` is that of the result which the loop runs over, None if it does not over one.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class Hint:
     """What a step says of the loop of this name."""
 
     step: int
-    says: HintStep
+    says: HintOnLoop
     iterator: str
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from itertools import islice
+from typing import TYPE_CHECKING
 
 from search import cost_model
 from search.auto_scheduler.log.database import to_database
-from search.auto_scheduler.log.file import load_records
 from search.context import TuneContext
 from search.cost_model import RandomModel, XGBConfig
 from search.cost_model.learn_from_records import learn
-from search.database import TuningRecord, target_key
 from search.database.best_records import those_that_count
+
+if TYPE_CHECKING:
+    from codegen import Target
+    from search.database import TuningRecord, Workload
 
 __all__ = ["RandomModel", "XGBModel"]
 
@@ -50,17 +52,10 @@ class XGBModel(cost_model.XGBModel):
 
         Those that the model knows are left out, and so are those that cannot be replayed.
         """
-        database = to_database(islice(load_records(file_name), n_lines))
-        groups: dict[tuple[str, str], list[TuningRecord]] = {}
-        for record in database.get_all_tuning_records():
-            if record.target is not None:
-                key = (database.workload_key(record.workload.mod), target_key(record.target))
-                groups.setdefault(key, []).append(record)
+        groups: dict[tuple[Workload, Target | None], list[TuningRecord]] = {}
+        for record in to_database(file_name, n_lines=n_lines).get_all_tuning_records():
+            groups.setdefault((record.workload, record.target), []).append(record)
         return sum(
-            learn(
-                self,
-                TuneContext(group[0].workload.mod, target=group[0].target),
-                those_that_count(group),
-            )
-            for group in groups.values()
+            learn(self, TuneContext(workload.mod, target=target), those_that_count(records))
+            for (workload, target), records in groups.items()
         )

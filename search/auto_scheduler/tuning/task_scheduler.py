@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class TaskScheduler:
 
     def __init__(
         self,
-        tasks: Sequence[SearchTask],
+        tasks: Iterable[SearchTask],
         task_weights: Sequence[float] | None = None,
         objective_func: Callable[[Sequence[float]], float] | None = None,
         strategy: str = "gradient",
@@ -60,7 +60,7 @@ class TaskScheduler:
         self.tasks: list[SearchTask] = instances(SearchTask, "tasks", tasks)
         if not self.tasks:
             raise TuningError("there is nothing to tune: the list of tasks is empty")
-        self.task_weights = [1.0] * len(tasks) if task_weights is None else list(task_weights)
+        self.task_weights = [1.0] * len(self.tasks) if task_weights is None else list(task_weights)
         if len(self.task_weights) != len(self.tasks):
             raise TuningError(
                 f"{len(self.tasks)} tasks need as many weights, got {len(self.task_weights)}"

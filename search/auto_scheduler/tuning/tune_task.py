@@ -33,16 +33,14 @@ def tune_task(
     """
     if not isinstance(tuning_options, TuningOptions):
         raise TuningError(f"tuning_options is a TuningOptions(...), got {tuning_options!r}")
-    if search_policy is None:
-        (search_policy,) = make_policies("default", [task], adaptive_training=adaptive_training)
-    if not isinstance(search_policy, SearchPolicy):
+    if not isinstance(search_policy, SearchPolicy | None):
         raise TuningError(
             f"search_policy is a policy such as SketchPolicy(task, XGBModel()), got "
             f"{search_policy!r}"
         )
-    if search_policy.search_task is not task:
-        raise TuningError(f"the policy is of {search_policy.search_task}, the task is {task}")
-    return search_policy.tune(tuning_options)
+    given = "default" if search_policy is None else [search_policy]
+    (policy,) = make_policies(given, [task], adaptive_training=adaptive_training)
+    return policy.tune(tuning_options)
 
 
 def make_policies(
@@ -60,12 +58,17 @@ def make_policies(
     """
     if not isinstance(policy, str):
         given: list[SearchPolicy] = instances(SearchPolicy, "search_policy", policy)
-        if [made.search_task for made in given] != list(tasks):
-            raise TuningError("search_policy has a policy for each task, in their order")
-        if params is not None or model_file is not None:
+        of = [made.search_task for made in given]
+        if of != list(tasks):
+            raise TuningError(
+                "search_policy has a policy for each task, in their order: it is of "
+                f"{', '.join(map(str, of))}, the tasks are {', '.join(map(str, tasks))}"
+            )
+        if params is not None or model_file is not None or adaptive_training:
             raise TuningError(
                 "finished policies have their parameters and their cost model: leave out "
-                "search_policy_params and load_model_file"
+                "search_policy_params, load_model_file and adaptive_training, and give them to "
+                "SketchPolicy and XGBModel"
             )
         return given
     if policy not in _POLICIES:
@@ -73,9 +76,13 @@ def make_policies(
             f"search_policy is one of {', '.join(map(repr, _POLICIES))} or a policy for each task, "
             f"got {policy!r}"
         )
-    model: CostModel = (
-        RandomModel()
-        if policy == "sketch.random"
-        else XGBModel(adaptive_training=adaptive_training, model_file=model_file)
-    )
+    model: CostModel
+    if policy != "sketch.random":
+        model = XGBModel(adaptive_training=adaptive_training, model_file=model_file)
+    elif model_file is None and not adaptive_training:
+        model = RandomModel()
+    else:
+        raise TuningError(
+            "'sketch.random' learns nothing: leave out load_model_file and adaptive_training"
+        )
     return [SketchPolicy(task, model, params, verbose=verbose) for task in tasks]

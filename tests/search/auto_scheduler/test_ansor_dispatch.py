@@ -113,6 +113,9 @@ def test_what_cannot_be_replayed_is_left_out_with_its_line(tmp_path, caplog):
     (message,) = caplog.messages
     assert message.startswith(f"{log}: left out 2 line(s): line 1: there is no workload 'elsewher")
     assert "line 4: step 2 (SP, stage 2): it splits a loop of 96 iterations" in message
+    assert len(to_database(log, n_lines=1)) == 0
+    with pytest.raises(TuningError, match="n_lines is at least 0, or None for all records, got -1"):
+        to_database(log, n_lines=-1)
 
 
 def test_records_that_are_not_of_a_file_are_counted(log, caplog):
@@ -127,6 +130,7 @@ def test_a_state_is_recovered_from_its_steps():
     again = recover_measure_input(inp, rebuild_state=True)
     assert isinstance(again.state, State)
     assert again.rows == inp.rows
+    assert again.key == inp.key
     assert "parallel" in str(again.state)
 
 

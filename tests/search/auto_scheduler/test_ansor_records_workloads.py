@@ -116,9 +116,26 @@ def test_a_function_that_returns_something_else_is_named():
 
 def test_tensors_are_registered_under_what_they_compute():
     tensors = demo_mm(4, 4, 4)
-    key = register_tensors(tensors, "what is printed of them")
+    key = register_tensors(tensors, te.create_prim_func(tensors))
     assert json.loads(key)[1:] == [[4, 4], [4, 4], [4, 4]]
     assert auto_scheduler.workload_of(key) == tensors
+
+
+def row_sums(dtype, length):
+    A = te.placeholder((8, 64), dtype, name="A")
+    k = te.reduce_axis((0, length), "k")
+    return [A, te.compute((8,), lambda i: te.sum(A[i, k], axis=k), "B")]
+
+
+def test_graphs_that_print_alike_are_workloads_of_their_own():
+    graphs = [
+        auto_scheduler.ComputeDAG(row_sums(*arguments))
+        for arguments in [("float32", 64), ("float64", 64), ("float32", 32)]
+    ]
+    assert len(set(map(str, graphs))) == 1
+    keys = [SearchTask(compute_dag=graph).workload_key for graph in graphs]
+    for graph, key in zip(graphs, keys, strict=True):
+        assert SearchTask(workload_key=key).compute_dag.tensors == graph.tensors
 
 
 # ------------------------------------------------------------------------------------- the machine
@@ -180,6 +197,7 @@ def test_the_option_of_layouts_is_that_of_a_program_on_its_own():
     [
         ({}, "needs func and args, workload_key, or compute_dag"),
         ({"func": "demo_m", "args": ()}, "do you mean 'demo_mm'"),
+        ({"workload_key": "[]", "args": (8,)}, r"args are those of func, which is not given: \(8,"),
         ({"workload_key": '["elsewhere", 3]'}, "there is no workload 'elsewhere'"),
         ({"func": demo_mm, "args": (1, 1, 1), "hardware_params": 4}, "is a HardwareParams, as in"),
         (

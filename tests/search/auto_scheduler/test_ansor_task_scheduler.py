@@ -104,6 +104,8 @@ def test_a_model_is_loaded(tmp_path):
     loaded.tune(made_up(tmp_path, 2))
     with pytest.raises(ms.TuningError, match="there is no saved cost model"):
         TaskScheduler(tasks(32), load_model_file=tmp_path / "no").tune(made_up(tmp_path, 2))
+    with pytest.raises(ms.TuningError, match=r"'sketch.random' learns nothing: leave out load_m"):
+        TaskScheduler(tasks(32), load_model_file=file).tune(made_up(tmp_path, 2), "sketch.random")
 
 
 # -------------------------------------------------------------------------------------- policies
@@ -131,6 +133,10 @@ def test_policies_of_ones_own_share_a_model(tmp_path):
 def test_policies_are_checked(tmp_path, policy, error):
     with pytest.raises(ms.TuningError, match=error):
         TaskScheduler(tasks(16)).tune(made_up(tmp_path, 4), policy)
+
+
+def test_tasks_may_be_yielded():
+    assert TaskScheduler(iter(tasks(16, 32))).task_weights == [1.0, 1.0]
 
 
 def test_arguments_are_checked():

@@ -243,7 +243,7 @@ def test_the_program_as_it_is(tmp_path):
 
 def test_policies_of_other_tasks_are_refused(tmp_path):
     task = matmul()
-    with pytest.raises(ms.TuningError, match=r"the policy is of demo_mm\(16, 16, 16\)"):
+    with pytest.raises(ms.TuningError, match=r"it is of demo_mm\(16, 16, 16\), the tasks are"):
         task.tune(made_up(tmp_path, 1), SketchPolicy(task_of("demo_mm", 16, 16, 16)))
     with pytest.raises(ms.TuningError, match="search_policy is a policy such as SketchPolicy"):
         task.tune(made_up(tmp_path, 1), "sketch.xgb")
@@ -251,6 +251,8 @@ def test_policies_of_other_tasks_are_refused(tmp_path):
         task.tune(16)
     with pytest.raises(ms.TuningError, match="program_cost_model is a CostModel, got 'xgb'"):
         SketchPolicy(task, "xgb")
+    with pytest.raises(ms.TuningError, match=r"leave out .* adaptive_training, and give them to"):
+        task.tune(made_up(tmp_path, 1), SketchPolicy(task), adaptive_training=True)
 
 
 def test_round_by_round(tmp_path):
