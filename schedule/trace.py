@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from tensorir.dialect import Dialect
 from tensorir.expr import PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.node import show_text, text_to_html
+from tensorir.replaced_file import replaced_file
 from tensorir.visit import collect_vars, substitute
 
 DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], Any]
@@ -214,17 +214,8 @@ class Trace:
         insts, decisions = self.as_json()
         rows = ",\n  ".join(json.dumps(inst) for inst in insts)
         text = f"[[\n  {rows}\n],\n{json.dumps(decisions)}]\n"
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replaced_file(path) as file:
+            file.write(text.encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Trace:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
+from tensorir.replaced_file import replaced_file
 
 T = TypeVar("T")
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -102,7 +103,5 @@ def append_lines(path: PathLike, lines: Iterable[str]) -> None:
 
 def replace_lines(path: PathLike, lines: Iterable[str]) -> None:
     """Replace a file; whoever reads it meanwhile sees the old one or the new one."""
-    beside = f"{os.fspath(path)}.part"
-    with open(beside, "w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
-    os.replace(beside, path)
+    with replaced_file(path) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)

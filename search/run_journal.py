@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
     from codegen import Target
@@ -78,10 +79,8 @@ class RunJournal:
 
     def _write(self, content: Mapping[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{JOURNAL_FILE}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-        Path(temporary).replace(self.path)
+        with replaced_file(self.path) as file:
+            file.write(json.dumps(content).encode())
 
 
 def plan_of(

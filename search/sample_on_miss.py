@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import tempfile
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from codegen.history import without_history
+from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
@@ -25,6 +27,8 @@ from search.tuning_run import TuningRun
 if TYPE_CHECKING:
     from codegen import Target
     from tensorir.function import IRModule
+
+logger = logging.getLogger("tvm.meta_schedule")
 
 _MOST_BUILDS: Final = 8
 """How many programs are built at most until one succeeds."""
@@ -70,7 +74,16 @@ class SampleOnMiss(Sampler):
             raise TuningError(f"eps lies between 0 and 1, got {self.eps}")
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return a record of the program that was chosen; None if none could be built."""
+        """Return a record of the program that was chosen; None if none could be built or measured.
+
+        None, too, for a program whose arguments cannot be made up: one with symbolic shapes or with
+        parameters that are numbers.
+        """
+        try:
+            ArgInfo.from_entry_func(mod)
+        except TuningError as error:
+            logger.info('Function "%s" is not sampled: %s', task_name, error)
+            return None
         count = self.num_measure if self.num_measure > 0 else min(_MOST_BUILDS, self.population)
         context = TuneContext(
             mod,
@@ -133,7 +146,10 @@ class SampleOnMiss(Sampler):
                 cost_model=self._model(),
             ) as run,
         ):
-            run.tune()
+            try:
+                run.tune()
+            except TuningError as error:
+                logger.warning("Sampling ended early: %s", error)
         return database.query_tuning_record(context.mod, context.target)
 
     def _model(self) -> CostModel:

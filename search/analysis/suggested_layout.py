@@ -119,8 +119,8 @@ def suggested_layout_of_windows(block: StmtSRef, load: BufferLoad) -> IndexMap |
 
 
 def _fixed_shape(buffer: Buffer) -> list[int] | None:
-    """Return the extents of a buffer, None if they are not constant or it has strides."""
-    shape = [n.value for n in buffer.shape if isinstance(n, IntImm)]
+    """Return the extents of a buffer; None if one is not constant or 0, or it has strides."""
+    shape = [n.value for n in buffer.shape if isinstance(n, IntImm) and n.value]
     return None if len(shape) != len(buffer.shape) or buffer.strides else shape
 
 

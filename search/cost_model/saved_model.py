@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from search.cost_model.measurements import Cost, Measurements
 from search.errors import TuningError
+from tensorir.replaced_file import replaced_file
 
 logger = logging.getLogger("tvm.meta_schedule")
 
@@ -51,11 +51,8 @@ class SavedModel:
             "booster_sizes": np.array([len(raw) for raw in self.boosters], np.int64),
             "boosters": np.frombuffer(b"".join(self.boosters), np.uint8),
         }
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
+        with replaced_file(path) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        Path(temporary).replace(target)
 
     @staticmethod
     def read(path: str | os.PathLike[str], features: str) -> SavedModel | None:

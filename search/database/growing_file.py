@@ -7,12 +7,12 @@ import fcntl
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from search.errors import DatabaseError
+from tensorir.replaced_file import replaced_file
 
 logger = logging.getLogger("tvm.meta_schedule")
 
@@ -113,18 +113,8 @@ class GrowingFile:
 
         Others who have the file open learn that it was replaced.
         """
-        with refusals_named(self.path):
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.writelines(text + b"\n" for text in texts)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(temporary).chmod(self.path.stat().st_mode)
-                Path(temporary).replace(self.path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+        with refusals_named(self.path), replaced_file(self.path) as file:
+            file.writelines(text + b"\n" for text in texts)
         self._bytes_read = self._lines_read = 0
         self._identity = None
 

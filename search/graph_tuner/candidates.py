@@ -15,6 +15,7 @@ from search.apply_database import under_its_name
 from search.context import normalize_mod
 from search.database import Database
 from search.database.module_equality import same_structure
+from search.errors import TuningError
 from search.find_schedule import find_schedule
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
@@ -107,7 +108,7 @@ class Candidates:
                     continue
                 try:
                     changed = with_layouts(func, dict(zip(call.slots, layouts, strict=True)))
-                except ScheduleError as error:
+                except (ScheduleError, TuningError) as error:
                     logger.debug("%s cannot have layouts %s: %s", call.name, layouts, error)
                 else:
                     yield Candidate(changed, layouts)

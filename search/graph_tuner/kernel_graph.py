@@ -69,7 +69,7 @@ class KernelGraph:
         self._mod = mod
         self.calls: dict[g.GraphVar, KernelCall] = {}
         self.tensors: dict[g.GraphVar, Tensor] = {}
-        self._weights = frozenset(func.params[_first_weight(func) :])
+        self._weights = frozenset(func.weights)
         self._others: set[g.GraphVar] = set()
         self._enter(func.body)
         for tensor in self.tensors.values():
@@ -142,8 +142,3 @@ class KernelGraph:
         if not call.gives_tuple:
             slots.append(len(call.args))
         return KernelCall(binding.var, call.callee.name, func, call.args, tuple(slots))
-
-
-def _first_weight(func: Function) -> int:
-    """Return the number of the first parameter that is a weight."""
-    return int(func.attrs.get("num_input", len(func.params)))

@@ -14,6 +14,7 @@ from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput
 from search.database.growing_file import GrowingFile
+from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
 from tensorir.function import IRModule, PrimFunc
@@ -82,7 +83,7 @@ class KernelTimes:
             part.close()
 
     def _key(self, kernel: PrimFunc) -> str:
-        text = f"{self._target}\n{_as_main(kernel).script()}"
+        text = f"{target_key(self._target)}\n{_as_main(kernel).script()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def _measured(self, kernels: Sequence[PrimFunc]) -> list[float]:
@@ -132,7 +133,7 @@ class KernelTimes:
         for line in file.new_lines():
             try:
                 key, seconds = json.loads(line.text)
-                self._seconds.setdefault(str(key), float(seconds))
+                self._seconds.setdefault(str(key), _time(seconds))
             except (ValueError, TypeError) as error:
                 raise DatabaseError(
                     f"{file.path}, line {line.number}: expected [key, seconds], got "
@@ -149,6 +150,13 @@ def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
             f"{seconds} for {len(kernels)}"
         )
     return seconds
+
+
+def _time(seconds: float) -> float:
+    """Return the seconds of a kernel; ValueError for what is none."""
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{seconds} s is no time")
+    return float(seconds)
 
 
 def _short_runner() -> Runner:

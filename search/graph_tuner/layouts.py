@@ -6,7 +6,8 @@ the array with the indices of the tensor (row-major). Only maps that are bijecti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -20,11 +21,13 @@ from search.analysis.suggested_layout import (
     suggested_layout,
     suggested_layout_of_windows,
 )
+from search.errors import TuningError
 from tensorir.buffer import Buffer
 from tensorir.errors import IRValueError
 from tensorir.expr import IntImm
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
+from tensorir.stmt import BlockRealize
 
 Layout: TypeAlias = IndexMap | None
 
@@ -50,7 +53,8 @@ class KnownLayouts:
             raise IRValueError(f"the layout {layout} has places that hold no element")
         if np.array_equal(order, row_major):
             return None
-        return self._known.setdefault((tuple(shape), order.tobytes()), layout)
+        key = hashlib.blake2b(order.tobytes()).digest()
+        return self._known.setdefault((tuple(shape), key), layout)
 
 
 def physical_shape(layout: Layout, shape: Sequence[int]) -> tuple[int, ...]:
@@ -86,7 +90,7 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
     None, row-major, where none is found that is better.
     """
     sch = Schedule(IRModule({_MAIN: func}))
-    read = last_read(sch.state.blocks(_MAIN), parameter(sch.state.func(_MAIN), position))
+    read = last_read(_blocks(sch), parameter(sch.state.func(_MAIN), position))
     if read is None:
         return None
     return suggested_layout(*read) or suggested_layout_of_windows(*read)
@@ -95,21 +99,32 @@ def wanted_layout(func: PrimFunc, position: int) -> Layout:
 def with_layouts(func: PrimFunc, layouts: Mapping[int, Layout]) -> PrimFunc:
     """Return a kernel that takes parameters, by position, in other layouts.
 
-    Its loops stay. ScheduleError where a parameter cannot have another layout.
+    Its loops stay. ScheduleError where a parameter cannot have another layout, TuningError where no
+    block accesses it.
     """
     changed = {position: layout for position, layout in layouts.items() if layout is not None}
     if not changed:
         return func
     sch = Schedule(IRModule({_MAIN: func}))
     for position, layout in changed.items():
-        buffer = parameter(sch.state.func(_MAIN), position)
-        for sref in sch.state.blocks(_MAIN):
-            place = _place(sref, buffer)
-            if place is not None:
-                block = sch.get_block(sref.block.name_hint, _MAIN)
-                sch.transform_layout(block, place, layout)
-                break
+        block, place = _access(sch, parameter(sch.state.func(_MAIN), position))
+        sch.transform_layout(sch.get_block(block, _MAIN), place, layout)
     return sch.mod.prim_func(_MAIN)
+
+
+def _blocks(sch: Schedule) -> Iterator[StmtSRef]:
+    """Yield the blocks of a kernel; one of loops alone has none."""
+    if isinstance(sch.state.func(_MAIN).body, BlockRealize):
+        yield from sch.state.blocks(_MAIN)
+
+
+def _access(sch: Schedule, buffer: Buffer) -> tuple[str, tuple[str, int]]:
+    """Return the name of the first block that accesses a buffer, and the place in its lists."""
+    for sref in _blocks(sch):
+        place = _place(sref, buffer)
+        if place is not None:
+            return sref.block.name_hint, place
+    raise TuningError(f"no block reads or writes {buffer.name}, so it keeps its layout")
 
 
 def _place(sref: StmtSRef, buffer: Buffer) -> tuple[str, int] | None:

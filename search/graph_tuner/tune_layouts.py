@@ -34,7 +34,6 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import graph_functions
 from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
-from tensorir.transform.dead_code_elimination import called_functions
 from tensorir.verify import verify_well_formed
 
 logger = logging.getLogger("tvm.meta_schedule")
@@ -124,7 +123,7 @@ def _tuned(
     rewriting = GraphRewriting(asked.clone(), transforms.kernel)
     for name, func in graph_functions(asked).items():
         rewriting.mod[name] = rewriting.rewrite(func, graphs[name], choices[name])
-    result = _without_replaced(rewriting.mod, graphs)
+    result = DeadCodeElimination(entries)(rewriting.mod)
     verify_well_formed(result)
     plain = [row_major(kernels[name], graph) for name, graph in graphs.items()]
     steps = tuple(
@@ -224,11 +223,3 @@ def _kernel_rows(
             kernels[var][0].seconds,
             chosen.seconds,
         )
-
-
-def _without_replaced(mod: IRModule, graphs: Mapping[str, KernelGraph]) -> IRModule:
-    """Return a module without the kernels whose calls all got another form."""
-    before = {call.name for graph in graphs.values() for call in graph.calls.values()}
-    called = {name for func in mod.functions.values() for name in called_functions(func)}
-    kept = {n: f for n, f in mod.functions.items() if n not in before or n in called}
-    return IRModule(kept, mod.attrs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorir.errors import IRTypeError
+from tensorir.errors import IRTypeError, IRValueError
+from tensorir.expr import IntImm
 from tensorir.function import BaseFunc, IRModule
 from tensorir.relax.expr import GraphVar, SeqExpr
 from tensorir.relax.struct_info import FuncStructInfo, StructInfo
@@ -52,6 +53,26 @@ class Function(BaseFunc):
         return FuncStructInfo(
             [p.struct_info for p in self.params], self.ret_struct_info, self.is_pure
         )
+
+    @property
+    def inputs(self) -> tuple[GraphVar, ...]:
+        """The parameters before the weights."""
+        return self.params[: self._num_input()]
+
+    @property
+    def weights(self) -> tuple[GraphVar, ...]:
+        """The parameters from `num_input` on, none without it; IRValueError if it is no index."""
+        return self.params[self._num_input() :]
+
+    def _num_input(self) -> int:
+        stated = self.attrs.get("num_input", len(self.params))
+        count = stated.value if isinstance(stated, IntImm) else stated
+        if not isinstance(count, int) or not 0 <= count <= len(self.params):
+            raise IRValueError(
+                f"num_input counts the parameters that are no weights, 0 to {len(self.params)} "
+                f"here, got {stated!r}"
+            )
+        return count
 
 
 def graph_functions(mod: IRModule) -> dict[str, Function]:

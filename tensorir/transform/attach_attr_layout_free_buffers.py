@@ -78,12 +78,7 @@ def _uses(mod: IRModule, weights: frozenset[g.GraphVar]) -> Iterator[_Use]:
 
 def _weights(mod: IRModule) -> frozenset[g.GraphVar]:
     """Return the parameters of graph functions that are weights."""
-    return frozenset(
-        param
-        for func in graph_functions(mod).values()
-        if "num_input" in func.attrs
-        for param in func.params[int(func.attrs["num_input"]) :]
-    )
+    return frozenset(param for func in graph_functions(mod).values() for param in func.weights)
 
 
 def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | None:

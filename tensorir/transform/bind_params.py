@@ -218,8 +218,6 @@ def _number(size: PrimExpr) -> str:
 
 def _counted(func: Function, bound: Mapping[GraphVar, Constant]) -> Mapping[str, Any]:
     """Return attributes in which `num_input` counts the inputs that are left."""
-    count = func.attrs.get("num_input")
-    if count is None:
+    if "num_input" not in func.attrs:
         return func.attrs
-    inputs = func.params[: int(count)]
-    return {**func.attrs, "num_input": sum(param not in bound for param in inputs)}
+    return {**func.attrs, "num_input": sum(param not in bound for param in func.inputs)}

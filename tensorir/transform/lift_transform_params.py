@@ -53,9 +53,7 @@ class LiftTransformParams(ModulePass):
         called = {callee for func in mod.functions.values() for callee in called_functions(func)}
         result = mod.clone()
         for name, func in graph_functions(mod).items():
-            if name in called or "num_input" not in func.attrs:
-                continue
-            if len(func.params) == _num_input(func):
+            if name in called or not func.weights:
                 continue
             lifted = f"{name}_transform_params"
             if lifted in mod:
@@ -72,10 +70,6 @@ class LiftTransformParams(ModulePass):
         return result
 
 
-def _num_input(func: Function) -> int:
-    return int(func.attrs["num_input"])
-
-
 class _Given(NamedTuple):
     """What the new function gives to the old one."""
 
@@ -85,7 +79,7 @@ class _Given(NamedTuple):
 
 def _split(func: Function, mod: IRModule) -> tuple[Function, Function]:
     """Return what is left of a function, and the function that computes its new parameters."""
-    weights = func.params[_num_input(func) :]
+    weights = func.weights
     sizes = _own_sizes(weights)
     lifted = _liftable(func, weights, sizes, mod)
     rest, given = _rest(func, weights, lifted)
@@ -171,18 +165,17 @@ def _rest(
     func: Function, weights: Sequence[g.GraphVar], lifted: Sequence[g.VarBinding]
 ) -> tuple[Function, _Given]:
     """Return a function without bindings that are lifted, and what it is given in their place."""
-    inputs = func.params[: _num_input(func)]
     body = _Without(lifted)(func.body)
     used = set(used_vars(body))
     computed = [binding.var for binding in lifted if binding.var in used]
     direct = [weight for weight in weights if weight in used]
-    names = UniqueNames(param.name for param in (*inputs, *weights))
+    names = UniqueNames(param.name for param in func.params)
     params = [g.GraphVar(names.unique(var.name), var.struct_info) for var in computed]
     rename = GraphRewriter()
     rename.replaced.update(zip(computed, params, strict=True))
     body = rename(body)
     while True:
-        rest = func.with_(params=[*inputs, *direct, *params], body=body)
+        rest = func.with_(params=[*func.inputs, *direct, *params], body=body)
         lost = _used_sizes(rest) - _defined_by(_infos(rest.params))
         teller = next((w for w in weights if lost & _defined_by([w.struct_info])), None)
         if teller is None:

@@ -12,7 +12,7 @@ from search.cost_model import XGBModel
 from search.database import MemoryDatabase
 from search.errors import TuningError
 from search.runner import EvaluatorConfig, LocalRunner
-from tensorir import assert_structural_equal
+from tensorir import assert_structural_equal, parse
 from tests.search.anchored_programs import TARGET, assert_same_results
 from tests.search.compatible_programs import product
 
@@ -96,3 +96,50 @@ def test_numbers_that_cannot_be_are_refused() -> None:
         ms.SampleOnMiss(population=0)
     with pytest.raises(TuningError, match="eps lies between 0 and 1, got 2"):
         ms.SampleOnMiss(eps=2)
+
+
+def test_a_program_that_cannot_be_built_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    sampler = ms.SampleOnMiss(num_measure=2, population=8, builder=BuildsHere(refused=1000))
+    assert ms.find_schedule(MemoryDatabase(), MOD, TARGET, sample_on_miss=sampler) is None
+    assert 'the program of task "main" cannot be built even unscheduled' in capsys.readouterr().out
+
+
+WITH_A_SIZE = """
+@T.prim_func
+def scale(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 16))
+    B = T.match_buffer(b, (n, 16))
+    for i, j in T.grid(n, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+WITH_A_NUMBER = """
+@T.prim_func
+def scale(A: T.Buffer((16,), "int32"), n: T.int32, B: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * n
+"""
+
+
+@pytest.mark.parametrize("num_measure", [-1, 2])
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (WITH_A_SIZE, "buffer 'A' has the symbolic shape"),
+        (WITH_A_NUMBER, "parameter 'n' is no buffer"),
+    ],
+)
+def test_a_program_whose_arguments_cannot_be_made_up_is_built_as_it_is(
+    program: str, reason: str, num_measure: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    mod = parse(program)
+    caplog.set_level("INFO", "tvm.meta_schedule")
+    sampler = ms.SampleOnMiss(num_measure=num_measure, builder=BuildsHere())
+    plain = codegen.build(mod, TARGET).get_source()
+    with ms.History(MemoryDatabase(), sample_on_miss=sampler):
+        assert codegen.build(mod, TARGET).get_source() == plain
+    assert any(f'"scale" is not sampled: {reason}' in text for text in caplog.messages)

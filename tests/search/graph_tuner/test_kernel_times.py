@@ -108,8 +108,9 @@ def test_times_count_for_their_target_only(tmp_path: Path) -> None:
     assert KernelTimes(other, NamingBuilder(), ScriptedRunner(A=[3]), tmp_path)([RELU]) == [3]
 
 
-def test_a_line_that_is_no_time_is_named(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('["abc", 1.0]\n["abc", "soon"]\n')
+@pytest.mark.parametrize("wrong", ['"soon"', "-1", "NaN", "Infinity", "null"])
+def test_a_line_that_is_no_time_is_named(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / FILE).write_text(f'["abc", 1.0]\n["abc", {wrong}]\n')
     with pytest.raises(DatabaseError, match=r"kernel_times.json, line 2: expected \[key, seconds"):
         KernelTimes(Target(TARGET), NamingBuilder(), ScriptedRunner(), tmp_path)
 

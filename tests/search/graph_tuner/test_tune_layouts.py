@@ -311,3 +311,69 @@ def test_the_result_round_trips() -> None:
     assert isinstance(again, IRModule)
     assert_structural_equal(again, mod)
     assert_same_results(mod, CHAIN, 2)
+
+
+def test_what_no_block_accesses_keeps_its_layout() -> None:
+    """A kernel of loops alone has no block at all; `ones` does not read what it takes."""
+    mod = module("""
+@R.function
+def main(x: R.Tensor((16, 16), "float32"), w: R.Tensor((16, 16), "float32")):
+    R.func_attr({"num_input": 1})
+    z = R.call_tir(Module.relu, (x,), out_sinfo=R.Tensor((16, 16), "float32"))
+    one = R.call_tir(Module.ones, (z,), out_sinfo=R.Tensor((16, 16), "float32"))
+    a = R.call_tir(Module.dense, (one, w), out_sinfo=R.Tensor((16, 16), "float32"))
+    twice = R.call_tir(Module.double, (a,), out_sinfo=R.Tensor((16, 16), "float32"))
+    b = R.call_tir(Module.dense, (twice, w), out_sinfo=R.Tensor((16, 16), "float32"))
+    c = R.call_tir(Module.dense, (z, b), out_sinfo=R.Tensor((16, 16), "float32"))
+    return c
+""", KERNELS + """
+    @T.prim_func(private=True)
+    def ones(L: T.Buffer((16, 16), "float32"), M: T.Buffer((16, 16), "float32")):
+        for i, j in T.grid(16, 16):
+            with T.block("M"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                M[vi, vj] = T.float32(1)
+
+    @T.prim_func(private=True)
+    def double(F: T.Buffer((16, 16), "float32"), G: T.Buffer((16, 16), "float32")):
+        for i, j in T.grid(16, 16):
+            G[i, j] = F[i, j] * T.float32(2)
+""")  # fmt: skip
+    times = made_up(X_W_Y=9, L_M=5, F_G=5, A_B=5)
+    tuning = tune_layouts(mod, None, TARGET, measure=times)
+    text = graph(tuning.mod)
+    assert "z = R.call_tir(cls.layout_transform, (z_blocked,)" in text
+    assert "one_blocked = R.call_tir(cls.ones_blocked, (z,)" in text
+    assert "twice = R.call_tir(cls.double, (a,)" in text
+    assert_same_results(tuning.mod, mod, 2)
+
+
+def test_a_public_kernel_stays_although_another_form_is_called() -> None:
+    public = KERNELS.replace("(private=True)", "")
+    mod = module("""
+@R.function
+def main(x: R.Tensor((16, 16), "float32"), w: R.Tensor((16, 16), "float32")):
+    b = R.call_tir(Module.dense, (x, w), out_sinfo=R.Tensor((16, 16), "float32"))
+    return b
+""", public)  # fmt: skip
+    tuned = tune_layouts(mod, None, TARGET, measure=made_up(X_W_Y=5)).mod
+    assert "cls.dense_blocked" in graph(tuned)
+    assert_structural_equal(tuned["dense"], mod["dense"])
+
+
+def test_a_tensor_without_elements_stays() -> None:
+    mod = module("""
+@R.function
+def main(x: R.Tensor((0, 16), "float32")):
+    a = R.call_tir(Module.columns, (x,), out_sinfo=R.Tensor((0, 16), "float32"))
+    return a
+""", """
+    @T.prim_func(private=True)
+    def columns(A: T.Buffer((0, 16), "float32"), B: T.Buffer((0, 16), "float32")):
+        for j, i in T.grid(16, 0):
+            with T.block("B"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                B[vi, vj] = A[vi, vj]
+""")  # fmt: skip
+    tuning = tune_layouts(mod, None, TARGET, measure=made_up())
+    assert_structural_equal(tuning.mod, mod)

@@ -205,3 +205,17 @@ def test_weights_are_lifted_once() -> None:
     """)
     with pytest.raises(IRValueError, match="has a function main_transform_params already"):
         LiftTransformParams()(mod)
+
+
+@pytest.mark.parametrize("count", ["3", "-1", '"all"'])
+def test_a_number_of_inputs_that_cannot_be_is_refused(count: str) -> None:
+    mod = parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+        R.func_attr({{"num_input": {count}}})
+        return x
+""")
+    with pytest.raises(IRValueError, match="num_input counts the parameters that are no weights"):
+        LiftTransformParams()(mod)
