@@ -14,6 +14,8 @@ from schedule import Schedule, ScheduleError
 from search.graph_tuner.elementwise import is_elementwise
 from search.graph_tuner.kernel_graph import KernelCall, kernel_graphs
 from search.graph_tuner.layouts import Layout, fixed_shape, parameter, with_layouts
+from tensorir.constants import is_const_int
+from tensorir.expr import IterVar, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.stmt import Block
@@ -32,9 +34,9 @@ def channel_blocks(shape: Sequence[int]) -> Layout:
     """
     if len(shape) < 4 or shape[1] % _CHANNELS or math.prod(shape[2:]) == 1:
         return None
-    return IndexMap.from_func(
-        lambda n, c, *rest: [n, c // _CHANNELS, *rest, c % _CHANNELS], ndim=len(shape)
-    )
+    indices = [Var(f"i{k}", "int32") for k in range(len(shape))]
+    outer, channel, *rest = indices
+    return IndexMap(indices, [outer, channel // _CHANNELS, *rest, channel % _CHANNELS])
 
 
 def blocked_kernels(mod: IRModule) -> IRModule:
@@ -68,8 +70,7 @@ def blocked_kernel(call: KernelCall) -> PrimFunc | None:
     if is_elementwise(call.func) or not any(layouts.values()):
         return None
     try:
-        func = with_layouts(call.func, layouts)
-        return _in_order_of_writes(func)
+        return _in_order_of_writes(with_layouts(call.func, layouts))
     except ScheduleError:
         return None
 
@@ -90,7 +91,8 @@ def _in_order_of_writes(func: PrimFunc) -> PrimFunc:
     """Return a kernel with buffers of its own in blocks, too, and loops in the order of writes."""
     parameters = set(func.buffer_map.values())
     sch = Schedule(IRModule({"main": func}))
-    for name in [sref.block.name_hint for sref in sch.state.blocks("main") if sref.parent]:
+    nodes = [sref.block for sref in sch.state.blocks("main")]
+    for name in [node.name_hint for node in nodes if node.iter_vars and node.writes]:
         block = sch.get_block(name, "main")
         written = sch.get(block).writes[0].buffer
         layout = None if written in parameters else channel_blocks(fixed_shape(written) or ())
@@ -101,9 +103,18 @@ def _in_order_of_writes(func: PrimFunc) -> PrimFunc:
 
 
 def _order_of_writes(block: Block) -> IndexMap:
-    """Return the map from a block's axes to the indices it writes at, other axes behind them."""
+    """Return the map from a block's axes to the indices it writes at, those of reductions behind.
+
+    Axes of one place come first: the last axis but reductions is that of the vectors.
+    """
     indices = [place.min for place in block.writes[0].region]
     moving = [index for index in indices if collect_vars(index)]
     used = {var for index in moving for var in collect_vars(index)}
-    axes = [axis.var for axis in block.iter_vars]
-    return IndexMap(axes, [*moving, *(axis for axis in axes if axis not in used)])
+    others = [axis for axis in block.iter_vars if axis.var not in used]
+    single = [axis.var for axis in others if _has_one_place(axis)]
+    longer = [axis.var for axis in others if not _has_one_place(axis)]
+    return IndexMap([axis.var for axis in block.iter_vars], [*single, *moving, *longer])
+
+
+def _has_one_place(axis: IterVar) -> bool:
+    return axis.dom is not None and is_const_int(axis.dom.extent, 1)

@@ -156,10 +156,13 @@ class Candidates:
             return []
         layouts = self._known(blocked_layouts(call), call)
         best = _best_forms(call.name, kernel, self._database, self._target)
-        return [
-            _Form(read_as_rows(func, call), layouts, layouts)
-            for func in self._applied(kernel, best)
-        ]
+        forms = []
+        for func in self._applied(kernel, best):
+            try:
+                forms.append(_Form(read_as_rows(func, call), layouts, layouts))
+            except ScheduleError as error:
+                logger.debug("A schedule of %s stays in blocks: %s", call.name, error)
+        return forms
 
     def _wanted(self, func: PrimFunc, call: KernelCall) -> tuple[Layout, ...]:
         """Return the layouts in which a schedule reads the slots of a call; it writes rows."""
