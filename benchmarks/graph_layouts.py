@@ -1,8 +1,9 @@
 """Chains of kernels before and after their layouts are tuned together.
 
-Each kernel is tuned alone first; then `graph_tuner.tune_layouts` chooses the layouts of the tensors
-between them. The graph is timed end to end in both forms, in turns in one process, and the times
-are set beside the sums that the tuner predicted.
+Each kernel is tuned alone first, then in blocks of channels where it has them; with both,
+`graph_tuner.tune_layouts` chooses schedules, and the layouts of the tensors between them. The graph
+is timed end to end in both forms, in turns in one process, and the times are set beside the sums
+that the tuner predicted.
 
     python -m benchmarks.graph_layouts                          all chains, 64 trials for a kernel
     python -m benchmarks.graph_layouts --chain convolutions --trials 256
@@ -10,6 +11,7 @@ are set beside the sums that the tuner predicted.
 
 convolutions   three of 64 channels over an image of 30 x 30 (NCHW), of 1 x 1, 3 x 3 and 1 x 1, each
                with a ReLU
+short_rows     three of 3 x 3 with padding, of 128 channels over an image of 7 x 7, each with a ReLU
 matmuls        three products of 128 rows of 1024 floats with square weights, each with a ReLU; the
                rows of the left operand are 4 KiB apart, so that they compete for places in L1
 transposed     two products of matrices of 512 x 512, with kernels behind them that turn the result
@@ -35,7 +37,7 @@ import search as ms
 from benchmarks.models import Side, in_turns, print_table
 from benchmarks.peers.serve import seconds_of
 from search.database import Database
-from search.graph_tuner import tune_layouts
+from search.graph_tuner import blocked_kernels, tune_layouts
 from tensorir import te
 from tensorir.expr import PrimExpr
 from tensorir.function import IRModule, PrimFunc
@@ -49,6 +51,8 @@ TARGET: Final = "llvm --num-cores=1"
 CHANNELS: Final = 64
 IMAGE: Final = 30
 WINDOWS: Final = (1, 3, 1)
+SHORT: Final = 7
+SHORT_CHANNELS: Final = 128
 ROWS: Final = 128
 FEATURES: Final = 1024
 SIDE: Final = 512
@@ -89,6 +93,28 @@ def convolution(side: int, window: int) -> PrimFunc:
 
     rest = side - window + 1
     return with_relu(image, weight, te.compute((1, CHANNELS, rest, rest), element, "Y"))
+
+
+def short_rows() -> IRModule:
+    """Return the graph of padded convolutions of a small image, its weights parameters."""
+    shape, weight = (1, SHORT_CHANNELS, SHORT, SHORT), (SHORT_CHANNELS, SHORT_CHANNELS, 3, 3)
+    image, window = te.placeholder(shape, "float32", "X"), te.placeholder(weight, "float32", "W")
+    padded = te.compute(
+        (1, SHORT_CHANNELS, SHORT + 2, SHORT + 2),
+        lambda n, c, y, x: te.if_then_else(
+            te.all(y >= 1, y <= SHORT, x >= 1, x <= SHORT), image[n, c, y - 1, x - 1], 0.0
+        ),
+        "P",
+    )
+    channel = te.reduce_axis((0, SHORT_CHANNELS), "c")
+    row, column = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
+
+    def element(n: te.Var, o: te.Var, y: te.Var, x: te.Var) -> PrimExpr:
+        product = padded[n, channel, y + row, x + column] * window[o, channel, row, column]
+        return te.sum(product, [channel, row, column])
+
+    kernel = with_relu(image, window, te.compute(shape, element, "Y"))
+    return chain([("convolution", kernel)] * 3, [shape] * 4, [weight] * 3)
 
 
 def matmuls() -> IRModule:
@@ -147,6 +173,7 @@ def chain(
 
 CHAINS: Final[dict[str, Callable[[], IRModule]]] = {
     "convolutions": convolutions,
+    "short_rows": short_rows,
     "matmuls": matmuls,
     "transposed": transposed,
 }
@@ -166,14 +193,16 @@ def side(name: str, mod: IRModule, database: Database, x: np.ndarray) -> tuple[S
 def compare(name: str, options: argparse.Namespace, folder: Path) -> str:
     """Tune a chain, its kernels first; return its row of the table."""
     mod = CHAINS[name]()
-    database = ms.tune_module(
-        mod,
-        TARGET,
-        folder / name,
-        options.trials * len(mod.prim_funcs()),
-        num_trials_per_iter=min(64, options.trials),
-        seed=options.seed,
-    )
+    for kernels in (mod, blocked_kernels(mod)):
+        if kernels.prim_funcs():
+            database = ms.tune_module(
+                kernels,
+                TARGET,
+                folder / name,
+                options.trials * len(kernels.prim_funcs()),
+                num_trials_per_iter=min(64, options.trials),
+                seed=options.seed,
+            )
     start = time.monotonic()
     tuning = tune_layouts(mod, database, TARGET, work_dir=folder / name)
     print(f"\n{name}: layouts in {time.monotonic() - start:.1f} s\n{tuning}", flush=True)

@@ -8,6 +8,7 @@ The fastest kernels alone need not make the fastest graph: one that reads its in
 a producer that writes it so, or a transform between the two.
 """
 
+from search.graph_tuner.blocked_kernels import blocked_kernels
 from search.graph_tuner.kernel_times import KernelTimes, Measure
 from search.graph_tuner.layout_tuning import KernelRow, LayoutTuning, TransformRow
 from search.graph_tuner.pbqp import Assignment, least_cost
@@ -20,6 +21,7 @@ __all__ = [
     "LayoutTuning",
     "Measure",
     "TransformRow",
+    "blocked_kernels",
     "least_cost",
     "tune_layouts",
 ]

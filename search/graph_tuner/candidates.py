@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Final
@@ -17,6 +17,7 @@ from search.database import Database
 from search.database.module_equality import same_structure
 from search.errors import TuningError
 from search.find_schedule import find_schedule
+from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.free_layouts import read_in_place, with_free_layouts
 from search.graph_tuner.kernel_graph import KernelCall, KernelGraph
@@ -49,10 +50,17 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _Form:
-    """A schedule of a kernel, and the layouts in which it would like to read its slots."""
+    """A schedule of a kernel, its slots row-major."""
 
     func: PrimFunc
     wanted: tuple[Layout, ...]
+    """The layouts in which it would like its slots."""
+    found_in: tuple[Layout, ...]
+    """The layouts for which it was found."""
+
+    def changes(self, layouts: tuple[Layout, ...]) -> int:
+        """Return how many slots have other layouts than those it was found for."""
+        return sum(a != b for a, b in zip(layouts, self.found_in, strict=True))
 
 
 class Candidates:
@@ -94,14 +102,14 @@ class Candidates:
         return self._found[key]
 
     def _possible(self, call: KernelCall, liked: tuple[Layout, ...]) -> Iterator[Candidate]:
-        """Yield candidates, those with few other layouts first, of the best schedule first."""
+        """Yield candidates, first those that are most like what was found, best schedules first."""
         forms = self._forms_of(call)
         choices = [
             (form, layouts)
             for form in forms
             for layouts in product(*self._choices(call, form, liked))
         ]
-        for form, layouts in sorted(choices, key=lambda c: len(c[1]) - c[1].count(None)):
+        for form, layouts in sorted(choices, key=lambda choice: choice[0].changes(choice[1])):
             following = self._following(call, layouts) if form is forms[0] else None
             for func in (following, form.func):
                 if func is None:
@@ -127,24 +135,49 @@ class Candidates:
         hands_through = call.output is not None and is_elementwise(call.func)
         given = fixed_shape(parameter(call.func, len(call.args)))
         found = []
-        for position, wanted in zip(call.inputs, form.wanted, strict=True):
+        for position, wanted in zip(call.inputs, form.wanted, strict=False):
             same = fixed_shape(parameter(call.func, position)) == given
             found.append(_distinct([wanted, *(liked if hands_through and same else ())]))
-        return found if call.output is None else [*found, liked]
+        return found if call.output is None else [*found, _distinct([form.wanted[-1], *liked])]
 
     def _forms_of(self, call: KernelCall) -> list[_Form]:
         key = (call.name, call.slots)
         if key not in self._forms:
+            plain = (None,) * len(call.slots)
             self._forms[key] = [
-                _Form(func, tuple(self._wanted(func, position) for position in call.inputs))
-                for func in self._scheduled(call)
+                _Form(func, self._wanted(func, call), plain) for func in self._scheduled(call)
             ]
+            self._forms[key] += self._blocked(call)
         return self._forms[key]
 
-    def _wanted(self, func: PrimFunc, position: int) -> Layout:
-        shape = fixed_shape(parameter(func, position))
-        assert shape is not None
-        return self._layouts.known(wanted_layout(func, position), shape)
+    def _blocked(self, call: KernelCall) -> list[_Form]:
+        """Return the schedules that were found for a kernel in blocks of channels."""
+        kernel = blocked_kernel(call)
+        if self._database is None or kernel is None or not can_be_scheduled(kernel):
+            return []
+        layouts = self._known(blocked_layouts(call), call)
+        best = _best_forms(call.name, kernel, self._database, self._target)
+        forms = []
+        for func in self._applied(kernel, best):
+            try:
+                forms.append(_Form(read_as_rows(func, call), layouts, layouts))
+            except ScheduleError as error:
+                logger.debug("A schedule of %s stays in blocks: %s", call.name, error)
+        return forms
+
+    def _wanted(self, func: PrimFunc, call: KernelCall) -> tuple[Layout, ...]:
+        """Return the layouts in which a schedule reads the slots of a call; it writes rows."""
+        read = tuple(wanted_layout(func, position) for position in call.inputs)
+        return self._known(read if call.output is None else (*read, None), call)
+
+    def _known(self, layouts: Sequence[Layout], call: KernelCall) -> tuple[Layout, ...]:
+        """Return layouts of the slots of a call, each order of elements as one map."""
+        found = []
+        for position, layout in zip(call.slots, layouts, strict=True):
+            shape = fixed_shape(parameter(call.func, position))
+            assert shape is not None
+            found.append(self._layouts.known(layout, shape))
+        return tuple(found)
 
     def _scheduled(self, call: KernelCall) -> list[PrimFunc]:
         """Return the best scheduled forms of a kernel, best first; itself where none is known.
@@ -153,29 +186,32 @@ class Candidates:
         """
         if self._database is None or not can_be_scheduled(call.func):
             return [call.func]
-        ordinary = self._applied(call, _best_forms(call, self._database, self._target))
-        free = self._applied(call, _free_forms(call, self._database, self._target))
+        best = _best_forms(call.name, call.func, self._database, self._target)
+        ordinary = self._applied(call.func, best)
+        free = self._applied(call.func, _free_forms(call, self._database, self._target))
         return list({form.script(): form for form in [*ordinary, *free]}.values()) or [call.func]
 
-    def _applied(self, call: KernelCall, forms: Iterable[PrimFunc]) -> list[PrimFunc]:
+    def _applied(self, kernel: PrimFunc, forms: Iterable[PrimFunc]) -> list[PrimFunc]:
         """Return different forms of a kernel under its name, the first ones."""
         applied: dict[str, PrimFunc] = {}
         for form in forms:
             try:
-                func = under_its_name(call.func, form)
+                func = under_its_name(kernel, form)
             except (IRValueError, IRTypeError) as error:
-                logger.debug("A schedule of %s does not apply: %s", call.name, error)
+                logger.debug("A schedule does not apply: %s", error)
             else:
                 applied.setdefault(func.script(), func)
         return list(applied.values())[:_RECORDS]
 
 
-def _best_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:
+def _best_forms(
+    name: str, kernel: PrimFunc, database: Database, target: Target
+) -> Iterator[PrimFunc]:
     """Yield the best that a database has of a kernel, then what other records of it give."""
-    best = find_schedule(database, call.func, target, call.name)
+    best = find_schedule(database, kernel, target, name)
     if best is not None:
         yield best.func
-    yield from _recorded(call.func, database, target)
+    yield from _recorded(kernel, database, target)
 
 
 def _free_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:

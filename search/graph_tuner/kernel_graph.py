@@ -12,7 +12,8 @@ from tensorir.node import Node
 from tensorir.relax import expr as g
 from tensorir.relax.calls import CALL_TIR
 from tensorir.relax.destination_passing import destination_passing
-from tensorir.relax.function import Function
+from tensorir.relax.function import Function, graph_functions
+from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
 from tensorir.transform.liveness import used_vars
 
 
@@ -142,3 +143,13 @@ class KernelGraph:
         if not call.gives_tuple:
             slots.append(len(call.args))
         return KernelCall(binding.var, call.callee.name, func, call.args, tuple(slots))
+
+
+def kernel_graphs(mod: IRModule) -> tuple[IRModule, dict[str, KernelGraph]]:
+    """Return a module as a build would simplify it, and its graph functions by name.
+
+    Constants are weights, in any layout; functions that no graph function reaches are left out.
+    """
+    reached = DeadCodeElimination(list(mod.graph_funcs()))(mod)
+    asked = AttachAttrLayoutFreeBuffers(constants_only=True)(simplify_graph(reached))
+    return asked, {name: KernelGraph(func, asked) for name, func in graph_functions(asked).items()}

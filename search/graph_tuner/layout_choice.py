@@ -75,9 +75,10 @@ def slot_layout(call: KernelCall, candidate: Candidate, position: int | None) ->
 
 
 def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -> list[Timed]:
-    """Return the fastest candidate for each choice of layouts, all row-major first.
+    """Return the first candidate, which is all row-major, then the fastest for each layouts.
 
-    Where that does not work, nothing is known of the kernel, and it stays.
+    Where no row-major one works, nothing is known of the kernel, and it stays. Where only the first
+    one does not, the fastest row-major one takes its place.
     """
     best: dict[tuple[Layout, ...], Timed] = {}
     for candidate, found in zip(candidates, seconds, strict=True):
@@ -87,8 +88,10 @@ def fastest_of_each(candidates: Sequence[Candidate], seconds: Sequence[float]) -
     plain = candidates[0]
     if plain.layouts not in best:
         return [Timed(plain, None)]
-    first = best.pop(plain.layouts)
-    return [first, *best.values()]
+    fastest = best.pop(plain.layouts)
+    if fastest.candidate is plain or seconds[0] == math.inf:
+        return [fastest, *best.values()]
+    return [Timed(plain, seconds[0]), fastest, *best.values()]
 
 
 def possible_transforms(

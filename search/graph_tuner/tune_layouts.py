@@ -15,7 +15,7 @@ from search.context import with_num_cores
 from search.database import Database
 from search.errors import TuningError
 from search.graph_tuner.candidates import Candidate, Candidates
-from search.graph_tuner.kernel_graph import KernelGraph, Tensor
+from search.graph_tuner.kernel_graph import KernelGraph, Tensor, kernel_graphs
 from search.graph_tuner.kernel_times import KernelTimes, Measure, checked
 from search.graph_tuner.layout_choice import (
     Choice,
@@ -33,7 +33,7 @@ from search.runner import Runner
 from tensorir.function import IRModule, PrimFunc
 from tensorir.relax.expr import GraphVar
 from tensorir.relax.function import graph_functions
-from tensorir.transform import AttachAttrLayoutFreeBuffers, DeadCodeElimination, simplify_graph
+from tensorir.transform import DeadCodeElimination
 from tensorir.verify import verify_well_formed
 
 logger = logging.getLogger("tvm.meta_schedule")
@@ -104,10 +104,7 @@ def tune_layouts(
 def _tuned(
     mod: IRModule, database: Database | None, target: Target, most: int, measure: Measure
 ) -> LayoutTuning:
-    entries = list(mod.graph_funcs())
-    reached = DeadCodeElimination(entries)(mod)
-    asked = AttachAttrLayoutFreeBuffers(constants_only=True)(simplify_graph(reached))
-    graphs = {name: KernelGraph(func, asked) for name, func in graph_functions(asked).items()}
+    asked, graphs = kernel_graphs(mod)
     candidates = Candidates(database, target, most)
     kernels = _timed({name: candidates.of(graph) for name, graph in graphs.items()}, measure)
     transforms = _Transforms(target.num_cores or 1, measure)
@@ -123,7 +120,7 @@ def _tuned(
     rewriting = GraphRewriting(asked.clone(), transforms.kernel)
     for name, func in graph_functions(asked).items():
         rewriting.mod[name] = rewriting.rewrite(func, graphs[name], choices[name])
-    result = DeadCodeElimination(entries)(rewriting.mod)
+    result = DeadCodeElimination(list(mod.graph_funcs()))(rewriting.mod)
     verify_well_formed(result)
     plain = [row_major(kernels[name], graph) for name, graph in graphs.items()]
     steps = tuple(

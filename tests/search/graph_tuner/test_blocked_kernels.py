@@ -1,0 +1,174 @@
+"""Kernels in blocks of channels, and layouts of graphs for which schedules of them are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import codegen
+from schedule import Schedule
+from search.database import MemoryDatabase
+from search.graph_tuner import blocked_kernels, tune_layouts
+from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
+from search.graph_tuner.kernel_graph import kernel_graphs
+from search.graph_tuner.layouts import with_layouts
+from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
+from tests.search.anchored_programs import TARGET, commit
+
+MODEL = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def conv(X: T.Buffer((1, 32, 4, 4), "float32"), W: T.Buffer((32, 32, 3, 3), "float32"), Y: T.Buffer((1, 32, 4, 4), "float32")):
+        T.func_attr({"tir.noalias": True})
+        P = T.alloc_buffer((1, 32, 6, 6))
+        for n, c, y, x in T.grid(1, 32, 6, 6):
+            with T.block("P"):
+                vn, vc, vy, vx = T.axis.remap("SSSS", [n, c, y, x])
+                P[vn, vc, vy, vx] = T.if_then_else(1 <= vy and vy < 5 and 1 <= vx and vx < 5, X[vn, vc, vy - 1, vx - 1], T.float32(0))
+        for n, o, y, x, c, r, s in T.grid(1, 32, 4, 4, 32, 3, 3):
+            with T.block("Y"):
+                vn, vo, vy, vx, vc, vr, vs = T.axis.remap("SSSSRRR", [n, o, y, x, c, r, s])
+                with T.init():
+                    Y[vn, vo, vy, vx] = T.float32(0)
+                Y[vn, vo, vy, vx] = Y[vn, vo, vy, vx] + P[vn, vc, vy + vr, vx + vs] * W[vo, vc, vr, vs]
+
+    @T.prim_func(private=True)
+    def relu(A: T.Buffer((1, 32, 4, 4), "float32"), B: T.Buffer((1, 32, 4, 4), "float32")):
+        for n, c, y, x in T.grid(1, 32, 4, 4):
+            with T.block("B"):
+                vn, vc, vy, vx = T.axis.remap("SSSS", [n, c, y, x])
+                B[vn, vc, vy, vx] = T.max(A[vn, vc, vy, vx], T.float32(0))
+
+    @R.function
+    def main(x: R.Tensor((1, 32, 4, 4), "float32"), w: R.Tensor((32, 32, 3, 3), "float32")):
+        R.func_attr({"num_input": 1})
+        cls = Module
+        with R.dataflow():
+            y = R.call_tir(cls.conv, (x, w), out_sinfo=R.Tensor((1, 32, 4, 4), "float32"))
+            a = R.call_tir(cls.relu, (y,), out_sinfo=R.Tensor((1, 32, 4, 4), "float32"))
+            z = R.call_tir(cls.conv, (a, w), out_sinfo=R.Tensor((1, 32, 4, 4), "float32"))
+            R.output(z)
+        return z
+""")
+assert isinstance(MODEL, IRModule)
+
+BLOCKED = parse("""
+@T.prim_func(private=True)
+def conv(X: T.Buffer((1, 2, 4, 4, 16), "float32"), W: T.Buffer((32, 32, 3, 3), "float32"), Y: T.Buffer((1, 2, 4, 4, 16), "float32")):
+    T.func_attr({"tir.noalias": True})
+    P = T.alloc_buffer((1, 2, 6, 6, 16))
+    for n, c0, y, x, c1 in T.grid(1, 2, 6, 6, 16):
+        with T.block("P"):
+            vn, vc0, vy, vx, vc1 = T.axis.remap("SSSSS", [n, c0, y, x, c1])
+            P[0, vc0, vy, vx, vc1] = T.if_then_else(1 <= vy and vy < 5 and 1 <= vx and vx < 5, X[0, vc0, vy - 1, vx - 1, vc1], T.float32(0))
+    for n, o0, y, x, o1, c, r, s in T.grid(1, 2, 4, 4, 16, 32, 3, 3):
+        with T.block("Y"):
+            vn, vo0, vy, vx, vo1, vc, vr, vs = T.axis.remap("SSSSSRRR", [n, o0, y, x, o1, c, r, s])
+            with T.init():
+                Y[0, vo0, vy, vx, vo1] = T.float32(0)
+            Y[0, vo0, vy, vx, vo1] = Y[0, vo0, vy, vx, vo1] + P[0, vc // 16, vy + vr, vx + vs, vc % 16] * W[vo0 * 16 + vo1, vc, vr, vs]
+""")
+
+X, W = (np.random.default_rng(0).random(s, "float32") for s in ((1, 32, 4, 4), (32, 32, 3, 3)))
+
+
+def test_a_kernel_is_computed_in_blocks_of_channels() -> None:
+    kernels = blocked_kernels(MODEL)
+    assert list(kernels.functions) == ["conv"]  # relu follows any layout
+    assert_structural_equal(kernels["conv"], BLOCKED)
+
+
+def test_axes_of_one_place_come_before_the_channels_of_a_block() -> None:
+    """Else the search, which makes vectors of the innermost loops, finds none to make."""
+    script = MODEL.script().replace(", 3, 3)", ", 1, 1)").replace("32, 3, 3]", "32, 1, 1]")
+    script = script.replace("6, 6)", "4, 4)").replace("vy - 1, vx - 1", "vy, vx")
+    mod = parse(script)
+    assert isinstance(mod, IRModule)
+    sch = Schedule(IRModule({"main": blocked_kernels(mod)["conv"]}))
+    loops = [sch.get(loop) for loop in sch.get_loops(sch.get_block("Y"))]
+    assert [str(loop.extent) for loop in loops] == ["1", "1", "1", "2", "4", "4", "16", "32"]
+
+
+@pytest.mark.parametrize("channels", [8, 24])
+def test_channels_that_are_no_whole_blocks_stay(channels: int) -> None:
+    mod = parse(MODEL.script().replace("32", str(channels)).replace(f"float{channels}", "float32"))
+    assert isinstance(mod, IRModule)
+    assert not blocked_kernels(mod).functions
+
+
+def test_a_schedule_in_blocks_can_read_and_write_rows_and_blocks() -> None:
+    _, graphs = kernel_graphs(MODEL)
+    call = next(iter(graphs["main"].calls.values()))
+    kernel = blocked_kernel(call)
+    assert kernel is not None
+    in_rows = read_as_rows(kernel, call)
+    assert shapes(in_rows) == [(1, 32, 4, 4), (32, 32, 3, 3), (1, 32, 4, 4)]
+    layouts = dict(zip(call.slots, blocked_layouts(call), strict=True))
+    assert_structural_equal(with_layouts(in_rows, layouts), kernel)
+
+
+def database() -> MemoryDatabase:
+    """Return a database with a schedule of the blocked kernel, with vectors of channels."""
+    kernel = blocked_kernels(MODEL).prim_func("conv")
+    program = IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    sch = Schedule(program)
+    block = sch.get_block("Y")
+    loops = sch.get_loops(block)
+    sch.reorder(*loops[5:], loops[4])
+    sch.vectorize(sch.get_loops(block)[-1])
+    result = MemoryDatabase()
+    commit(result, sch, program, 1e-6)
+    return result
+
+
+def shapes(kernel: PrimFunc) -> list[tuple[int, ...]]:
+    buffers = [kernel.buffer_map[param] for param in kernel.params]
+    return [tuple(int(str(extent)) for extent in buffer.shape) for buffer in buffers]
+
+
+def in_blocks(kernel: PrimFunc) -> int:
+    """Return how many parameters of a kernel are in blocks."""
+    return sum(len(shape) == 5 for shape in shapes(kernel))
+
+
+def test_a_schedule_that_was_found_in_blocks_is_taken() -> None:
+    """The better, the more of the arguments are in blocks."""
+
+    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
+        return [
+            9e-6 if "vectorized" not in k.script() else 3e-6 - in_blocks(k) * 1e-6 for k in kernels
+        ]
+
+    tuning = tune_layouts(MODEL, database(), TARGET, measure=measure)
+    layouts = [row.layouts for row in tuning.kernels]
+    assert [text.partition(":")[0] for text in layouts] == ["Y", "A", "X"]
+    assert tuning.before == pytest.approx(27e-6)
+    assert tuning.after < tuning.before / 3
+    vm = codegen.VirtualMachine(codegen.vm_build(tuning.mod, TARGET))
+    expected = codegen.VirtualMachine(codegen.vm_build(MODEL, TARGET))["main"](X, W)
+    np.testing.assert_allclose(vm["main"](X, W), expected, rtol=1e-4)
+
+
+def test_its_gain_counts_where_rows_are_as_good() -> None:
+    """What was before is the best that the database has of the kernel itself: here nothing."""
+
+    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
+        rows = ["vectorized" in k.script() and not in_blocks(k) for k in kernels]
+        return [1e-6 if fast else 9e-6 for fast in rows]
+
+    tuning = tune_layouts(MODEL, database(), TARGET, measure=measure)
+    assert {row.layouts for row in tuning.kernels} == {"row-major"}
+    assert not tuning.transforms
+    assert (tuning.before, tuning.after) == pytest.approx((27e-6, 11e-6))
+
+
+def test_without_records_of_blocked_kernels_nothing_changes() -> None:
+    def measure(kernels: Sequence[PrimFunc]) -> list[float]:
+        return [9e-6 - in_blocks(k) * 1e-7 for k in kernels]
+
+    assert_structural_equal(
+        tune_layouts(MODEL, MemoryDatabase(), TARGET, measure=measure).mod, MODEL
+    )
