@@ -38,8 +38,11 @@ def extract_tasks(
     called with the same module. In a module without a graph each function counts once.
 
     Left out are functions without a reduction, unless `include_simple_tasks`, and those with
-    arguments of unknown shape, which the log `auto_scheduler` says at level INFO.
+    arguments of unknown shape, which the log `auto_scheduler` says at level INFO. TuningError for
+    what is no module.
     """
+    if not isinstance(mod, IRModule):
+        raise TuningError(f"tasks are extracted from an IRModule, got {type(mod).__name__}")
     target = as_target(target)
     calls = _calls(mod)
     tasks: dict[str, SearchTask] = {}

@@ -22,7 +22,7 @@ from search.auto_scheduler.workload_registry import (
     register_tensors,
     workload_of,
 )
-from search.errors import TuningError
+from search.errors import TuningError, blamed_on
 from tensorir.buffer import Buffer
 from tensorir.function import IRModule
 
@@ -164,8 +164,10 @@ class SearchTask:
 
     @cached_property
     def mod(self) -> IRModule:
-        """The program, a module whose one function is `main`."""
-        return program_of(self.workload)
+        """The program, a module whose one function is `main`; TuningError if there is none."""
+        workload = self.workload
+        with blamed_on(f"the workload {self.name!r}", lambda: f"the arguments {self.args}"):
+            return program_of(workload)
 
     @cached_property
     def compute_dag(self) -> ComputeDAG | None:

@@ -3,10 +3,12 @@
 import logging
 
 import numpy as np
+import pytest
 
 import codegen
 import tensorir
 from codegen import Target
+from search import TuningError
 from search.auto_scheduler import ApplyHistoryBest, extract_tasks
 from tests.search.auto_scheduler.workloads import measured, write
 
@@ -74,6 +76,11 @@ def test_functions_that_compute_the_same_are_one_task(caplog):
     assert tasks[0].target == CPU
     assert tasks[0].layout_rewrite_option.name == "REWRITE_FOR_PRE_TRANSFORMED"
     assert 'Function "total" is no task: ' in caplog.text
+
+
+def test_tasks_are_those_of_a_module():
+    with pytest.raises(TuningError, match="tasks are extracted from an IRModule, got Function"):
+        extract_tasks(NETWORK["main"], CPU)
 
 
 def test_simple_tasks_are_taken_on_request():

@@ -220,3 +220,9 @@ def test_the_option_of_layouts_is_that_of_a_program_on_its_own():
 def test_tasks_that_cannot_be(arguments, message):
     with pytest.raises(TuningError, match=message):
         SearchTask(**arguments)
+
+
+def test_a_workload_that_leaves_out_an_input_is_named():
+    auto_scheduler.register_workload("without_inputs", lambda *sizes: demo_mm(*sizes)[2:])
+    with pytest.raises(TuningError, match=r"the workload 'without_inputs' raised .*tensor A is n"):
+        SearchTask("without_inputs", (8, 8, 8))
