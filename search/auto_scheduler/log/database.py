@@ -100,8 +100,7 @@ class BestOfLogs(MemoryDatabase):
         for group in best_first(found):
             for record in group:
                 try:
-                    made = programs.tuning_record(record)
-                    made.schedule()
+                    made = programs.tuning_record(record, replay=True)
                 except TensorIRError as error:
                     refused.append(f"{places[id(record)]}: {error}")
                     if programs.is_unknown(record.input.task):
@@ -129,11 +128,12 @@ class _Programs:
     def __init__(self) -> None:
         self._workloads: dict[str, tuple[Workload, Sequence[ArgInfo]] | TensorIRError] = {}
 
-    def tuning_record(self, record: MeasureRecord) -> TuningRecord:
+    def tuning_record(self, record: MeasureRecord, *, replay: bool = False) -> TuningRecord:
+        """Return a record of a database; a trace is checked to apply only with `replay`."""
         inp = record.input
         workload, args_info = self._workload(inp.task)
-        trace_json = inp.trace_json
-        trace = Trace.from_json(trace_json) if trace_json is not None else inp.schedule().trace
+        trace_json = None if replay else inp.trace_json
+        trace = inp.schedule().trace if trace_json is None else Trace.from_json(trace_json)
         message = None if record.is_valid else record.result.error_msg
         return TuningRecord(trace, workload, record.run_secs, record.target, args_info, message)
 

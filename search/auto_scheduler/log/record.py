@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from codegen import Target
@@ -65,20 +64,18 @@ class MeasureInput:
         """The transform steps as a log has them; a trace is one step."""
         state = self.state
         if isinstance(state, LoggedSteps):
-            rows: list[Any] = json.loads(state.text)
-            return rows
+            return list(json.loads(state.text))
         if isinstance(state, Schedule):
             state = state.trace
         if isinstance(state, Trace):
             return [TraceStep(state.as_json()).as_json()]
         return [step.as_json() for step in state.transform_steps]
 
-    @cached_property
-    def key(self) -> bytes:
-        """16 bytes that inputs of a workload share if they are of the same program."""
+    @property
+    def text(self) -> str:
+        """The transform steps as JSON."""
         state = self.state
-        text = state.text if isinstance(state, LoggedSteps) else json.dumps(self.rows)
-        return digest(f"{self.task.layout_rewrite_option} {text}".encode())
+        return state.text if isinstance(state, LoggedSteps) else json.dumps(self.rows)
 
     def schedule(self) -> Schedule:
         """Apply the steps to the program of the task, and rewrite layouts as its option says.
@@ -165,7 +162,8 @@ class MeasureRecord(NamedTuple):
     @property
     def trace_key(self) -> bytes:
         """16 bytes that records of a workload share if they are of the same program."""
-        return self.input.key
+        inp = self.input
+        return digest(f"{inp.task.layout_rewrite_option:d} {inp.text}".encode())
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:

@@ -93,8 +93,9 @@ class TaskScheduler:
         """Search all tasks with `tune_option.num_measure_trials` trials together.
 
         `search_policy` is `"default"`, which is `"sketch.xgb"`, `"sketch.random"`, or a policy for
-        each task; all share one cost model. A task is left alone after `per_task_early_stopping`
-        trials that did not make it better. TuningError for less than one trial for each task.
+        each task; all share one cost model. `search_policy_params` and `adaptive_training` are for
+        policies that are made here. A task is left alone after `per_task_early_stopping` trials
+        that did not make it better. TuningError for less than one trial for each task.
         """
         size = min(
             tune_option.num_measures_per_round,

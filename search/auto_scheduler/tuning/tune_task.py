@@ -28,8 +28,8 @@ def tune_task(
 ) -> Schedule | None:
     """Search for the best schedule of a task and return it, None if every trial failed.
 
-    Without a policy it is a `SketchPolicy` with an `XGBModel`. With `num_measure_trials` 0 nothing
-    is measured: the result is what the model expects most of.
+    Without a policy it is a `SketchPolicy` with an `XGBModel`, for which `adaptive_training` is.
+    With `num_measure_trials` 0 nothing is measured: the result is what the model expects most of.
     """
     if not isinstance(tuning_options, TuningOptions):
         raise TuningError(f"tuning_options is a TuningOptions(...), got {tuning_options!r}")
@@ -54,7 +54,8 @@ def make_policies(
     """Return a policy for each task, which share one cost model.
 
     `policy` is `"default"`, `"sketch.xgb"`, `"sketch.random"`, or the policies themselves, which
-    have their parameters and their model already. TuningError for anything else.
+    have their parameters and their model already. TuningError for anything else, and for what the
+    policy has no use for.
     """
     if not isinstance(policy, str):
         given: list[SearchPolicy] = instances(SearchPolicy, "search_policy", policy)

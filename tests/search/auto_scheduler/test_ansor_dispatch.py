@@ -130,7 +130,7 @@ def test_a_state_is_recovered_from_its_steps():
     again = recover_measure_input(inp, rebuild_state=True)
     assert isinstance(again.state, State)
     assert again.rows == inp.rows
-    assert again.key == inp.key
+    assert again.text == inp.text
     assert "parallel" in str(again.state)
 
 
