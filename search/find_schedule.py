@@ -201,14 +201,16 @@ def _of_shorter(
 ) -> list[tuple[TuningRecord, float]]:
     """Return records of programs with shorter loops, each with its factor."""
     lengths = ProgramLengths.of(program)
-    factors: dict[Workload, float | None] = {}
+    factors: dict[Workload, float] = {}
 
     def is_compatible(workload: Workload) -> bool:
-        factors[workload] = lengths.factor(workload.lengths)
-        return factors[workload] is not None
+        factor = lengths.factor(workload.lengths)
+        if factor is not None:
+            factors[workload] = factor
+        return factor is not None
 
     records = database.records_like(program, target, "ignore-lengths", _OF_EACH, is_compatible)
-    return [(record, factors[record.workload] or 1.0) for record in records]
+    return [(record, factors[record.workload]) for record in records]
 
 
 def _with_fewer_free_layouts(program: IRModule) -> Iterator[IRModule]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,6 +67,19 @@ def json_object(line: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise LineError("it is no JSON object")
     return fields
+
+
+def costs_of_line(costs: Any) -> tuple[float, ...]:
+    """Return the costs that a line tells; LineError unless there are seconds above 0.
+
+    TypeError or ValueError for what is no list of numbers.
+    """
+    seconds = tuple(float(cost) for cost in costs)
+    if not seconds:
+        raise LineError("it has no costs")
+    if not all(0 < cost < math.inf for cost in seconds):
+        raise LineError(f"its costs are {list(seconds)}; they are seconds above 0")
+    return seconds
 
 
 def target_of_line(text: Any) -> Target:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def measurements_of_run(
-    work_dir: Path, trials: Iterable[Trial], made: Container[int]
+    work_dir: Path, trials: Sequence[Trial], made: Container[int]
 ) -> Iterator[Measurement]:
     """Yield the trials of a run, with the resources of those at the places `made`.
 

@@ -43,6 +43,9 @@ class Macro:
         """The name it was defined under."""
         return str(self.tree[2])
 
+    def __repr__(self) -> str:
+        return f"<macro {self.name}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> MacroCall:
         """Return the call, which becomes statements where it stands in a function."""
         return MacroCall(self, self._bind(args, kwargs))
@@ -81,7 +84,7 @@ class Macro:
 
 @dataclass(frozen=True, eq=False)
 class Default:
-    """The default of a parameter, which is evaluated among the names of the definition."""
+    """The default of a parameter, which is evaluated among the names of the definition alone."""
 
     tree: Tree
 
@@ -92,6 +95,9 @@ class MacroCall:
 
     macro: Macro
     arguments: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<call of macro {self.macro.name}>"
 
     @contextmanager
     def opened(self, evaluate: Evaluator) -> Iterator[list[Tree]]:
@@ -104,16 +110,21 @@ class MacroCall:
             raise IRValueError(f"macro {macro.name} calls itself without end")
         before = evaluate.source, evaluate.scope
         evaluate.depth_of_macros += 1
-        evaluate.source = macro.source
-        if macro.hygienic:
-            evaluate.scope = macro.scope()
-        evaluate.scope.push()
+        evaluate.source, evaluate.scope = macro.source, macro.scope()
         try:
-            for name, value in self.arguments.items():
-                bound = evaluate(value.tree) if isinstance(value, Default) else value
-                evaluate.scope.define(name, bound)
-            yield macro.tree[5]
+            values = {
+                name: evaluate(value.tree) if isinstance(value, Default) else value
+                for name, value in self.arguments.items()
+            }
+            if not macro.hygienic:
+                evaluate.scope = before[1]
+            evaluate.scope.push()
+            try:
+                for name, value in values.items():
+                    evaluate.scope.define(name, value)
+                yield macro.tree[5]
+            finally:
+                evaluate.scope.pop()
         finally:
-            evaluate.scope.pop()
             evaluate.source, evaluate.scope = before
             evaluate.depth_of_macros -= 1

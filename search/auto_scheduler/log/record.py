@@ -23,7 +23,7 @@ from search.auto_scheduler.steps.trace_step import TraceStep
 from search.database.records import FAILED, digest
 from search.errors import TuningError
 from search.measure_error_no import MeasureErrorNo
-from search.record_lines import LineError, json_object, target_of_line
+from search.record_lines import LineError, costs_of_line, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = "v0.6"
@@ -246,7 +246,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
                 tasks[key] = _task(*task_row)
             costs, error_no, all_cost, timestamp = fields["r"]
             result = MeasureResult(
-                tuple(float(cost) for cost in costs),
+                costs_of_line(costs),
                 MeasureErrorNo(error_no),
                 "",
                 float(all_cost),
@@ -257,8 +257,6 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
             raise LineError(f"it has no field {error}") from error
         except (TensorIRError, TypeError, ValueError, OverflowError) as error:
             raise LineError(str(error)) from error
-        if not result.costs or not all(math.isfinite(c) and c >= 0 for c in result.costs):
-            raise LineError(f"its costs are no times in seconds: {list(result.costs)}")
         if not isinstance(steps, list) or not all(map(_is_step, steps)):
             raise LineError('its steps are no lists that begin with a code, ["SP", ...] say')
         return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(json.dumps(steps))), result)

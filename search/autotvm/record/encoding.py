@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +12,7 @@ from search.autotvm.measure.measurement import MeasureInput, MeasureResult, Slow
 from search.autotvm.space.entity import ConfigEntity
 from search.autotvm.task import Task
 from search.measure_error_no import MeasureErrorNo
-from search.record_lines import LineError, json_object, target_of_line
+from search.record_lines import LineError, costs_of_line, json_object, target_of_line
 from tensorir.errors import TensorIRError
 
 LOG_VERSION: Final = 0.2
@@ -61,10 +60,10 @@ def decode(row: str, protocol: str = "json") -> Record | None:
     try:
         target, name, args, _ = fields["input"]
         costs, error_no, all_cost, timestamp = fields["result"]
-        costs = [float(cost) for cost in costs]
+        costs = costs_of_line(costs)
         bound = fields.get(_SLOWER_THAN)
         result = MeasureResult(
-            tuple(costs) if bound is None else (SlowerThan(float(bound)),),
+            costs if bound is None else (SlowerThan(float(bound)),),
             MeasureErrorNo(error_no),
             float(all_cost),
             float(timestamp),
@@ -76,10 +75,6 @@ def decode(row: str, protocol: str = "json") -> Record | None:
         raise LineError(f"it has no field {error}") from error
     except (TensorIRError, TypeError, ValueError, OverflowError) as error:
         raise LineError(str(error)) from error
-    if not costs:
-        raise LineError("it has no costs")
-    if not all(0 < cost < math.inf for cost in costs):
-        raise LineError(f"its costs are {costs}; they are seconds above 0")
     config.cost = sum(costs) / len(costs)
     return MeasureInput(task.target, task, config), result
 

@@ -177,6 +177,54 @@ class Module:
     assert func["main"].script().count("= T.float32(2.0)") == 2
 
 
+LANES = 4
+
+
+@T.macro(hygienic=False)
+def fill_lanes(buffer, first, lanes=LANES):
+    buffer[row, first] = T.float32(lanes)  # noqa: F821
+
+
+def test_defaults_of_macros_mean_what_they_did_at_the_definition() -> None:
+    """Neither the names of the caller nor other parameters are seen."""
+
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32")):
+        LANES = 16  # noqa: F841
+        for row in range(8):  # noqa: B007
+            fill_lanes(A, 0)
+
+    assert isinstance(main, PrimFunc)
+    assert "A[row, 0] = T.float32(4.0)" in main.script()
+    with pytest.raises(DiagnosticError, match="Undefined variable: first"):
+        parse(
+            """
+@T.macro
+def fill(buffer, first, second=first):
+    buffer[0, first] = second
+
+@T.prim_func
+def main(A: T.Buffer((8, 16), "float32")):
+    fill(A, 1)
+"""
+        )
+
+
+def test_a_macro_is_no_value() -> None:
+    with pytest.raises(DiagnosticError, match=r"cannot use a MacroCall .*<call of macro fill>"):
+        parse(
+            """
+@T.macro
+def fill(buffer):
+    buffer[0, 0] = T.float32(1)
+
+@T.prim_func
+def main(A: T.Buffer((8, 16), "float32")):
+    A[0, 1] = fill(A)
+"""
+        )
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [("fill(A)", "missing the argument 'v'"), ("fill(A, 1.0, 2.0)", "too many arguments")],
