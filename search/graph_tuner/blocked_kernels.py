@@ -45,6 +45,8 @@ def blocked_kernels(mod: IRModule) -> IRModule:
     `tune_module` finds schedules for them, which `tune_layouts` considers where it is given the
     same database. Kernels stay out that cannot take another layout, that neither read nor write a
     tensor with whole blocks of channels, and that only map elements: these follow any layout.
+
+    Channels are dimension 1, as in NCHW; in the order NHWC there is nothing to gain.
     """
     verify_well_formed(mod)
     _, graphs = kernel_graphs(mod)

@@ -152,8 +152,10 @@ class Candidates:
 
     def _blocked(self, call: KernelCall) -> list[_Form]:
         """Return the schedules that were found for a kernel in blocks of channels."""
+        if self._database is None or not can_be_scheduled(call.func):
+            return []
         kernel = blocked_kernel(call)
-        if self._database is None or kernel is None or not can_be_scheduled(kernel):
+        if kernel is None:
             return []
         layouts = self._known(blocked_layouts(call), call)
         best = _best_forms(call.name, kernel, self._database, self._target)

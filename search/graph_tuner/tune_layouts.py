@@ -71,6 +71,10 @@ def tune_layouts(
     `func.with_attr("layout_free_buffers", [0, ...])` finds them, and what its times leave out, the
     transforms, is counted here.
 
+    So do records of `blocked_kernels`, with arguments in blocks of channels and row-major. What
+    they gain where nothing is in blocks counts, too: before are the schedules that the database
+    has of the kernels themselves.
+
     What graph functions take and return, and all that something else than `call_tir` reads or
     gives, stays row-major, and so do results of kernels that have several. Weights are left to
     `layout_free_buffers`. Kernels with symbolic shapes or scalar parameters stay as they are.

@@ -12,9 +12,11 @@ from schedule import Schedule
 from search.database import MemoryDatabase
 from search.graph_tuner import blocked_kernels, tune_layouts
 from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
-from search.graph_tuner.kernel_graph import kernel_graphs
+from search.graph_tuner.kernel_graph import KernelCall, kernel_graphs
 from search.graph_tuner.layouts import with_layouts
-from tensorir import IRModule, PrimFunc, assert_structural_equal, parse
+from tensorir import IRModule, PrimFunc, assert_structural_equal, parse, workloads
+from tensorir.index_map import IndexMap
+from tensorir.relax.expr import GraphVar
 from tests.search.anchored_programs import TARGET, commit
 
 MODEL = parse("""
@@ -172,3 +174,36 @@ def test_without_records_of_blocked_kernels_nothing_changes() -> None:
     assert_structural_equal(
         tune_layouts(MODEL, MemoryDatabase(), TARGET, measure=measure).mod, MODEL
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("C2D", {"h": 32, "w": 8, "ci": 4, "co": 8}),
+        ("T2D", {"h": 16, "w": 4, "ci": 4, "co": 8}),
+        ("CBR", {"h": 32, "w": 8, "ci": 4, "co": 8}),
+    ],
+)
+def test_in_blocks_of_whatever_is_dimension_1_the_same_is_computed(
+    name: str, sizes: dict[str, int]
+) -> None:
+    """In NHWC these are blocks of rows, which no search would gain from."""
+    func = workloads.create(name, 0, **sizes)
+    args = tuple(GraphVar(f"x{k}") for k in range(len(func.params) - 1))
+    call = KernelCall(GraphVar("y"), name, func, args, tuple(range(len(func.params))))
+    kernel = blocked_kernel(call)
+    assert kernel is not None
+    rng = np.random.default_rng(0)
+    *arrays, out = [rng.random(shape, "float32") for shape in shapes(func)]
+    layouts = blocked_layouts(call)
+    held = [in_layout(*pair) for pair in zip(layouts, [*arrays, out], strict=True)]
+    for version, values in ((func, [*arrays, out]), (kernel, held)):
+        built = codegen.build(
+            IRModule({"main": version.with_attr("global_symbol", "main")}), TARGET
+        )
+        built["main"](*values)
+    np.testing.assert_allclose(held[-1], in_layout(layouts[-1], out), rtol=1e-4)
+
+
+def in_layout(layout: IndexMap | None, array: np.ndarray) -> np.ndarray:
+    return array if layout is None else layout.map_ndarray(array)
