@@ -31,16 +31,17 @@ from search import (
     tir_integration,
     transform,
 )
-from search.apply_database import apply_database, find_schedules
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database, compatible_factor
 from search.design_space import DesignSpace
+from search.dispatch.apply_database import apply_database, find_schedules
+from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.history import History
+from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from search.errors import DatabaseError, TuningError, WorkerError
 from search.feature_extractor import FeatureExtractor
-from search.find_schedule import FoundSchedule, find_schedule
-from search.history import History
 from search.kinds import derived_object
 from search.list_spaces import design_spaces
 from search.measure_callback import MeasureCallback
@@ -50,7 +51,6 @@ from search.postproc import Postproc
 from search.profiler import Profiler
 from search.random_search import random_search
 from search.runner import EvaluatorConfig, Runner
-from search.sample_on_miss import SampleOnMiss, Sampler
 from search.schedule_rule import ScheduleRule
 from search.search_strategy import SearchStrategy
 from search.space_generator import SpaceGenerator

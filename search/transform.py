@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from search.apply_database import HistoryOptions, apply_history
 from search.builder import Builder
 from search.database import Database
+from search.dispatch.apply_database import HistoryOptions, apply_history
+from search.dispatch.history import History
 from search.errors import TuningError
 from search.graph_tuner import Measure, tune_layouts
-from search.history import History
 from search.runner import Runner
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from search.builder import Builder
 from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
-from search.find_schedule import find_schedule
+from search.dispatch.find_schedule import find_schedule
 from search.measure_callback import MeasureCallback
 from search.runner import Runner
 from search.search_strategy import SearchStrategy

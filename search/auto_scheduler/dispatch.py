@@ -18,11 +18,11 @@ from search.auto_scheduler.log.database import (
 from search.auto_scheduler.log.file import RecordReader
 from search.auto_scheduler.log.record import MeasureInput, MeasureResult
 from search.database.module_equality import anchor_block
+from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.history import History
+from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from search.errors import TuningError
-from search.find_schedule import FoundSchedule, find_schedule
-from search.history import History
 from search.record_lines import PathLike
-from search.sample_on_miss import SampleOnMiss, Sampler
 
 if TYPE_CHECKING:
     from codegen import Target

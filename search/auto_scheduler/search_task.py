@@ -27,7 +27,7 @@ from tensorir.buffer import Buffer
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
-    from search.find_schedule import FoundSchedule
+    from search.dispatch.find_schedule import FoundSchedule
 
 _PRINT_MODES = ("schedule", "source")
 

@@ -11,12 +11,12 @@ from typing import Final
 from codegen import Target
 from codegen.history import can_be_scheduled
 from schedule import ScheduleError
-from search.apply_database import under_its_name
 from search.context import normalize_mod
 from search.database import Database
 from search.database.module_equality import same_structure
+from search.dispatch.apply_database import under_its_name
+from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
-from search.find_schedule import find_schedule
 from search.graph_tuner.blocked_kernels import blocked_kernel, blocked_layouts, read_as_rows
 from search.graph_tuner.elementwise import in_order_of, is_elementwise
 from search.graph_tuner.free_layouts import read_in_place, with_free_layouts

@@ -3,9 +3,9 @@
 import pytest
 
 from schedule import Schedule, Trace
-from search.adapted_replay import ReplayError
-from search.anchor_trace import schedule_by_anchor
 from search.context import TuneContext, normalize_mod
+from search.dispatch.adapted_replay import ReplayError
+from search.dispatch.anchor_trace import schedule_by_anchor
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import For

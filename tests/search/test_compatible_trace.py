@@ -7,8 +7,6 @@ import pytest
 
 import search as ms
 from schedule import Schedule
-from search.adapted_replay import ReplayError
-from search.compatible_trace import schedule_by_compatible
 from search.context import TuneContext, normalize_mod
 from search.database import (
     Database,
@@ -20,6 +18,8 @@ from search.database import (
     UnionDatabase,
     Workload,
 )
+from search.dispatch.adapted_replay import ReplayError
+from search.dispatch.compatible_trace import schedule_by_compatible
 from search.tuning_run import open_database
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.expr import IntImm

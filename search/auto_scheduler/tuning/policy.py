@@ -22,8 +22,8 @@ from search.auto_scheduler.tuning.task_context import TaskContext
 from search.cost_model import CostModel
 from search.cost_model.learn_from_records import learn_from_records
 from search.database import MemoryDatabase
+from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
-from search.find_schedule import find_schedule
 from search.kinds import instances
 from search.postproc import Postproc, RewriteLayout
 from search.search_strategy import EvolutionarySearch

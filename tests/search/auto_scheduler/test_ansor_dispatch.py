@@ -26,7 +26,7 @@ from search.auto_scheduler import (
     to_database,
 )
 from search.database import JSONDatabase
-from search.sample_on_miss import SampleOnMiss
+from search.dispatch.sample_on_miss import SampleOnMiss
 from tests.search.auto_scheduler.workloads import LINE, demo_mm, measured, task_of, tiled, write
 
 CPU = Target("llvm -num-cores=4")

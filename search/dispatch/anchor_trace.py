@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from schedule import BlockRV, ExpiredHandleError, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
-from search.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
 from search.database.module_equality import anchor_block
+from search.dispatch.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.space_generator.space_generator import SpaceGenerator

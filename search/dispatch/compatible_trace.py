@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from search.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
+from search.dispatch.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
 from tensorir.stmt import Block
 from tensorir.visit import walk
 

@@ -10,12 +10,12 @@ from itertools import chain, combinations, islice, takewhile
 from typing import TYPE_CHECKING, Final, Literal
 
 from codegen.target import as_target
-from search.adapted_replay import ReplayError
-from search.anchor_trace import schedule_by_anchor
-from search.compatible_trace import schedule_by_compatible
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
+from search.dispatch.adapted_replay import ReplayError
+from search.dispatch.anchor_trace import schedule_by_anchor
+from search.dispatch.compatible_trace import schedule_by_compatible
 from search.errors import DatabaseError
 from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from codegen import Target
     from schedule import Schedule, Trace
     from search.database import Database, ModuleEquality, TuningRecord, Workload
-    from search.sample_on_miss import Sampler
+    from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")

@@ -6,14 +6,14 @@ import logging
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
-from search.history import History
+from search.dispatch.history import History
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.database import Database, ModuleEquality
-    from search.find_schedule import FoundSchedule
-    from search.sample_on_miss import Sampler
+    from search.dispatch.find_schedule import FoundSchedule
+    from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tvm.meta_schedule")

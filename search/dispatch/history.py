@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from search.database.entered import Entered, innermost
 from search.database.module_equality import same_structure, unnamed
 from search.database.target_key import target_key
-from search.find_schedule import FoundSchedule, find_schedule
-from search.sample_on_miss import Sampler
+from search.dispatch.find_schedule import FoundSchedule, find_schedule
+from search.dispatch.sample_on_miss import Sampler
 from tensorir.structural_hash import structural_hash
 
 if TYPE_CHECKING:
