@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from search.postproc.contiguity import max_fusible
 from search.postproc.postproc import Postproc, functions_with_blocks
 from tensorir.expr import IntImm, IterVar
 from tensorir.ops import is_const_int
-from tensorir.stmt import For, SeqStmt
+from tensorir.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 _KEYS = (PARALLEL, VECTORIZE, UNROLL_EXPLICIT, UNROLL_IMPLICIT)
 
@@ -35,9 +36,13 @@ class RewriteParallelVectorizeUnroll(Postproc):
     For each block under the root: the outer spatial loops are fused, as many as give the wanted
     number of parallel iterations, and run in parallel; the inner ones that walk through memory
     without a gap are fused up to the wanted length and vectorised; the unroll limit is annotated
-    on the outermost loop of a block that reduces. Loops whose order matters stay as they are. It
-    never rejects.
+    on the outermost loop of a block that reduces. Loops whose order matters stay as they are, and
+    a nest that makes at most `one_core` stores stays on one core: threads take microseconds to
+    start. It never rejects.
     """
+
+    def __init__(self, one_core: int = 4096) -> None:
+        self.one_core = one_core
 
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every function whose root block asks for it."""
@@ -48,7 +53,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
                 block = sch.get_block(root.block.name_hint, name)
                 for key in wishes:
                     sch.unannotate(block, key)
-                wish = _Wish(*(_number(wishes.get(key)) for key in _KEYS))
+                numbers = (_number(wishes.get(key)) for key in _KEYS)
+                wish = _Wish(self.one_core, *numbers)
                 for child in sch.get_child_blocks(block):
                     _rewrite(sch, child, wish)
         return True
@@ -58,6 +64,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
 class _Wish:
     """What the root block asks for; -1 where it does not."""
 
+    one_core: int
+    """Up to how many stores a nest is not run in parallel."""
     parallel: int
     vectorize: int
     unroll_explicit: int
@@ -101,7 +109,7 @@ def _rewrite(sch: Schedule, block: BlockRV, wish: _Wish) -> None:
     fusible = max_fusible(sch.get_sref(block), srefs)
     n_parallel = n_vector = -1
     all_free = _any_order(sch.state, srefs[0], srefs)
-    if wish.parallel != -1 and all_free:
+    if wish.parallel != -1 and all_free and _stores(srefs[0].loop) > wish.one_core:
         n_parallel = _count_parallel(loops, wish.parallel)
     if wish.vectorize != -1 and (all_free or _any_order(sch.state, srefs[-1], srefs)):
         n_vector = _count_vector(loops, wish.vectorize, fusible)
@@ -149,6 +157,18 @@ def _rewrite_loops(
         if n_vector == len(loops):
             outermost = vector
     return outermost
+
+
+def _stores(node: Stmt) -> float:
+    """Return how many stores a statement makes, infinite where that is not known."""
+    if isinstance(node, For):
+        extent = node.extent
+        return extent.value * _stores(node.body) if isinstance(extent, IntImm) else math.inf
+    if isinstance(node, SeqStmt):
+        return sum(map(_stores, node.seq))
+    if isinstance(node, BlockRealize):
+        return _stores(node.block.body)
+    return 1 if isinstance(node, BufferStore) else math.inf
 
 
 def _count_parallel(loops: Sequence[_Loop], limit: int) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 import search as ms
 from schedule import Trace
-from search.postproc import Postproc, RewriteRegisterTile
+from search.postproc import Postproc, RewriteParallelVectorizeUnroll, RewriteRegisterTile
 from search.schedule_rule import RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, simplify
@@ -35,7 +35,13 @@ def published_rules() -> list[ScheduleRule]:
 
 
 def published_postprocs() -> list[Postproc]:
-    return [p for p in Postproc.create("avx512") if not isinstance(p, RewriteRegisterTile)]
+    made = [p for p in Postproc.create("avx512") if not isinstance(p, RewriteRegisterTile)]
+    return [
+        RewriteParallelVectorizeUnroll(one_core=0)
+        if isinstance(p, RewriteParallelVectorizeUnroll)
+        else p
+        for p in made
+    ]
 
 
 def context(mod: IRModule) -> ms.TuneContext:

@@ -17,7 +17,7 @@ from search.postproc import (
     RewriteReductionBlock,
 )
 from search.search_strategy.trace_application import TraceApplication
-from tensorir import assert_structural_equal, parse
+from tensorir import assert_structural_equal, parse, workloads
 from tensorir.interp import interpret, random_arguments
 from tests.recorded import recorded
 
@@ -101,7 +101,7 @@ def main(A: T.Buffer((12, 50), "float32"), B: T.Buffer((12, 50), "float32")):
                 T.where(f_0 * 64 + f_1 < 600)
                 B[vi, vj] = A[vi, vj] + T.float32(1)
 """
-    processed(RewriteParallelVectorizeUnroll(), ELEMENTWISE, after)
+    processed(RewriteParallelVectorizeUnroll(one_core=0), ELEMENTWISE, after)
 
 
 def test_a_gap_in_memory_ends_the_vector() -> None:
@@ -117,7 +117,7 @@ def main(A: T.Buffer((50, 12), "float32"), B: T.Buffer((12, 50), "float32")):
                 vi, vj = T.axis.remap("SS", [i_fused, j_fused])
                 B[vi, vj] = A[vj, vi] + T.float32(1)
 """
-    processed(RewriteParallelVectorizeUnroll(), transposed, after)
+    processed(RewriteParallelVectorizeUnroll(one_core=0), transposed, after)
 
 
 TILED = """
@@ -161,7 +161,7 @@ def test_a_limit_of_zero_does_not_unroll() -> None:
     after = TILED_AFTER.replace(
         ', annotations={"pragma_auto_unroll_max_step": 64, "pragma_unroll_explicit": 0}', ""
     )
-    processed(RewriteParallelVectorizeUnroll(), before, after)
+    processed(RewriteParallelVectorizeUnroll(one_core=0), before, after)
 
 
 def test_what_nobody_asks_for_is_not_done() -> None:
@@ -179,6 +179,19 @@ def test_what_nobody_asks_for_is_not_done() -> None:
     RewriteParallelVectorizeUnroll().apply(sch)
     called = [inst.kind.name for inst in sch.trace.insts]
     assert called == ["GetBlock", "Unannotate", "GetChildBlocks", "GetLoops", "Fuse", "Vectorize"]
+
+
+def test_what_takes_less_time_than_threads_to_start_stays_on_one_core() -> None:
+    """600 elements of a small program, and a matrix product of 16^3 steps; one of 17^3 is more."""
+    sch = Schedule(parse(ELEMENTWISE))
+    RewriteParallelVectorizeUnroll().apply(sch)
+    assert "T.parallel" not in sch.mod.script()
+    assert "T.vectorized" in sch.mod.script()
+    for n, is_parallel in ((16, False), (17, True)):
+        sch = Schedule(workloads.create("GMM", n=n, m=n, k=n))
+        sch.annotate(sch.get_block("root"), "meta_schedule.parallel", 64)
+        RewriteParallelVectorizeUnroll().apply(sch)
+        assert ("T.parallel" in sch.mod.script()) is is_parallel
 
 
 def test_a_marked_loop_is_left_alone() -> None:
@@ -215,7 +228,7 @@ def main(A: T.Buffer((4, 8, 8), "float32"), B: T.Buffer((4, 8), "float32"), C: T
                 vi, vj = T.axis.remap("SS", [i, j])
                 C[vi, vj] = B[vi, vj] * T.float32(2)
 """
-    processed(RewriteParallelVectorizeUnroll(), before, after)
+    processed(RewriteParallelVectorizeUnroll(one_core=0), before, after)
 
 
 # --------------------------------------------------------------------------------------- reductions
