@@ -61,7 +61,9 @@ def warn_of_left_out(name: object, refused: Sequence[str], logger: logging.Logge
 def json_object(line: str) -> dict[str, Any]:
     """Return the JSON object of a line; LineError if it is none."""
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.rstrip())
+    except json.JSONDecodeError as error:
+        raise LineError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
     except (ValueError, RecursionError) as error:
         raise LineError(f"it is no JSON: {error}") from error
     if not isinstance(fields, dict):
