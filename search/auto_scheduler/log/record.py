@@ -83,21 +83,19 @@ class MeasureInput:
         TuningError for an unknown workload or steps that cannot be applied, ScheduleError or
         TraceError for a trace that cannot.
         """
-        trace = self.trace_json
+        rows = self.rows
+        trace = _trace_of(rows)
         if trace is not None:
             sch = Schedule(self.task.mod)
             Trace.from_json(trace).apply_to_schedule(sch, remove_postproc=False)
             return sch
         option = self.task.layout_rewrite_option
-        return _dag_of(self.task).schedule(self.rows, layout_rewrite=option)
+        return _dag_of(self.task).schedule(rows, layout_rewrite=option)
 
     @property
     def trace_json(self) -> Any:
         """The JSON form of the trace, None where there are steps of Ansor."""
-        match self.rows:
-            case [[TraceStep.code, trace]]:
-                return trace
-        return None
+        return _trace_of(self.rows)
 
     def __repr__(self) -> str:
         return f"MeasureInput({self.task!r}, {len(self.rows)} step(s))"
@@ -180,6 +178,14 @@ def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> Mea
     return MeasureInput(inp.task, _dag_of(inp.task).state(inp.rows))
 
 
+def _trace_of(rows: list[Any]) -> Any:
+    """Return the JSON form of the trace that transform steps are, None for steps of Ansor."""
+    match rows:
+        case [[TraceStep.code, trace]]:
+            return trace
+    return None
+
+
 def _dag_of(task: SearchTask) -> ComputeDAG:
     if task.compute_dag is None:
         raise TuningError(
@@ -201,6 +207,7 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     task = inp.task
     failed = res.error_no != MeasureErrorNo.NO_ERROR
     costs = [FAILED] if failed else [float(cost) for cost in res.costs]
+    rows = inp.rows
     task_row = [
         task.workload_key,
         str(task.given_target),
@@ -210,11 +217,11 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
         list(task.task_input_names),
     ]
     row: dict[str, Any] = {
-        "i": [task_row, [[], inp.rows]],
+        "i": [task_row, [[], rows]],
         "r": [costs, int(res.error_no), float(res.all_cost), int(res.timestamp)],
         "v": LOG_VERSION,
     }
-    if res.slower_than is not None and inp.trace_json is not None:
+    if res.slower_than is not None and _trace_of(rows) is not None:
         row[_SLOWER_THAN] = float(res.slower_than)
     return json.dumps(row)
 
