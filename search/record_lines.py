@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TextIO, TypeAlias, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
@@ -28,6 +28,23 @@ class LineError(TuningError, ValueError):
     """A line of a log is no record."""
 
 
+class CountedLines:
+    """The lines of an opened log, each read once; `last` is the one that was read last."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.name = file.name
+        self.last = ""
+        self.count = 0
+        """How many should be records: neither blank nor comments."""
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.last = line
+            self.count += _should_be_record(line)
+            yield line
+
+
 def numbered_records(
     lines: Iterable[str], decode: Callable[[str], T], logger: logging.Logger
 ) -> Iterator[tuple[int, T]]:
@@ -39,7 +56,7 @@ def numbered_records(
     """
     refused = []
     for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
+        if not _should_be_record(line):
             continue
         try:
             record = decode(line)
@@ -48,6 +65,10 @@ def numbered_records(
             continue
         yield number, record
     warn_of_left_out(getattr(lines, "name", "the log"), refused, logger)
+
+
+def _should_be_record(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
 
 
 def warn_of_left_out(name: object, refused: Sequence[str], logger: logging.Logger) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from schedule import Schedule, Trace
 from schedule.trace_json import TraceError
 from search.analysis.resources import resources_of
-from search.auto_scheduler.log.file import RecordReader, best_of_each
+from search.auto_scheduler.log.file import RecordReader, best_of_each, logger
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureRecord,
     MeasureResult,
     dump_record_to_string,
+    line_decoder,
 )
 from search.auto_scheduler.steps.step import KINDS
 from search.database.records import FAILED
@@ -27,6 +28,7 @@ from search.explanation.field import ERROR_MEANINGS, Field, utc
 from search.explanation.table import STOPPED, LogTable, Measurement, spread_out
 from search.flops import estimate_tir_flops
 from search.measure_error_no import MeasureErrorNo
+from search.record_lines import CountedLines, numbered_records
 from tensorir.errors import TensorIRError
 
 
@@ -39,14 +41,14 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
 
     OSError for a log that cannot be opened, TuningError for one in which no line is a record.
     """
-    records = list(RecordReader(path))
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = CountedLines(file)
+        records = [record for _, record in numbered_records(lines, line_decoder(), logger)]
     if not records:
         raise TuningError(f"no line of {os.fspath(path)} is a record")
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = sum(bool(line.strip()) and not line.startswith("#") for line in file)
     best = min(best_of_each(records), key=_mean_seconds, default=records[0])
     table = records_to_table(records, MOST_PROGRAMS)
-    return LogExplanation(path, table, list(_fields(best)), lines - len(records))
+    return LogExplanation(path, table, list(_fields(best)), lines.count - len(records))
 
 
 def records_to_table(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
 from search.autotvm.errors import TemplateError
 from search.autotvm.log.line import fields_of_record
@@ -14,12 +12,8 @@ from search.autotvm.log.rows import records_to_table
 from search.autotvm.record import Record, load_from_buffer
 from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
 from search.explanation.run import fields_of_trial
+from search.record_lines import CountedLines
 from search.trials import load_run
-
-if TYPE_CHECKING:
-    pass
-
-Rows = list[tuple[str, ...]]
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
@@ -44,7 +38,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     records: list[Record] = []
     fastest, least = "", math.inf
     with open(path, encoding="utf-8", errors="replace") as file:
-        lines = _Lines(file)
+        lines = CountedLines(file)
         for record in load_from_buffer(lines):
             records.append(record)
             cost = record[1].mean_cost
@@ -58,20 +52,3 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
         fields_of_record(fastest, *taken_apart),
         lines.count - len(records),
     )
-
-
-class _Lines:
-    """The lines of an opened log, each read once; `last` is the one that was read last."""
-
-    def __init__(self, file: TextIO) -> None:
-        self.name = file.name
-        self.last = ""
-        self.count = 0
-        """How many should be records: neither blank nor comments."""
-        self._file = file
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._file:
-            self.last = line
-            self.count += bool(line.strip()) and not line.startswith("#")
-            yield line
