@@ -2,6 +2,11 @@
 
 Linux tells all of it in /proc and /sys; elsewhere the fallbacks are conservative and LLVM is asked
 for the name and features of the CPU.
+
+The environment variable `TENSORIR_HOST` makes up another machine, for trying out what a smaller one
+would do: `mcpu=znver3,l1=32768,l2=524288,l3=33554432,cores=1` (sizes in bytes, of one core's data
+caches). `mcpu` is a model of `codegen.target_presets`; what is left out is as it is here. Processes
+that are started inherit it. Code for a made-up CPU runs only where the true one can run it.
 """
 
 from __future__ import annotations
@@ -12,8 +17,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from codegen.errors import TargetError
+from codegen.target_presets import CPU_FEATURES
+
+_VARIABLE: Final = "TENSORIR_HOST"
 _CPU_DIR: Final = Path("/sys/devices/system/cpu")
 _KERNEL_TO_LLVM: Final = {
     "pni": "sse3",
@@ -40,9 +49,62 @@ class CacheSizes:
     l3: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _MadeUp:
+    """A machine that the environment describes; None and 0 leave a part as it is here."""
+
+    mcpu: str | None = None
+    l1: int = 0
+    l2: int = 0
+    l3: int = 0
+    cores: int = 0
+
+
 @cache
+def _made_up() -> _MadeUp:
+    parts: dict[str, Any] = {}
+    for part in filter(None, os.environ.get(_VARIABLE, "").split(",")):
+        name, _, value = part.strip().partition("=")
+        if name == "mcpu" and value in CPU_FEATURES:
+            parts[name] = value
+        elif name in ("l1", "l2", "l3", "cores") and value.isdecimal() and int(value) > 0:
+            parts[name] = int(value)
+        else:
+            raise TargetError(
+                f"the environment variable {_VARIABLE} has {part!r}; its parts are mcpu=MODEL, with "
+                "a model of codegen.target_presets, and l1=, l2=, l3= (bytes) and cores= with "
+                "positive integers"
+            )
+    return _MadeUp(**parts)
+
+
+def cpu_name() -> str:
+    """Return LLVM's name of this CPU model."""
+    made_up = _made_up().mcpu
+    if made_up is not None:
+        return made_up
+    import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+    return str(llvm.get_host_cpu_name())
+
+
+def llvm_features() -> list[str]:
+    """Return the features, switched on and off (`+avx2`, `-fma`), that `cpu_name` leaves open."""
+    if _made_up().mcpu is not None:
+        return []
+    import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+    return str(llvm.get_host_cpu_features().flatten()).split(",")
+
+
 def cpu_features() -> frozenset[str]:
     """Return the features of this CPU under LLVM's names; empty where the system does not tell."""
+    made_up = _made_up().mcpu
+    return _true_cpu_features() if made_up is None else CPU_FEATURES[made_up]
+
+
+@cache
+def _true_cpu_features() -> frozenset[str]:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -66,7 +128,7 @@ def architecture(name: str) -> str:
 def logical_cores() -> int:
     """Return how many hardware threads this process may use."""
     try:
-        return len(os.sched_getaffinity(0))
+        return sum(len(core) for core in core_groups())
     except AttributeError:
         return os.cpu_count() or 1
 
@@ -95,7 +157,7 @@ def core_groups() -> list[frozenset[int]]:
         by_siblings.setdefault(siblings, set()).add(cpu)
     # Some hypervisors give every virtual CPU core_id 0; the sibling lists are right there.
     groups = max(by_id, by_siblings, key=len)
-    return [frozenset(group) for group in groups.values()]
+    return [frozenset(group) for group in groups.values()][: _made_up().cores or None]
 
 
 @cache
@@ -106,7 +168,8 @@ def cache_sizes() -> CacheSizes:
         level = _first_line(index / "level")
         if level in sizes and _first_line(index / "type") != "Instruction":
             sizes[level] = _bytes(_first_line(index / "size"))
-    return CacheSizes(sizes["1"], sizes["2"], sizes["3"])
+    made_up = _made_up()
+    return CacheSizes(made_up.l1 or sizes["1"], made_up.l2 or sizes["2"], made_up.l3 or sizes["3"])
 
 
 def _first_line(path: Path) -> str:

@@ -103,11 +103,7 @@ class Target:
         named: str | None = self._options.get("mcpu")
         if named is not None:
             return named
-        if not self.is_host:
-            return "generic"
-        import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
-
-        return str(llvm.get_host_cpu_name())
+        return host.cpu_name() if self.is_host else "generic"
 
     @cached_property
     def features(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, TypeAlias
 
+from codegen import host
 from codegen.errors import CodegenError
 from codegen.target import Target
 
@@ -38,7 +39,7 @@ def machine_for(target: Target) -> Machine:
     llvm = binding()
     features = list(target.mattr)
     if target.is_host:
-        features = [*llvm.get_host_cpu_features().flatten().split(","), *features]
+        features = [*host.llvm_features(), *features]
     if target.mtriple is not None:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
