@@ -71,8 +71,8 @@ def _made_up() -> _MadeUp:
             parts[name] = int(value)
         else:
             raise TargetError(
-                f"the environment variable {_VARIABLE} has {part!r}; its parts are mcpu=MODEL, with "
-                "a model of codegen.target_presets, and l1=, l2=, l3= (bytes) and cores= with "
+                f"the environment variable {_VARIABLE} has {part!r}; its parts are mcpu=MODEL, a "
+                "model of codegen.target_presets, and l1=, l2=, l3= (bytes) and cores= with "
                 "positive integers"
             )
     return _MadeUp(**parts)

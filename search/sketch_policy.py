@@ -28,7 +28,7 @@ trace, and the holes are its sampling instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
@@ -186,20 +186,30 @@ class Sketch:
     ) -> str:
         """Return what the loop that is split was called in the program, after its block.
 
-        One that some instruction has made is called by the variable that the trace has for it.
+        Parts of a loop have its name; what was fused of several, and loops of blocks that the
+        schedule made, have none.
         """
         makers = {output: inst for inst in insts for output in inst.outputs}
-        loops = makers[split.value_of("loop")]
-        block = makers.get(loops.value_of("block")) if loops.kind.name == "GetLoops" else None
-        if block is not None and block.kind.name == "GetBlock":
-            name, func = (_text(block.value_of(key)) for key in ("name", "func_name"))
-            position = loops.outputs.index(split.value_of("loop"))
-            loop = self._before.get_loops(self._before.get_block(name, func))[position]
-            named = f"{name}.{self._before.get(loop).loop_var.name}"
-        else:
-            named = "fused" if loops.kind.name == "Fuse" else "loop"
+        origins = list(dict.fromkeys(self._origins(split.value_of("loop"), makers)))
+        named = origins[0] if len(origins) == 1 else "fused"
         count = sum(other.rstrip("'") == named for other in taken)
         return named + "'" * count
+
+    def _origins(self, loop: object, makers: Mapping[object, Instruction]) -> Iterator[str]:
+        """Yield the names of the loops of the program that a loop was made of."""
+        maker = makers[loop]
+        if maker.kind.name == "GetLoops":
+            block = makers[maker.value_of("block")]
+            if block.kind.name == "GetBlock":
+                name, func = (_text(block.value_of(key)) for key in ("name", "func_name"))
+                position = maker.outputs.index(loop)
+                source = self._before.get_loops(self._before.get_block(name, func))[position]
+                yield f"{name}.{self._before.get(source).loop_var.name}"
+            else:
+                yield "loop"
+        for origin in maker.inputs:
+            if isinstance(origin, LoopRV):
+                yield from self._origins(origin, makers)
 
     def _following(self) -> Iterator[Var]:
         """Yield the loops whose lengths differ where other decisions are made."""

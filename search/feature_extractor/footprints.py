@@ -26,37 +26,43 @@ class Footprints:
 
 
 def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> Footprints:
-    """Count for caches of these sizes in bytes, smallest first."""
+    """Count for caches of these sizes in bytes, smallest first.
+
+    A cache keeps a loop's data where they take half of it, and loses them where they take half as
+    much again as it has; between the two, what stays is taken to fall with their size. Real caches
+    show no sharp bound either: what they replace is not the oldest, and other data are in them.
+    """
     inside = how.inner * how.lanes
     spans = [1 + (steps * (inside - 1)).sum(1) for steps in nest.steps]
     sizes = list(zip(nest.shapes, nest.item_bytes, strict=True))
     lines = np.array([_lines(s, *size, line) for s, size in zip(spans, sizes, strict=True)])
     still = np.array(nest.strides) == 0
     room = np.array(caches, np.float64)[:, None] / line
-    fetched = np.repeat(lines[:, None], len(caches), axis=1)
-    fits = np.ones(room.shape[:1] + lines.shape[1:], bool)
-    entries = np.ones(fits.shape)
+    kept = np.ones(room.shape[:1] + lines.shape[1:])
+    lost_lines = np.zeros(lines.shape[:1] + kept.shape)
+    lost_entries = np.zeros(kept.shape)
     tile = lines.sum(0)
     done = inside.copy()
     for part in (how.run, how.outer):
         for place in np.flatnonzero((part > 1).any(1))[::-1]:
             trips = part[place]
             more = done[place] * (trips - 1)
+            below = lines[:, None].copy()
             for k in np.flatnonzero(~still[:, place].all(1)):
                 spans[k] = spans[k] + nest.steps[k][:, place] * more
                 lines[k] = _lines(spans[k], *sizes[k], line)
             done[place] *= trips
-            before = fits
-            fits = before & (lines.sum(0) <= room)
-            entries = np.where(fits, 1, entries * trips)
+            before = kept
+            kept = np.minimum(before, np.clip(1.5 - lines.sum(0) / room, 0, 1))
+            lost = before - kept
+            lost_entries = (lost_entries + lost) * trips
             # Where a loop is the first whose data do not fit, what it does not move stays.
-            stays = (before & ~fits) & still[:, place, None]
-            fetched = np.where(fits, lines[:, None], fetched * np.where(stays, 1, trips))
+            once = np.where(still[:, place, None], 1, trips)
+            lost_lines = lost_lines * trips + lost * below * once
         if part is how.run:
             tile = lines.sum(0)
     # What fits as a whole is there already when a kernel runs again.
-    fetched = np.where(fits, 0, fetched)
-    return Footprints(tile * line, lines.sum(0) * line, fetched, entries)
+    return Footprints(tile * line, lines.sum(0) * line, lost_lines, kept + lost_entries)
 
 
 def _lines(span: Array, shape: Array, item: int, line: int) -> Array:

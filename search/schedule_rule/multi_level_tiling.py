@@ -162,7 +162,7 @@ class MultiLevelTiling(ScheduleRule):
             return designs
         consumers = state.sch.get_consumers(state.block)
         if len(consumers) == 1 and is_elementwise_consumer(state.sch.get_sref(consumers[0])):
-            return [*_computed_at(state, consumers[0], levels), state]
+            return [state, *_computed_at(state, consumers[0], levels)]
         return [state.copy(), *self._cached(state, levels)]
 
     def _cached(self, state: TilingState, levels: Sequence[int]) -> list[TilingState]:

@@ -99,24 +99,21 @@ def _check_names(function: str, blocks: list[Block]) -> None:
 def _apply(rule: ScheduleRule, spaces: list[Schedule], all_blocks: list[BlockRV]) -> list[Schedule]:
     """Apply one rule to every block of every schedule, last block first.
 
-    The work is a stack, so that forks come out in the order that published design spaces have.
+    Forks take the place of what they were made from, so that a rule that changes nothing leaves
+    the order as it is.
     """
-    done: list[Schedule] = []
-    stack = [(sch, len(all_blocks)) for sch in spaces]
-    while stack:
-        sch, left = stack.pop()
-        if left == 0:
-            done.append(sch)
-            continue
-        block = all_blocks[left - 1]
-        if _exists(sch, block) and (
-            isinstance(rule, ApplyCustomRule) or not _has_own_rule(sch, block)
-        ):
-            with blamed_on(rule, _given(sch, block)):
-                stack.extend((made, left - 1) for made in rule.apply(sch, block))
-        else:
-            stack.append((sch, left - 1))
-    return done
+    for block in reversed(all_blocks):
+        made: list[Schedule] = []
+        for sch in spaces:
+            if _exists(sch, block) and (
+                isinstance(rule, ApplyCustomRule) or not _has_own_rule(sch, block)
+            ):
+                with blamed_on(rule, _given(sch, block)):
+                    made.extend(rule.apply(sch, block))
+            else:
+                made.append(sch)
+        spaces = made
+    return spaces
 
 
 def _given(sch: Schedule, block: BlockRV) -> Callable[[], str]:

@@ -174,8 +174,13 @@ class _Dispatcher:
             thread.join()
 
     def _wake(self) -> None:
-        if self._thread is None:
+        if self._wake_end < 0:
+            # The pipe lives as long as this object: `stop`, which takes no lock, may write to it
+            # when the thread has ended, and a number that was closed may be another file's by then.
             self._wait_end, self._wake_end = os.pipe()
+            weakref.finalize(self, _close, self._wait_end, self._wake_end)
+        if self._thread is None:
+            self._stopping = False
             self._thread = threading.Thread(target=self._serve, name="worker pool", daemon=True)
             self._thread.start()
         os.write(self._wake_end, b".")
@@ -193,8 +198,6 @@ class _Dispatcher:
             for worker in self._workers():
                 worker.kill()
             self._busy, self._idle, self._starting, self._wanted = {}, [], [], 0
-            os.close(self._wait_end)
-            os.close(self._wake_end)
             self._thread, self._stopping = None, False
 
     def _listen(self) -> None:
@@ -259,6 +262,11 @@ class _Dispatcher:
                 self._todo.appendleft(task)
             else:
                 task.settle(outcome)
+
+
+def _close(*ends: int) -> None:
+    for end in ends:
+        os.close(end)
 
 
 def _pickled(job: Any) -> bytes:

@@ -143,7 +143,7 @@ def test_designs_with_a_write_cache() -> None:
 
 def test_an_elementwise_consumer_is_the_write_cache() -> None:
     rule = tiling(reuse_write=ReuseType("may", (1, 2), "global"))
-    first, second, plain = designs(rule, MATMUL_RELU, "C")
+    plain, first, second = designs(rule, MATMUL_RELU, "C")
     assert all("CacheWrite" not in kinds(sch) for sch in (first, second, plain))
     assert len(nest(first, "D")) == 4
     assert len(nest(second, "D")) == 6

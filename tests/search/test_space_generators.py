@@ -84,6 +84,11 @@ def marks(spaces: list[Schedule]) -> list[dict[str, int]]:
     ]
 
 
+class Nothing(ScheduleRule):
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        return [sch]
+
+
 class Inline(ScheduleRule):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         if sch.get(block).name_hint == "B":
@@ -101,14 +106,22 @@ def test_blocks_are_visited_from_the_last_to_the_first() -> None:
     assert rule.seen.count("B") == len(spaces) == 2
 
 
-def test_designs_come_out_last_first_and_turn_round_with_each_rule() -> None:
-    assert marks(generate(rules_only(Mark("x")), two_stages())) == [{"x": 1}, {"x": 0}]
+def test_forks_take_the_place_of_what_they_were_made_from() -> None:
+    assert marks(generate(rules_only(Mark("x")), two_stages())) == [{"x": 0}, {"x": 1}]
     assert marks(generate(rules_only(Mark("x"), Mark("y")), two_stages())) == [
-        {"x": 0, "y": 1},
         {"x": 0, "y": 0},
-        {"x": 1, "y": 1},
+        {"x": 0, "y": 1},
         {"x": 1, "y": 0},
+        {"x": 1, "y": 1},
     ]
+
+
+def test_a_rule_that_changes_nothing_leaves_the_order_as_it_is() -> None:
+    rules = [Mark("x"), Nothing(), Mark("y")]
+    for count in range(3):
+        rules.append(Nothing())
+        made = marks(generate(rules_only(*rules), two_stages()))
+        assert made == marks(generate(rules_only(Mark("x"), Mark("y")), two_stages())), count
 
 
 def test_blocks_that_a_rule_removed_are_skipped() -> None:

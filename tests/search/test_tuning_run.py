@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import search as ms
-from codegen import Target
+from codegen import Target, host
 from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase
 from search.measure_callback import MeasureCallback
@@ -137,8 +137,11 @@ def test_how_long_builds_take_changes_nothing(tmp_path: Path, scheduler: str) ->
     assert course("waited for", LateFiles, overlap=False) == at_once
 
 
-def test_builds_go_on_while_another_candidate_is_measured(tmp_path: Path) -> None:
+def test_builds_go_on_while_another_candidate_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A late builder has built what was measured and no more, where measuring may overlap."""
+    monkeypatch.setattr(host, "physical_cores", lambda: 2)
     built: list[int] = []
 
     class Seen(LateFiles):

@@ -156,6 +156,24 @@ def test_jobs_of_a_pool_that_is_closed_are_given_up() -> None:
         os.kill(pid, 0)
 
 
+def test_a_pool_may_end_before_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What closes it writes to a pipe that is still there, not to a number of another file."""
+    pool = WorkerPool(1)
+    pool.run([(square, (1,))], timeout_sec=30)
+    thread, write = pool._dispatcher._thread, os.write
+    assert thread is not None
+
+    def write_late(end: int, message: bytes) -> int:
+        write(end, message)
+        thread.join()
+        return write(end, message)
+
+    monkeypatch.setattr(os, "write", write_late)
+    pool.close()
+    monkeypatch.undo()
+    assert pool.run([(square, (3,))], timeout_sec=30)[0].value == 9
+
+
 def test_a_system_without_processes_left_is_an_error_of_the_set_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -249,7 +249,7 @@ def test_points_score_like_their_programs() -> None:
 
 def test_points_of_a_schedule_score_like_their_replays() -> None:
     """With the features of the default model, before and after it has learned."""
-    target, usual = "llvm -num-cores=1", "post-order-apply"
+    target, usual = "llvm -mcpu=skylake-avx512 -num-cores=1", "post-order-apply"
     context = ms.TuneContext(Matmul, target=target, space_generator=usual)
     learner = XGBModel()
     space = DesignSpace.of(split_all(Schedule(Matmul)))
