@@ -1,28 +1,41 @@
-# One virtual environment serves everything; it is made anew when pyproject.toml changes.
+# One virtual environment serves everything; each command adds what it needs, once, and again when
+# pyproject.toml changes.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 # Single-threaded comparisons with NumPy; the project's own threads follow the target.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_NUM_THREADS=1
+# The machine that `make test-made-up-host` makes up: AVX2, 32 KiB of L1, one core.
+MADE_UP_HOST := mcpu=x86-64-v3,l1=32768,l2=524288,l3=33554432,cores=1
 
-.PHONY: tune test lint bench bench-primitives bench-search bench-suite bench-models notebooks clean
+.PHONY: tune test test-made-up-host lint bench bench-primitives bench-search bench-suite bench-models notebooks clean
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint,notebook]'
+	touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 
 tune: $(VENV)/.installed  ## tune the README's matmul: 64 trials
 	$(BIN)/python -m benchmarks.tune_matmul
 
-test: $(VENV)/.installed  ## run the tests
-	$(BIN)/python -m pytest -q -n 2
+test: $(VENV)/.installed-test  ## run the tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+test-made-up-host: $(VENV)/.installed-test  ## run the tests as on a smaller machine
+	TENSORIR_HOST=$(MADE_UP_HOST) $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 PACKAGES := tensorir schedule codegen search
 CHECKED := $(PACKAGES) tests benchmarks notebooks
 
-lint: $(VENV)/.installed  ## style, types, layers
+lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/mypy $(addprefix --package ,$(PACKAGES))
@@ -38,7 +51,7 @@ bench-primitives: $(VENV)/.installed  ## time every primitive, and replays of re
 bench-search: $(VENV)/.installed  ## count candidates bred and scored in a second
 	$(BIN)/python -m benchmarks.search_speed
 
-bench-suite: $(VENV)/.installed  ## tune the suite of operators and time the kernels
+bench-suite: $(VENV)/.installed-test  ## tune the suite of operators and time the kernels
 	$(BIN)/python -m benchmarks.suite
 
 # Interpreters that have torch or onnxruntime, if any: make bench-models PEERS=../torchenv/bin/python
@@ -46,7 +59,7 @@ PEERS ?=
 bench-models: $(VENV)/.installed  ## tune the layers of a model and time it beside other runtimes
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.models $(addprefix --peer ,$(PEERS))
 
-notebooks: $(VENV)/.installed  ## execute the notebooks, with few trials
+notebooks: $(VENV)/.installed-notebook  ## execute the notebooks, with few trials
 	$(BIN)/python notebooks/execute.py --check
 
 clean:  ## remove the environment and what tools left behind

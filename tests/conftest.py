@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 os.environ["TENSORIR_VERIFY"] = "1"
+os.environ["MPLBACKEND"] = "Agg"
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -5,18 +5,14 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
-
-from matplotlib import pyplot as plt  # noqa: E402
-
-from schedule import Schedule  # noqa: E402
-from search import plot  # noqa: E402
-from search.design_space import DesignSpace  # noqa: E402
-from search.errors import TuningError  # noqa: E402
-from search.trials import RunTable, Trial  # noqa: E402
-from tensorir import T  # noqa: E402
+from schedule import Schedule
+from search import plot
+from search.design_space import DesignSpace
+from search.errors import TuningError
+from search.trials import RunTable, Trial
+from tensorir import T
 
 
 @pytest.fixture(autouse=True)
