@@ -1,7 +1,8 @@
 """Measure every budget of the project and print the table: `make bench`.
 
 Times are those of this machine at this moment. Ratios between things measured side by side hold
-better than times do.
+better than times do, so budgets of Python code are in calls of `benchmarks.reference_loop`, which is
+timed beside them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import search as ms
 import tensorir
 from benchmarks import graph_calls, primitives
 from benchmarks.matmul import FLOP, TARGET, MyModule, N, hand_schedule, speed
+from benchmarks.reference_loop import Timed, just_timed, timed, timed_by
 from schedule import Schedule, Trace
 from search.feature_extractor import PerStoreFeature
 from search.search_strategy.trace_application import TraceApplication
@@ -35,19 +37,15 @@ ROOT = Path(__file__).parents[1]
 Row = tuple[str, str, str, bool]
 
 
-def best_ms(function: Callable[[], object], repeat: int = 51) -> float:
-    """Return the time of a call in milliseconds: the best of many, since others use the machine."""
-    function()
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times) * 1e3
-
-
 def below(what: str, figure: float, budget: float, unit: str) -> Row:
     return (what, f"< {budget:g} {unit}", f"{figure:.2f} {unit}", figure < budget)
+
+
+def loops_below(what: str, time: Timed, budget: float) -> Row:
+    """Compare a time with a budget in calls of the reference loop."""
+    milliseconds = f"{time.seconds * 1e3:.3g} ms"
+    measured = f"{time.loops:.3g} loops ({milliseconds})"
+    return (what, f"< {budget:g} loops", measured, time.loops < budget)
 
 
 def at_least(what: str, figure: float, goal: float, unit: str) -> Row:
@@ -63,19 +61,18 @@ def bench_import() -> list[Row]:
         "print(time.perf_counter() - t)"
     )
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    times = [
-        float(
-            subprocess.run(
-                [sys.executable, "-c", code],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                check=True,
-            ).stdout
+
+    def seconds() -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            check=True,
         )
-        for _ in range(5)
-    ]
-    return [below("`import tensorir, schedule, codegen, search`", min(times), 0.4, "s")]
+        return float(done.stdout)
+
+    return [loops_below("`import tensorir, schedule, codegen, search`", timed_by(seconds, 7), 400)]
 
 
 @dataclass
@@ -106,19 +103,20 @@ def candidate() -> Candidate:
 def bench_script() -> list[Row]:
     text = candidate().sch.mod.script()
     lines = len(text.splitlines())
-    per_line = best_ms(lambda: tensorir.parse(text).script()) / lines
-    return [below("parse + print a 40-line function", per_line * 40, 5, "ms")]
+    whole = timed(lambda: tensorir.parse(text).script())
+    forty = Timed(whole.seconds * 40 / lines, whole.loops * 40 / lines)
+    return [loops_below("parse + print a 40-line function", forty, 5)]
 
 
 def bench_replay() -> list[Row]:
     sch, application = candidate().sch, candidate().application
-    replay = best_ms(lambda: application.apply(sch.trace))
+    replay = timed(lambda: application.apply(sch.trace))
     features = PerStoreFeature()
-    extract = best_ms(lambda: features.extract(sch.mod))
+    extract = timed(lambda: features.extract(sch.mod))
     count = len(sch.trace.insts)
     return [
-        below(f"replay of an auto-scheduled matmul ({count} instructions)", replay, 5, "ms"),
-        below("features of one candidate", extract, 3, "ms"),
+        loops_below(f"replay of an auto-scheduled matmul ({count} instructions)", replay, 5),
+        loops_below("features of one candidate", extract, 3),
     ]
 
 
@@ -130,7 +128,8 @@ def bench_primitives() -> list[Row]:
         (primitives.BUDGET_US, "slowest of the other primitives"),
     ):
         slowest = max((t for t in timed if t.budget == budget), key=lambda t: t.median)
-        rows.append(below(f"{what} ({slowest.name})", slowest.median / 1e3, budget / 1e3, "ms"))
+        took = just_timed(slowest.median / 1e6)
+        rows.append(loops_below(f"{what} ({slowest.name})", took, budget / 1e3))
     replays, _ = primitives.time_replays()
     if replays:
         median = statistics.median(replay.median for replay in replays)
@@ -150,7 +149,7 @@ def bench_build() -> list[Row]:
             codegen.compile_object(sch.mod, TARGET)
             times.append(time.perf_counter() - start)
     what = "lowering + LLVM of one matmul candidate, median of 24"
-    return [below(what, statistics.median(times) * 1e3, 60, "ms")]
+    return [loops_below(what, just_timed(statistics.median(times)), 60)]
 
 
 def bench_hand_schedules() -> list[Row]:
@@ -219,6 +218,11 @@ def bench_exhaustion() -> list[Row]:
     return [below("`tune_tir`, a space of 5 candidates", took, 10, "s")]
 
 
+def per_thousand(what: str, function: Callable[[], object], budget: float) -> Row:
+    """Compare what each of the 1,000 calls that `function` makes takes with a budget."""
+    return loops_below(f"{what} (1,000 of them)", timed(function), budget)
+
+
 LIBRARY_CALL = """
 @T.prim_func
 def main(A: T.Buffer((1, 128), "float32"), B: T.Buffer((1, 128), "float32")):
@@ -239,8 +243,8 @@ def bench_library() -> list[Row]:
             codegen.NDArray.at(address, (1, 128), kind)
 
     return [
-        below("a library function called from compiled code, 2 arrays", best_ms(prepared), 3, "us"),
-        below("an array at an address, nothing copied", best_ms(views), 1, "us"),
+        per_thousand("a library function called from compiled code, 2 arrays", prepared, 3),
+        per_thousand("an array at an address, nothing copied", views, 1),
     ]
 
 
@@ -287,9 +291,17 @@ def _proportional_bytes(pid: int) -> int:
 def bench_graph_calls() -> list[Row]:
     cost = graph_calls.measure()
     return [
-        below("a call of a model of one kernel, beside the kernel", cost.call, 3, "us"),
+        loops_below(
+            "a call of a model of one kernel, beside the kernel (1,000 of them)",
+            just_timed(cost.call * 1e-3),
+            3,
+        ),
         below("a kernel of a model, in a chain of 100", cost.kernel, 0.3, "us"),
-        below("a library call of a model, beside the function", cost.library_call, 3, "us"),
+        loops_below(
+            "a library call of a model, beside the function (1,000 of them)",
+            just_timed(cost.library_call * 1e-3),
+            3,
+        ),
     ]
 
 
