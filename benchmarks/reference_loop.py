@@ -2,9 +2,9 @@
 
 A call of `reference_loop` does what the project's own code does most: it makes small objects with
 slots, rebuilds a tree of them by a table of functions, and looks things up in dictionaries. What
-takes ten times as long as that loop on one machine takes about ten times as long on another, and on
-a busy one, since both are timed in the same moments. On a server of the Zen 5 line with CPython 3.11
-the loop takes 1 ms.
+takes ten times as long as that loop on one machine takes about ten times as long on another one,
+busy or not, since both are timed in the same moments. On a server of the Zen 5 line with CPython
+3.11 the loop takes 1 ms.
 """
 
 from __future__ import annotations
