@@ -23,14 +23,14 @@ from tests.search.test_mutators import padded_sum
 
 TARGET = "llvm -num-cores=4"
 MATMUL = """\
-design space #2: 5 sites, 526848 points
+design space #0: 5 sites, 526848 points
   tile of loop 0 of C      v5, v6, v7, v8      56: 32 in 4 parts, the last at most 64
   tile of loop 1 of C      v13, v14, v15, v16  56: 32 in 4 parts, the last at most 64
   tile of loop 2 of C      v21, v22             6: 32 in 2 parts, the last at most 64
   unroll_explicit of root  v25                  4: 0, 16, 64, 512
   parallel of root                              7: 1, 2, 4, 8, 16, 32, 64"""
 CONV2D = """\
-design space #2: 10 sites, 6.2e+9 points
+design space #0: 10 sites, 6.2e+9 points
   tile of loop 0 of conv2d_nhwc  v10, v11, v12, v13    1: 1 in 4 parts, the last at most 64
   tile of loop 1 of conv2d_nhwc  v18, v19, v20, v21  139: 112 in 4 parts, the last at most 64
   tile of loop 2 of conv2d_nhwc  v26, v27, v28, v29  139: 112 in 4 parts, the last at most 64
@@ -50,8 +50,8 @@ def spaces_of(program: str) -> list[ms.DesignSpace]:
 
 
 def test_a_space_prints():
-    assert str(spaces_of("matmul")[2]) == MATMUL
-    assert str(spaces_of("conv2d")[2]) == CONV2D
+    assert str(spaces_of("matmul")[0]) == MATMUL
+    assert str(spaces_of("conv2d")[0]) == CONV2D
 
 
 def test_a_space_prints_in_a_notebook():

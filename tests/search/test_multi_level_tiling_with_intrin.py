@@ -198,7 +198,7 @@ def test_an_intrinsic_with_several_spatial_loops() -> None:
 
 
 def test_an_elementwise_consumer_is_the_write_cache() -> None:
-    first, second, apart = designs(tiling(reuse_write=WRITE_CACHE), DENSE_RELU)
+    apart, first, second = designs(tiling(reuse_write=WRITE_CACHE), DENSE_RELU)
     assert [len(nest(sch, "D")) for sch in (first, second, apart)] == [4, 6, 2]
     assert all("CacheWrite" not in kinds(sch) for sch in (first, second, apart))
 
