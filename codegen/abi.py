@@ -1,18 +1,56 @@
-"""What compiled code and the process that runs it agree on: names of symbols, numbers of states."""
+"""What compiled code and the process that runs it agree on: names of symbols, numbers of states.
+
+Symbols of ours have a dot in them, which no identifier of C has, so that a function of a program
+may have any name: one called `memcpy` is the symbol `tensorir.kernel.memcpy`, and a call of the C
+library's `memcpy` still reaches that. What comes behind the second dot cannot make symbols of two
+kinds equal. Functions are known to C by their plain names only in a library that was exported.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
-CALL_PREFIX: Final = "__tensorir_call_"
-"""In front of a function's symbol: the entry that takes all arguments from one array of slots."""
-INFO_SYMBOL: Final = "__tensorir_module_info"
-"""The description of the module's functions, as JSON."""
+INFO_SYMBOL: Final = "tensorir.info"
+"""The description of a library's functions, as JSON."""
+PROGRAM_SYMBOL: Final = "tensorir.graph_functions"
+"""The programs of a library's graph functions, as JSON."""
+CONSTANTS_SYMBOL: Final = "__tensorir_constants"
+"""The constants of a library's graph functions, one after the other; C programs pass them on."""
 OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 """What compiled code takes from an OpenMP runtime."""
 OUT_OF_MEMORY: Final = -1
-"""The status of a function whose allocation failed; 0 is success, others number assertions."""
+"""The status of a function whose allocation failed; 0 is success, positive ones are assertions."""
 LIBRARY_FAILED: Final = -2
 """The status of a function that called a library function which raised an exception."""
-LIBRARY_SYMBOL: Final = "__tensorir_call_library"
-"""What compiled code calls for `T.call_packed`; see `codegen.library_call`."""
+_MOST: Final = 2**31 - 1
+
+
+def kernel_symbol(name: str) -> str:
+    """Return the symbol of the machine code of function `name` of a module."""
+    return f"tensorir.kernel.{name}"
+
+
+def entry_symbol(name: str) -> str:
+    """Return the symbol of what calls function `name` with arguments from one array of slots."""
+    return f"tensorir.entry.{name}"
+
+
+def library_symbol(name: str) -> str:
+    """Return what function `name` calls for `T.call_packed`; see `codegen.library_call`."""
+    return f"tensorir.library.{name}"
+
+
+def local_symbol(name: str) -> str:
+    """Return the symbol of a constant or helper that only one object knows."""
+    return f"tensorir.local.{name}"
+
+
+def status_of(message: str) -> int:
+    """Return the status that stands for a failed assertion with this message.
+
+    It follows from the message alone, so that the code of a function does not depend on others
+    that have messages too.
+    """
+    digest = hashlib.blake2b(message.encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(digest, "little") % _MOST

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from codegen import vector_math  # noqa: F401 - enters the handlers of its functions
-from codegen.emit.function import emit_module
-from codegen.emit.optimize import object_code
+from codegen.emit.function import emit_kernel
 from codegen.errors import CodegenError
+from codegen.kernel import Kernel
 from codegen.lower import lower
+from codegen.object_code import write_object_code
+from codegen.signature import ModuleInfo, Signature
 from codegen.target import Target, as_target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 
@@ -19,39 +22,120 @@ Program = IRModule | PrimFunc | Mapping[str, PrimFunc]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """LLVM IR before optimisation, and what compiling it needs."""
+    """A module as LLVM IR before optimisation, one kernel a function."""
 
-    text: str
     target: Target
-    has_scalar_loop: bool
+    info: ModuleInfo
+    kernels: tuple[Kernel, ...]
 
-    def compile(self) -> bytes:
-        """Return the relocatable object."""
-        return object_code(self.text, self.target, self.has_scalar_loop)
+    @staticmethod
+    def of(target: Target, kernels: Iterable[Kernel]) -> Source:
+        """Return the module of some kernels."""
+        parts = tuple(kernels)
+        return Source(target, ModuleInfo.merged(str(target), (k.info for k in parts)), parts)
+
+    @property
+    def text(self) -> str:
+        """The LLVM IR of all kernels, as it was written."""
+        return "\n".join(kernel.text for kernel in self.kernels)
+
+    def optimized(self) -> str:
+        """Return the LLVM IR of all kernels after optimisation."""
+        return "\n".join(kernel.optimized() for kernel in self.kernels)
+
+    def assembly(self) -> str:
+        """Return the machine code of all kernels as assembly text."""
+        return "\n".join(kernel.assembly() for kernel in self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A module as machine code, and the LLVM IR that it was made from."""
+
+    source: Source
+    object_code: bytes
 
 
 def llvm_source(program: Program, target: str | Mapping[str, Any] | Target | None = None) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)
-    lowered = {name: lower(func, chosen) for name, func in functions_of(program).items()}
-    return emit_lowered(lowered, chosen)
+    return Source.of(chosen, _kernels(_Lowered(functions_of(program), chosen), chosen))
 
 
 def emit_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Source:
     """Write functions that are lowered already as LLVM IR."""
-    text, has_scalar_loop = emit_module(dict(functions), target)
-    return Source(text, target, has_scalar_loop)
+    return Source.of(target, _kernels(functions, target))
+
+
+def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Compiled:
+    """Compile functions by name; there may be none.
+
+    LLVM works on one function in a thread of its own while the next one is lowered.
+    """
+    lowered = _Lowered(functions, target)
+    kernels: list[Kernel] = []
+    if len(functions) == 1:
+        kernels += _kernels(lowered, target)
+        objects = [kernel.object_code() for kernel in kernels]
+    else:
+        # One thread: llvmlite lets one thread at a time into LLVM.
+        with ThreadPoolExecutor(1, "llvm") as pool:
+            futures: list[Future[bytes]] = []
+            try:
+                for kernel in _kernels(lowered, target):
+                    kernels.append(kernel)
+                    futures.append(pool.submit(kernel.object_code))
+                objects = [future.result() for future in futures]
+            finally:
+                pool.shutdown(cancel_futures=True)
+    source = Source.of(target, kernels)
+    return Compiled(source, write_object_code(source.info, objects))
 
 
 def compile_object(
     program: Program, target: str | Mapping[str, Any] | Target | None = None
 ) -> bytes:
-    """Return a program compiled to a relocatable object that `Module.from_object` loads.
+    """Return a program compiled to machine code that `Module.from_object` loads.
 
-    The object holds a description of its functions, so it is all that another process needs.
-    Raises CodegenError for a program without a compiled form.
+    It is an archive (as of `ar`) of one relocatable object a function, and of a description of the
+    functions, so it is all that another process needs. Raises CodegenError for a program without a
+    compiled form.
     """
-    return llvm_source(program, target).compile()
+    return compile_functions(functions_of(program), as_target(target)).object_code
+
+
+class _Lowered(Mapping[str, PrimFunc]):
+    """Functions after lowering, each lowered when it is asked for."""
+
+    def __init__(self, functions: Mapping[str, PrimFunc], target: Target) -> None:
+        self._functions = functions
+        self._target = target
+        self._lowered: dict[str, PrimFunc] = {}
+
+    def __getitem__(self, name: str) -> PrimFunc:
+        found = self._lowered.get(name)
+        if found is None:
+            found = self._lowered[name] = lower(self._functions[name], self._target)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+
+def _kernels(lowered: Mapping[str, PrimFunc], target: Target) -> Iterator[Kernel]:
+    """Yield the kernels of functions; a caller is told what is known of those before it."""
+    signatures: dict[str, Signature] = {}
+    for name in lowered:
+        func = lowered[name]
+        symbol = func.attrs.get("global_symbol")
+        is_public = len(lowered) == 1 or symbol is not None
+        c_name = str(symbol or name) if is_public else None
+        kernel = emit_kernel(name, c_name, lowered, target, signatures)
+        signatures[name] = kernel.info.functions[0]
+        yield kernel
 
 
 def functions_of(program: Program) -> dict[str, PrimFunc]:

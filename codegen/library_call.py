@@ -1,9 +1,9 @@
 """A call of a library function in compiled code, as data that travels with the machine code.
 
-Compiled code calls Python with the number of the call in its module and the address of an array of
-8-byte slots: slot 0 takes the result, then follow the values that only running tells, in the order
-of the arguments: of an array its address, then its symbolic extents and its strides, of a scalar
-its value as int64, uint64 or float64. Everything else stands here.
+Compiled code calls Python with the number of the call in its function and the address of an array
+of 8-byte slots: slot 0 takes the result, then follow the values that only running tells, in the
+order of the arguments: of an array its address, then its symbolic extents and its strides, of a
+scalar its value as int64, uint64 or float64. Everything else stands here.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What a compiled function expects of its arguments, as data that travels with the machine code.
 
-The form is JSON inside the object file, so that a library is callable, with all checks, without the
-program it came from.
+The form is JSON beside the machine code, so that a library is callable, with all checks, without
+the program it came from.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,9 +20,7 @@ from tensorir.function import PrimFunc
 from tensorir.semantics import EXACT
 from tensorir.visit import collect_vars
 
-FORMAT_VERSION: Final = 3
-_READABLE: Final = (2, FORMAT_VERSION)
-"""Code of format 2 calls no library functions."""
+FORMAT_VERSION: Final = 4
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 """An extent: a number, the name of a variable, or an operator on two extents."""
@@ -56,12 +54,14 @@ class Parameter:
 class Signature:
     """The interface of a compiled function.
 
-    `symbols` are the variables that shapes bind; their values follow the arguments, as integers of
-    the stated dtype. `result` is the dtype of the value that `T.ret` gives, if any.
+    `name` is that in its module, `c_name` what C calls it in an exported library; None for one that
+    only other functions of the module call. `symbols` are the variables that shapes bind; their
+    values follow the arguments, as integers of the stated dtype. `result` is the dtype of the value
+    that `T.ret` gives, if any.
     """
 
     name: str
-    symbol: str
+    c_name: str | None
     parameters: tuple[Parameter, ...]
     symbols: tuple[tuple[str, DataType], ...] = ()
     result: DataType | None = None
@@ -73,15 +73,33 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """What an object file says about itself."""
+    """What compiled code says about itself."""
 
     target: str
     functions: tuple[Signature, ...]
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = field(default=())
     needed_features: tuple[str, ...] = field(default=())
-    library: tuple[LibraryCall, ...] = field(default=())
-    """The calls of Python functions, which the process that loads the code has to have."""
+    library: Mapping[str, tuple[LibraryCall, ...]] = field(default_factory=dict)
+    """Calls of Python functions, which the process that loads the code has to have, by function."""
+
+    @property
+    def public(self) -> tuple[Signature, ...]:
+        """The functions that can be called from outside."""
+        return tuple(s for s in self.functions if s.c_name is not None)
+
+    @staticmethod
+    def merged(target: str, infos: Iterable[ModuleInfo]) -> ModuleInfo:
+        """Return the description of all functions of some descriptions."""
+        every = list(infos)
+        return ModuleInfo(
+            target,
+            tuple(s for info in every for s in info.functions),
+            tuple(dict.fromkeys(m for info in every for m in info.messages)),
+            tuple(sorted({name for info in every for name in info.externs})),
+            tuple(sorted({name for info in every for name in info.needed_features})),
+            {name: calls for info in every for name, calls in info.library.items()},
+        )
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -93,7 +111,10 @@ class ModuleInfo:
                 "messages": self.messages,
                 "externs": self.externs,
                 "needed_features": self.needed_features,
-                "library": [call_to_data(call) for call in self.library],
+                "library": {
+                    name: [call_to_data(call) for call in calls]
+                    for name, calls in self.library.items()
+                },
             },
             separators=(",", ":"),
         )
@@ -102,7 +123,7 @@ class ModuleInfo:
     def from_json(text: str) -> ModuleInfo:
         """Read a description; LinkError if it is of another version."""
         data = json.loads(text)
-        if data.get("version") not in _READABLE:
+        if data.get("version") != FORMAT_VERSION:
             raise LinkError(
                 f"the code was compiled with format {data.get('version')} of its description, this "
                 f"release reads {FORMAT_VERSION}; compile it again"
@@ -113,7 +134,10 @@ class ModuleInfo:
             tuple(data["messages"]),
             tuple(data["externs"]),
             tuple(data["needed_features"]),
-            tuple(call_from_data(call) for call in data.get("library", ())),
+            {
+                name: tuple(call_from_data(call) for call in calls)
+                for name, calls in data["library"].items()
+            },
         )
 
 
@@ -160,7 +184,7 @@ def symbolic_vars(func: PrimFunc) -> list[Var]:
     return list(found)
 
 
-def signature_of(func: PrimFunc, name: str, symbol: str, written: set[Var]) -> Signature:
+def signature_of(func: PrimFunc, name: str, c_name: str | None, written: set[Var]) -> Signature:
     """Return the interface of `func`, `written` being the data pointers it stores through."""
     symbols = symbolic_vars(func)
     names = _unique_names([*func.params, *symbols])
@@ -186,7 +210,7 @@ def signature_of(func: PrimFunc, name: str, symbol: str, written: set[Var]) -> S
     noalias = func.attrs.get("tir.noalias")
     return Signature(
         name,
-        symbol,
+        c_name,
         tuple(parameters),
         tuple((names[v], v.dtype) for v in symbols),
         None if result is None or result == "void" else result,
@@ -228,7 +252,7 @@ def dim_of(node: PrimExpr, names: Mapping[Var, str], function: str) -> Dim:
 def _to_data(signature: Signature) -> dict[str, Any]:
     return {
         "name": signature.name,
-        "symbol": signature.symbol,
+        "c_name": signature.c_name,
         "parameters": [
             [p.name, p.kind, p.dtype, p.shape, p.strides, p.elem_offset, p.written]
             for p in signature.parameters
@@ -248,7 +272,7 @@ def _from_data(data: dict[str, Any]) -> Signature:
     )
     return Signature(
         data["name"],
-        data["symbol"],
+        data["c_name"],
         parameters,
         tuple((name, DataType(dtype)) for name, dtype in data["symbols"]),
         None if data["result"] is None else DataType(data["result"]),

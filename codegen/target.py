@@ -88,10 +88,11 @@ class Target:
     @property
     def is_host(self) -> bool:
         """Whether the CPU is the one of this machine: no other model or architecture is named."""
-        return "mcpu" not in self._options and self._architecture == host.machine()
+        return "mcpu" not in self._options and self.architecture == host.machine()
 
     @property
-    def _architecture(self) -> str:
+    def architecture(self) -> str:
+        """The architecture, such as `x86_64` or `aarch64`."""
         return host.machine() if self.mtriple is None else architecture(self.mtriple.split("-")[0])
 
     @cached_property
@@ -112,7 +113,7 @@ class Target:
         A CPU model that is not in the table counts as having its `mattr` and what all CPUs of its
         architecture have.
         """
-        common = BASELINE_FEATURES.get(self._architecture, frozenset())
+        common = BASELINE_FEATURES.get(self.architecture, frozenset())
         if self.is_host:
             found = {*host.cpu_features(), *common}
         else:

@@ -5,7 +5,12 @@ Functions of a real variable are in `codegen.vector_math`; here is everything el
 
 from __future__ import annotations
 
+import re
+from itertools import zip_longest
+from typing import Final
+
 from codegen import machine_intrinsics
+from codegen.abi import kernel_symbol
 from codegen.emit.context import INTRINSICS, FunctionEmitter, emits, emits_call, mangled
 from codegen.emit.convert import convert, half_to_float32
 from codegen.emit.expr import may_not_run
@@ -21,6 +26,8 @@ from tensorir.dtype import INT64, DataType
 from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr, StringImm, Var
 from tensorir.function import PrimFunc
 from tensorir.intrin import Op
+
+_C_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 
 
 @emits(Call)
@@ -49,20 +56,23 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
         )
     if f.in_parallel and (library := reaches_library(f, name)) is not None:
         refuse_in_parallel(f, f"it calls {name}, which calls library function {library!r},")
-    only_read = f.module.only_read.get(name, frozenset())
+    known = f.module.signatures.get(name)
+    parameters = known.parameters if known is not None else ()
     arguments = []
-    for param, arg in zip([*callee.params, *extents], node.args, strict=True):
+    for parameter, arg in zip_longest(parameters, node.args):
         written = set(f.written)
         arguments.append(_typed_argument(f, arg))
-        if param in only_read:
+        if parameter is not None and not parameter.written:
             f.written = written
-    symbol = global_name(f.module.symbols[name])
     result = ""
     if has_result(callee):
         result = f.stack(register_type(node.dtype), 16)
         arguments.append(f"ptr {result}")
-    kept = " noinline" if f.calls_stay else ""
-    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)}){kept}"))
+    symbol = global_name(kernel_symbol(name))
+    if name != f.module.name:
+        types = ", ".join(argument.rsplit(" ", 1)[0] for argument in arguments)
+        f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
+    check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
 
@@ -92,11 +102,12 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     arguments = [_typed_argument(f, arg) for arg in node.args[1:]]
     nothing = node.dtype.bits == 0
     result = "void" if nothing else register_type(node.dtype)
+    if not _C_NAME.match(name.value):
+        f.fail(f"T.call_extern takes the name of a C function, and {name.value!r} can be none")
     symbol = global_name(name.value)
-    if name.value not in f.module.symbols.values():
-        f.module.externs.add(name.value)
-        types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
-        f.module.text.declare(name.value, f"declare {result} {symbol}({types})")
+    f.module.externs.add(name.value)
+    types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
+    f.module.text.declare(name.value, f"declare {result} {symbol}({types})")
     call = f"call {result} {symbol}({', '.join(arguments)})"
     if nothing:
         f.do(call)

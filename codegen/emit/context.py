@@ -6,13 +6,15 @@ emitter looks a node up by its class, so handlers reach one another without impo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
+from codegen.abi import status_of
 from codegen.emit.llvm_text import FunctionText, ModuleText
 from codegen.emit.llvm_types import register_type
 from codegen.errors import CodegenError
 from codegen.library_call import LibraryCall
+from codegen.signature import Signature
 from codegen.target import Target
 from tensorir.arith.const_interval import Interval
 from tensorir.dtype import DataType
@@ -22,22 +24,28 @@ from tensorir.stmt import Stmt
 
 
 class ModuleEmitter:
-    """An LLVM module being made from the functions of an IRModule."""
+    """An LLVM module being made from one function of an IRModule."""
 
-    def __init__(self, target: Target, functions: dict[str, PrimFunc], symbols: dict[str, str]):
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        functions: Mapping[str, PrimFunc],
+        signatures: Mapping[str, Signature],
+    ) -> None:
+        self.name = name
+        """The name of the function."""
         self.text = ModuleText()
         self.target = target
         self.features = target.features
         self.functions = functions
-        """The functions by name, for calls from one to another."""
-        self.symbols = symbols
-        """The symbol each function is compiled to, by name."""
-        self.only_read: dict[str, frozenset[Var]] = {}
-        """The parameters that a function does not write to, of the functions written so far."""
-        self.messages: list[str] = []
-        """Texts of assertions; status `k + 1` of a function means that message `k` applies."""
+        """The functions of the IRModule by name, for calls from one to another."""
+        self.signatures = signatures
+        """The interfaces of those that are known."""
+        self.messages: dict[str, None] = {}
+        """Texts of assertions; `status_of` one is the status that the function returns for it."""
         self.library: list[LibraryCall] = []
-        """The places where the module calls library functions."""
+        """The places where the function calls library functions."""
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
         self.needed_features: set[str] = set()
@@ -47,16 +55,14 @@ class ModuleEmitter:
 
     def message(self, text: str) -> int:
         """Return the status that stands for the assertion message `text`."""
-        if text not in self.messages:
-            self.messages.append(text)
-        return self.messages.index(text) + 1
+        self.messages[text] = None
+        return status_of(text)
 
 
 class FunctionEmitter(FunctionText):
     """The LLVM function being written, and what its variables stand for."""
 
     __slots__ = (
-        "calls_stay",
         "cleanups",
         "contracts",
         "in_loop",
@@ -83,7 +89,7 @@ class FunctionEmitter(FunctionText):
         super().__init__()
         self.module = module
         self.name = name
-        """The symbol of the function, for the names of what is derived from it."""
+        """The name of the function, for errors and for the names of what is derived from it."""
         self.values: dict[Var, str] = {}
         """Variables as operands of their own type."""
         self.wide: dict[Var, str] = {}
@@ -111,9 +117,6 @@ class FunctionEmitter(FunctionText):
         """Values of the pure instructions of the open block, by their text (value numbering)."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
-        self.calls_stay = False
-        """Whether functions of the module that it calls are not inlined, so that each is optimised
-        as it is by itself."""
         self.contracts = True
         """Whether a product and a sum may become one operation."""
         self.vector_ops = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from codegen.abi import LIBRARY_FAILED, LIBRARY_SYMBOL
+from codegen.abi import LIBRARY_FAILED, library_symbol
 from codegen.emit.context import FunctionEmitter, emits_call
 from codegen.emit.convert import convert
+from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import memory_type
 from codegen.library_call import (
     Argument,
@@ -44,10 +45,11 @@ def emit_library_call(f: FunctionEmitter, node: Call, wants_result: bool) -> str
     slots = _Slots(f)
     described = tuple(slots.add(argument) for argument in arguments)
     f.module.library.append(LibraryCall(name, described, wants_result))
-    f.module.text.declare(LIBRARY_SYMBOL, f"declare i32 @{LIBRARY_SYMBOL}(i32, ptr)")
+    symbol = global_name(library_symbol(f.module.name))
+    f.module.text.declare(symbol, f"declare i32 {symbol}(i32, ptr)")
     array = slots.store()
     number = len(f.module.library) - 1
-    went_well = f.op(f"call i32 @{LIBRARY_SYMBOL}(i32 {number}, ptr {array})")
+    went_well = f.op(f"call i32 {symbol}(i32 {number}, ptr {array})")
     failed, goes_on = f.new_label("raised"), f.new_label("called")
     f.branch_if(f.op(f"icmp eq i32 {went_well}, 0"), failed, goes_on)
     f.start(failed)

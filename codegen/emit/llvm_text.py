@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_.$][\w.$]*\Z")
+from codegen.abi import local_symbol
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_.$][\w.$]*\Z", re.ASCII)
 
 
 def global_name(name: str) -> str:
@@ -45,7 +47,7 @@ class ModuleText:
 
     def constant_bytes(self, data: bytes, align: int = 1) -> str:
         """Add a private constant and return its address."""
-        name = f"@.const.{self.unique()}"
+        name = global_name(local_symbol(f"constant{self.unique()}"))
         self._globals[name] = (
             f"{name} = private unnamed_addr constant [{len(data)} x i8] "
             f"{bytes_constant(data)}, align {align}"

@@ -49,6 +49,12 @@ def _element_type(dtype: DataType) -> str:
     raise CodegenError(f"dtype {dtype} has no arithmetic in compiled code")
 
 
+def parameter_type(dtype: DataType) -> str:
+    """Return how a value of `dtype` is passed to a function, `register_type` with attributes."""
+    kind = register_type(dtype)
+    return f"{kind} zeroext" if kind == "i1" else kind
+
+
 def integer_text(dtype: DataType, value: int) -> str:
     """Return an integer constant (of one lane) as an operand."""
     if dtype.is_bool:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from codegen.abi import OPENMP_SYMBOLS
+from codegen.abi import OPENMP_SYMBOLS, local_symbol
 from codegen.emit.context import FunctionEmitter
+from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import register_type
 from codegen.emit.loop import counted_loop
 from tensorir.arith.const_interval import Interval
@@ -36,7 +37,7 @@ def emit_parallel_loop(
 ) -> None:
     """Write a loop whose iterations [low, end) are spread over threads."""
     f.parallel_bodies += 1
-    name = f"@{f.name}.parallel{f.parallel_bodies}"
+    name = global_name(local_symbol(f"parallel{f.parallel_bodies}"))
     captured = _captures(f, node.body)
     types = [register_type(var.dtype) for var in captured]
     for symbol in OPENMP_SYMBOLS:

@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 from codegen.compile import Source
-from codegen.emit.optimize import optimized
 from codegen.emit.stmt import LEFT_TO_LLVM
 from codegen.lower.remarks import Remarks, done, missed
 
@@ -23,9 +22,10 @@ def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
     as long as there is a loop, and adds `llvm.loop.isvectorized` where its vectoriser was at work;
     a name that is nowhere left is of a loop that was written out.
     """
-    if not source.has_scalar_loop or source.target.opt_level == 0:
+    if source.target.opt_level == 0:
         return
-    hints = _hints(str(optimized(source.text, source.target, source.has_scalar_loop)))
+    kernels = [kernel for kernel in source.kernels if kernel.has_scalar_loop]
+    hints = [names for kernel in kernels for names in _hints(kernel.optimized())]
     for name, loop in remarks.names.items():
         if not any(r.text == LEFT_TO_LLVM for r in remarks.about(loop, "emit")):
             continue

@@ -4,51 +4,76 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from codegen.abi import CALL_PREFIX, INFO_SYMBOL, OPENMP_SYMBOLS
+from codegen import host
+from codegen.abi import (
+    CONSTANTS_SYMBOL,
+    INFO_SYMBOL,
+    OPENMP_SYMBOLS,
+    PROGRAM_SYMBOL,
+    entry_symbol,
+    kernel_symbol,
+)
+from codegen.emit.llvm_text import global_name
+from codegen.emit.llvm_types import parameter_type
 from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
+from codegen.object_code import read_object_code
 from codegen.runtime import openmp
 from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
-from codegen.target import as_target
+from codegen.target import Target
+from tensorir.dtype import HANDLE
 
-PROGRAM_SYMBOL: Final = "__tensorir_graph_functions"
-"""The programs of graph functions, as JSON."""
-CONSTANTS_SYMBOL: Final = "__tensorir_constants"
-"""The constants of graph functions, one after the other."""
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
+_LINKERS_OF_ALL: Final = ("ld.lld",)
+"""Those that link for any architecture."""
+_C_IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+"""Names that begin with an underscore are not for programs."""
+_C_KEYWORDS: Final = frozenset((
+        "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
+        "else", "enum", "extern", "false", "float", "for", "goto", "if", "inline", "int", "long",
+        "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct",
+        "switch", "true", "typedef", "union", "unsigned", "void", "volatile", "while",
+))  # fmt: skip
 _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "handle": "void*"}
 
 
 def link_library(
-    object_data: bytes, path: Path, embedded: Mapping[str, bytes | memoryview] | None = None
+    object_code: bytes, path: Path, embedded: Mapping[str, bytes | memoryview] | None = None
 ) -> None:
-    """Link an object into the shared library `path`; LinkError without a linker.
+    """Link what `compile_object` returned into the shared library `path`.
 
-    `embedded` are data by the symbols that they get.
+    `embedded` are data by the symbols that they get. Raises LinkError without a linker, and for
+    two functions of one name for C.
     """
-    command = _linker()
+    info, objects = read_object_code(object_code)
+    target = Target(info.target)
+    command = _linker(target)
+    data = {INFO_SYMBOL: info.to_json().encode() + b"\0", **(embedded or {})}
     with tempfile.TemporaryDirectory() as folder:
-        objects = [Path(folder) / "module.o"]
-        objects[0].write_bytes(object_data)
-        if embedded:
-            objects.append(_data_object(embedded, Path(folder)))
-        attempts: list[list[str]] = [[]]
-        if OPENMP_SYMBOLS[0].encode() in object_data and Path(command[0]).name not in _LINKERS:
+        files = []
+        for number, content in enumerate([*objects, _interface(info, target, data, Path(folder))]):
+            files.append(Path(folder) / f"{number}.o")
+            files[-1].write_bytes(content)
+        libraries = [] if Path(command[0]).name in _LINKERS else ["-lm"]
+        attempts = [libraries]
+        if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects):
             # The symbols are weak: without the library the loops run serially.
-            attempts.insert(0, ["-Wl,--no-as-needed", "-lgomp"])
+            attempts.insert(0, [*libraries, "-Wl,--no-as-needed", "-lgomp"])
         for extra in attempts:
             finished = subprocess.run(
-                [*command, *map(str, objects), "-o", str(path), *extra],
+                [*command, *map(str, files), "-o", str(path), *extra],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -58,8 +83,13 @@ def link_library(
     raise LinkError(f"linking {path} with {command[0]} failed:\n{finished.stderr.strip()}")
 
 
-def _data_object(embedded: Mapping[str, bytes | memoryview], folder: Path) -> Path:
-    """Write an object with data, which the assembler takes from files: text of it would be long."""
+def _interface(
+    info: ModuleInfo, target: Target, embedded: Mapping[str, bytes | memoryview], folder: Path
+) -> bytes:
+    """Return an object with the functions as C knows them and with data.
+
+    The assembler takes the data from files: text of it would be long.
+    """
     section = "__TEXT,__const" if sys.platform == "darwin" else '.rodata,"a"'
     prefix = "_" if sys.platform == "darwin" else ""
     lines = [f".section {section}"]
@@ -69,28 +99,81 @@ def _data_object(embedded: Mapping[str, bytes | memoryview], folder: Path) -> Pa
         name = prefix + symbol
         lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{file}"', ".byte 0"]
     text = "".join(f"module asm {_quoted(line)}\n" for line in lines)
-    found = folder / "data.o"
-    found.write_bytes(object_code(text, as_target(None), has_scalar_loop=False))
-    return found
+    callable_from_c: dict[str, str] = {}
+    for signature in info.public:
+        c_name = c_name_of(signature)
+        if c_name is None:
+            continue
+        other = callable_from_c.setdefault(c_name, signature.name)
+        if other != signature.name:
+            raise LinkError(
+                f"functions {other!r} and {signature.name!r} have the same global_symbol, "
+                f"{c_name}, and a library has one function of a name; give one of them another"
+            )
+        text += _named_for_c(signature, c_name)
+    return object_code(text, target, has_scalar_loop=False)
+
+
+def _named_for_c(signature: Signature, name: str) -> str:
+    """Return LLVM IR of the function `name`, which goes on in the kernel."""
+    kernel = global_name(kernel_symbol(signature.name))
+    passed = [HANDLE if p.kind == "buffer" else p.dtype for p in signature.parameters]
+    passed += [dtype for _, dtype in signature.symbols]
+    if signature.result is not None:
+        passed.append(HANDLE)
+    arguments = ", ".join(f"{parameter_type(dtype)} %p{k}" for k, dtype in enumerate(passed))
+    return (
+        f"declare i32 {kernel}({', '.join(map(parameter_type, passed))})\n"
+        f"define i32 {global_name(name)}({arguments}) nounwind {{\n"
+        f"  %status = tail call i32 {kernel}({arguments})\n  ret i32 %status\n}}\n"
+    )
+
+
+def c_name_of(signature: Signature) -> str | None:
+    """Return what C calls a function of a library.
+
+    None for a name that C cannot spell or keeps for itself, and for one that the C library or an
+    OpenMP runtime has: who links the library would get our function in place of theirs.
+    """
+    name = signature.c_name
+    if name is None or not _C_IDENTIFIER.match(name) or name in _C_KEYWORDS:
+        return None
+    return None if name in OPENMP_SYMBOLS or _is_of_c_library(name) else name
+
+
+def _is_of_c_library(name: str) -> bool:
+    return any(hasattr(library, name) for library in _c_library())
+
+
+@cache
+def _c_library() -> tuple[ctypes.CDLL, ...]:
+    try:
+        return ctypes.CDLL("libc.so.6"), ctypes.CDLL("libm.so.6")
+    except OSError:
+        return (ctypes.CDLL(None),)
 
 
 def _quoted(line: str) -> str:
     return '"' + line.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
-def _linker() -> list[str]:
+def _linker(target: Target) -> list[str]:
     shared = "-dynamiclib" if sys.platform == "darwin" else "-shared"
-    for name in (os.environ.get("CC", ""), *_COMPILERS):
-        found = shutil.which(name.split()[0]) if name.split() else None
+    compilers: tuple[str, ...] = _COMPILERS
+    linkers: tuple[str, ...] = _LINKERS
+    is_foreign = target.architecture != host.machine()
+    if is_foreign:
+        compilers, linkers = (f"{target.architecture}-linux-gnu-gcc",), _LINKERS_OF_ALL
+    for command in (os.environ.get("CC", ""), *compilers, *linkers):
+        words = command.split()
+        found = shutil.which(words[0]) if words else None
         if found:
-            return [found, shared, "-lm"]
-    for name in _LINKERS:
-        found = shutil.which(name)
-        if found:
-            return [found, shared]
+            return [found, *words[1:], shared]
+    what = f"for {target.architecture} " if is_foreign else ""
     raise LinkError(
-        "export_library needs a linker: install a C compiler (cc, gcc or clang) or ld, or set CC. "
-        "Without one, keep Module.object_code and load it with Module.from_object"
+        f"export_library needs a linker {what}and found none: install one of "
+        f"{', '.join((*compilers, *linkers))}, or set CC to a C compiler. Without one, keep "
+        f"Module.object_code and load it with Module.from_object"
     )
 
 
@@ -106,13 +189,15 @@ def load_library(path: Path) -> LoadedCode:
         library = ctypes.CDLL(str(path.resolve()))
         text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, INFO_SYMBOL)))
     except (OSError, ValueError) as problem:
-        raise LinkError(f"{path} is no library of Module.export_library: {problem}") from problem
+        raise LinkError(
+            f"{path} is no library of Module.export_library of this release: {problem}"
+        ) from problem
     info = ModuleInfo.from_json(text.decode())
-    names = [s.symbol for s in info.functions]
+    names = [s.name for s in info.public]
     return LoadedCode(
         info,
-        {name: _address(library, CALL_PREFIX + name) for name in names},
-        {name: _address(library, name) for name in names},
+        {name: _address(library, entry_symbol(name)) for name in names},
+        {name: _address(library, kernel_symbol(name)) for name in names},
         library,
     )
 
@@ -137,7 +222,7 @@ def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
     """Return prototypes in C for the functions of a library, and its constants if it has some.
 
     A C program has a `main` of its own, so of a function of that name the type is declared, for
-    what dlsym finds. Names that C cannot spell are left out.
+    what dlsym finds. Functions without a name for C are left out; see `c_name_of`.
     """
     lines = ["#include <stdbool.h>", "#include <stdint.h>", ""]
     if has_constants:
@@ -147,9 +232,9 @@ def c_header(info: ModuleInfo, has_constants: bool = False) -> str:
             f"extern const uint8_t {CONSTANTS_SYMBOL}[];",
             "",
         ]
-    for signature in info.functions:
-        name, prefix = signature.symbol, ""
-        if not name.isidentifier():
+    for signature in info.public:
+        name, prefix = c_name_of(signature), ""
+        if name is None:
             continue
         lines.append(f"/* {signature}; returns 0 on success */")
         if name == "main":

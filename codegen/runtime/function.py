@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from codegen.abi import LIBRARY_FAILED, OUT_OF_MEMORY
+from codegen.abi import LIBRARY_FAILED, OUT_OF_MEMORY, status_of
 from codegen.errors import AssertionFailedError, ExecutionError
 from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.guard import run_guarded
@@ -61,9 +61,9 @@ class Function:
     def __init__(self, code: LoadedCode, signature: Signature, guard_pages: bool = False) -> None:
         self._code = code
         self.signature = signature
-        self.entry: int = code.entries[signature.symbol]
+        self.entry: int = code.entries[signature.name]
         """Address of the entry that takes its arguments from an array of slots."""
-        self.address: int = code.addresses[signature.symbol]
+        self.address: int = code.addresses[signature.name]
         """Address of the C function."""
         self._call = _ENTRY(self.entry)
         self._checker = ArgumentChecker(signature)
@@ -107,9 +107,9 @@ class Function:
             )
         if status == LIBRARY_FAILED and self._code.library is not None:
             raise self._code.library.failure()
-        messages = self._code.info.messages
-        if 0 < status <= len(messages):
-            raise AssertionFailedError(f"{self.name}: {messages[status - 1]}")
+        messages = [text for text in self._code.info.messages if status_of(text) == status]
+        if messages:
+            raise AssertionFailedError(f"{self.name}: {' (or) '.join(messages)}")
         raise ExecutionError(f"{self.name} stopped with status {status}")
 
     def __repr__(self) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
-from codegen.abi import CALL_PREFIX, LIBRARY_SYMBOL
+from codegen.abi import entry_symbol, kernel_symbol, library_symbol
 from codegen.emit.optimize import binding
 from codegen.errors import LinkError
+from codegen.object_code import read_object_code
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host
 from codegen.runtime.library_calls import LibraryCalls
@@ -23,7 +25,7 @@ _registered: Final[dict[str, int]] = {}
 class LoadedCode:
     """Machine code in memory; it stays there as long as this object lives.
 
-    `entries` maps the symbol of each public function to the address of its slot-array entry,
+    `entries` maps the name of each public function to the address of its slot-array entry,
     `addresses` to that of the C function itself.
     """
 
@@ -52,40 +54,32 @@ def _linker() -> Any:
 
 
 def load_object(data: bytes) -> LoadedCode:
-    """Load a relocatable object that `compile_object` made.
+    """Load what `compile_object` returned.
 
-    Raises LinkError if it is none, calls a C function or a library function that this process does
-    not have, or uses instructions that this CPU does not have.
+    Raises LinkError if it is something else, calls a C function or a library function that this
+    process does not have, or uses instructions that this CPU does not have.
     """
-    info = _describe(data)
+    info, objects = read_object_code(data)
     _check_externs(info)
     prepare_host(info.needed_features)
-    names = [s.symbol for s in info.functions]
-    builder = _builder(data)
-    library = None
-    if info.library:
-        library = LibraryCalls(info.library)
-        builder.import_symbol(LIBRARY_SYMBOL, library.address)
+    if not objects:
+        return LoadedCode(info, {}, {}, None)
+    builder = _builder(objects)
+    library = LibraryCalls(info.library) if info.library else None
+    if library is not None:
+        for name, address in library.addresses.items():
+            builder.import_symbol(library_symbol(name), address)
+    names = [s.name for s in info.public]
     for name in names:
-        builder.export_symbol(name).export_symbol(CALL_PREFIX + name)
+        builder.export_symbol(kernel_symbol(name)).export_symbol(entry_symbol(name))
     code = _link(builder)
     return LoadedCode(
         info,
-        {name: code[CALL_PREFIX + name] for name in names},
-        {name: code[name] for name in names},
+        {name: code[entry_symbol(name)] for name in names},
+        {name: code[kernel_symbol(name)] for name in names},
         code,
         library,
     )
-
-
-def _describe(data: bytes) -> ModuleInfo:
-    """Read the description out of an object without loading it."""
-    start = data.find(b'{"version":')
-    if start < 0:
-        raise LinkError(
-            "the data is no object file of codegen.compile_object: it has no description"
-        )
-    return ModuleInfo.from_json(data[start : data.index(b"\0", start)].decode())
 
 
 def _check_externs(info: ModuleInfo) -> None:
@@ -99,8 +93,10 @@ def _check_externs(info: ModuleInfo) -> None:
             )
 
 
-def _builder(data: bytes) -> Any:
-    builder = binding().JITLibraryBuilder().add_object_img(data).add_current_process()
+def _builder(objects: Iterable[bytes]) -> Any:
+    builder = binding().JITLibraryBuilder().add_current_process()
+    for data in objects:
+        builder.add_object_img(data)
     for symbol, address in {**openmp.symbol_addresses(), **_registered}.items():
         builder.import_symbol(symbol, address)
     return builder

@@ -11,7 +11,8 @@ import ctypes
 import operator
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from codegen.errors import ExecutionError, LinkError
@@ -32,26 +33,35 @@ _Reader: TypeAlias = Callable[[tuple[Any, ...]], Any]
 
 
 class LibraryCalls:
-    """The library calls of one loaded module; must live as long as its code.
+    """The library calls of one loaded module, by function; must live as long as its code.
 
     Raises LinkError naming all functions that are not registered.
     """
 
-    def __init__(self, calls: Sequence[LibraryCall]) -> None:
-        functions = {call.function: get_global_func(call.function, True) for call in calls}
+    def __init__(self, calls: Mapping[str, Sequence[LibraryCall]]) -> None:
+        names = dict.fromkeys(call.function for of_one in calls.values() for call in of_one)
+        functions = {name: get_global_func(name, True) for name in names}
         missing = [name for name, function in functions.items() if function is None]
         if missing:
             raise LinkError(f"the program cannot be loaded: {missing_text(missing)}")
-        self._sites = [_Site(call, functions[call.function]) for call in calls]  # type: ignore[arg-type]
         self._failures: dict[int, BaseException] = {}
         """What was raised by the calls of a thread, until `failure` takes it."""
-        self._callback = _CALLBACK(self._call)
-        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-        """The C function `int32_t(int32_t call, int64_t* slots)`, which returns 0 if it failed."""
+        self._callbacks = {
+            name: _CALLBACK(
+                partial(self._call, [_Site(call, functions[call.function]) for call in of_one])  # type: ignore[arg-type]
+            )
+            for name, of_one in calls.items()
+        }
+        self.addresses = {
+            name: ctypes.cast(callback, ctypes.c_void_p).value or 0
+            for name, callback in self._callbacks.items()
+        }
+        """For each function that has calls, what it calls for them: a C function
+        `int32_t(int32_t call, int64_t* slots)`, which returns 0 if it failed."""
 
-    def _call(self, number: int, slots: int) -> int:
+    def _call(self, sites: Sequence[_Site], number: int, slots: int) -> int:
         try:
-            self._sites[number](slots)
+            sites[number](slots)
         except BaseException as problem:  # noqa: BLE001 - raised again by the caller of the code
             self._failures[threading.get_ident()] = problem
             return _FAILED

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codegen.compile import Program, Source, llvm_source
-from codegen.emit.optimize import assembly, optimized
+from codegen.compile import Compiled, Program, Source, compile_functions, functions_of
 from codegen.errors import CodegenError
 from codegen.history import with_history
 from codegen.runtime import export
@@ -28,22 +27,32 @@ class Module(TimedFunctions[Function]):
         code: LoadedCode,
         *,
         source: Source | None = None,
-        object_data: bytes | None = None,
+        object_code: bytes | None = None,
         guard_pages: bool = False,
     ) -> None:
-        super().__init__({s.name: Function(code, s, guard_pages) for s in code.info.functions})
+        super().__init__({s.name: Function(code, s, guard_pages) for s in code.info.public})
         self._code = code
         self._source = source
-        self._object = object_data
+        self._object = object_code
+
+    @staticmethod
+    def of(compiled: Compiled, *, guard_pages: bool = False) -> Module:
+        """Load what was just compiled; LinkError for what this process does not have."""
+        return Module(
+            load_object(compiled.object_code),
+            source=compiled.source,
+            object_code=compiled.object_code,
+            guard_pages=guard_pages,
+        )
 
     @staticmethod
     def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
         """Load what `compile_object` returned, perhaps in another process.
 
-        Raises LinkError if it is no such object or calls C or library functions that this process
+        Raises LinkError if it is something else or calls C or library functions that this process
         does not have.
         """
-        return Module(load_object(data), object_data=data, guard_pages=guard_pages)
+        return Module(load_object(data), object_code=data, guard_pages=guard_pages)
 
     # ---------------------------------------------------------------------------------- functions
 
@@ -79,7 +88,7 @@ class Module(TimedFunctions[Function]):
 
     @property
     def object_code(self) -> bytes:
-        """The relocatable object; CodegenError for a module loaded from a library."""
+        """What `compile_object` returns; CodegenError for a module loaded from a library."""
         if self._object is None:
             raise CodegenError("a module loaded from a shared library has no object code left")
         return self._object
@@ -87,14 +96,11 @@ class Module(TimedFunctions[Function]):
     def inspect_llvm(self, optimized_form: bool = True) -> str:
         """Return the LLVM IR, after optimisation or as it was written."""
         source = self._need_source()
-        if not optimized_form:
-            return source.text
-        return str(optimized(source.text, source.target, source.has_scalar_loop))
+        return source.optimized() if optimized_form else source.text
 
     def inspect_asm(self) -> str:
         """Return the machine code as assembly text."""
-        source = self._need_source()
-        return assembly(source.text, source.target, source.has_scalar_loop)
+        return self._need_source().assembly()
 
     def get_source(self, fmt: str = "ll") -> str:
         """Return the LLVM IR (`"ll"`) or assembly (`"asm"`, `"s"`)."""
@@ -117,11 +123,13 @@ class Module(TimedFunctions[Function]):
 
         Each function f becomes `int32_t f(...)` with a pointer for each buffer and scalars by
         value, in parameter order, then symbolic extents, then a pointer for the result if there is
-        one; `c_header` writes the prototypes. It returns 0, or a status if it failed. `embedded`
+        one; `c_header` writes the prototypes. It returns 0, or a status if it failed. Functions
+        whose names the C library has, or C cannot spell, are for `load_module` only. `embedded`
         are data that the library is to hold, by the symbols they get. Raises
         LinkError if there is no linker, CodegenError for a module that calls library functions.
         """
-        called = sorted({call.function for call in self._code.info.library})
+        calls = self._code.info.library.values()
+        called = sorted({call.function for of_one in calls for call in of_one})
         if called:
             raise CodegenError(
                 f"the module calls library function(s) {', '.join(map(repr, called))}, which are "
@@ -167,9 +175,8 @@ def build(
     another is registered under the name.
     """
     chosen = as_target(target)
-    source = llvm_source(with_history(mod, chosen), chosen)
-    data = source.compile()
-    return Module(load_object(data), source=source, object_data=data, guard_pages=guard_pages)
+    compiled = compile_functions(functions_of(with_history(mod, chosen)), chosen)
+    return Module.of(compiled, guard_pages=guard_pages)
 
 
 def load_module(path: str | Path) -> Module:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from codegen.abi import local_symbol
+from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import float64_text
 from codegen.vector_math.lanes import Formula, Lane
 
@@ -53,12 +55,12 @@ def reduce_large_lanes(w: Formula, x: Lane, r: Lane, q: Lane, limit: float) -> t
 
 def _function(w: Formula, limit: float) -> str:
     text = w.f.module.text
-    table = "@.two_over_pi"
+    table = global_name(local_symbol("two_over_pi"))
     text.declare(
         table,
         f"{table} = private unnamed_addr constant i{64 * _WORDS} {_TWO_OVER_PI}, align 64",
     )
-    name = f"@.reduce_large.f{w.bits}"
+    name = global_name(local_symbol(f"reduce_large.f{w.bits}"))
     if name not in text.defined:
         text.defined.add(name)
         for intrinsic, kind in (("ctlz.i256", "i256"), ("fma.f64", "double")):

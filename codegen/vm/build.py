@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from codegen.compile import emit_lowered, llvm_source
+from codegen.compile import compile_functions
 from codegen.errors import CodegenError
 from codegen.history import with_history
-from codegen.runtime.jit import load_object
 from codegen.runtime.module import Module
 from codegen.target import Target, as_target
 from codegen.vm import program as p
@@ -104,10 +103,7 @@ def compile_lowered(
     functions = mod.prim_funcs()
     for translation in translations:
         functions.update(translation.functions(constants.nbytes))
-    # Where all that is left are library calls, there is nothing to lower.
-    source = llvm_source(functions, target) if functions else emit_lowered({}, as_target(target))
-    data = source.compile()
-    module = Module(load_object(data), source=source, object_data=data)
+    module = Module.of(compile_functions(functions, as_target(target)))
     description = p.Description(tuple(programs[name] for name in graphs), constants.nbytes)
     return Executable(module, description, constants.block(), mod=mod, guard_pages=guard_pages)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from codegen.abi import CONSTANTS_SYMBOL, PROGRAM_SYMBOL
 from codegen.errors import CodegenError, LinkError
-from codegen.runtime import export
 from codegen.runtime.module import Module
 from codegen.runtime.ndarray import NDArray, array
 from codegen.signature import dim_text
@@ -108,8 +108,8 @@ class Executable:
         self.module.export_library(
             path,
             {
-                export.PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
-                export.CONSTANTS_SYMBOL: memoryview(data),
+                PROGRAM_SYMBOL: self.description.to_json().encode() + b"\0",
+                CONSTANTS_SYMBOL: memoryview(data),
             },
         )
 

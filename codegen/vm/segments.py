@@ -29,8 +29,6 @@ from tensorir.visit import substitute
 
 _ADDRESS_OF: Final = Op.get("address_of")
 _CALL_EXTERN: Final = Op.get("call_extern")
-CALLS_STAY: Final = "tir.calls_stay_calls"
-"""Attribute of a function whose callees are not inlined into it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -159,7 +157,7 @@ class SegmentWriter:
         """Return the segment `symbol`."""
         params = [s if isinstance(s, Var) else self._buffers.get(s) or self._pointers[s]
                   for s in self.slots]  # fmt: skip
-        attrs = {"global_symbol": symbol, "tir.is_scheduled": True, CALLS_STAY: True}
+        attrs = {"global_symbol": symbol, "tir.is_scheduled": True}
         return PrimFunc(params, self._suite(operations), attrs=attrs)
 
     def _suite(self, operations: Sequence[Operation]) -> Stmt:

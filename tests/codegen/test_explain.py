@@ -8,7 +8,6 @@ import pytest
 
 import codegen
 from codegen.compile import llvm_source
-from codegen.emit.optimize import optimized
 from codegen.explanation.facts import InnerLoop, Loop
 from codegen.lower import LoweringError
 from codegen.lower.remarks import collected, done
@@ -340,7 +339,7 @@ def test_accumulators_in_registers_are_phi_nodes_in_llvm(rows, columns):
     mod = tiled(rows, columns).mod
     (accumulator,) = codegen.explain(mod, AVX512).accumulators
     source = llvm_source(mod, AVX512)
-    text = str(optimized(source.text, source.target, source.has_scalar_loop))
+    text = source.optimized()
     assert accumulator.home == "registers"
     assert text.count("phi <16 x float>") == accumulator.count == rows * columns // 16
 

@@ -8,7 +8,6 @@ import pytest
 import codegen
 from codegen import CodegenError, LinkError, host
 from codegen.compile import llvm_source
-from codegen.emit.optimize import assembly
 from codegen.machine_intrinsics import FEATURES
 from schedule import Schedule
 from tensorir import parse
@@ -62,8 +61,7 @@ def tensorized(name):
 
 
 def assembly_of(program, target):
-    source = llvm_source(program, target)
-    return assembly(source.text, source.target, source.has_scalar_loop)
+    return llvm_source(program, target).assembly()
 
 
 # ---------------------------------------------------------------------- for a target that has them

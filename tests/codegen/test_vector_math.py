@@ -231,9 +231,9 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
             B[i * 16 + j] = T.{name}(A[i * 16 + j])
 """
     assembly = codegen.build(tensorir.parse(source)).inspect_asm()
-    body = assembly[assembly.index("\nf:") : assembly.index("__tensorir_call_f:")]
+    body = assembly[assembly.index("\ntensorir.kernel.f:") : assembly.index("tensorir.entry.f:")]
     called = set(re.findall(r"\tcallq?\t\*?(\S+)", body))
-    assert called <= {".reduce_large.f32"}, called
+    assert called <= {"tensorir.local.reduce_large.f32"}, called
 
 
 def test_classification() -> None:

@@ -205,6 +205,7 @@ def f(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32"), C: T.Buf
 """
     )
     llvm = module.inspect_llvm()
-    body = llvm[llvm.index("define i32 @f(") : llvm.index("define i32 @__tensorir")]
+    kernel, entry = "i32 @tensorir.kernel.f(", "i32 @tensorir.entry.f("
+    body = llvm[llvm.index(kernel) : llvm.index(entry)]
     assert body.count("phi <8 x float>") == 8
     assert "alloca" not in body

@@ -18,7 +18,7 @@ TARGET = "llvm -num-cores=1"
 def inner_blocks(module: codegen.Module) -> list[str]:
     """Return the basic blocks of the optimised code that multiply."""
     text = module.inspect_llvm()
-    body = text[text.index("define i32 @main(") :]
+    body = text[text.index("i32 @tensorir.kernel.main(") :]
     blocks = re.split(r"\n(?=\S+:)", body[: body.index("\n}")])
     return [block for block in blocks if "fmul" in block]
 

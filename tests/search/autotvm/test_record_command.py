@@ -42,7 +42,7 @@ def test_programs_and_their_code_are_shown(log, capsys):
     main(["--i", log, "--begin", "1", "--end", "2", *options])
     text = capsys.readouterr().out
     assert "for i_0, j_0, k, i_1, j_1 in T.grid(16, 8, 16, 4, 2):" in text
-    assert "define i32 @main(" in text
+    assert "i32 @tensorir.kernel.main(" in text
 
 
 def test_the_best_are_picked(log, capsys):

@@ -1,0 +1,79 @@
+"""One kernel, one object: a function as LLVM IR, and the machine code that is made of it.
+
+What a kernel becomes depends on its program and its target, never on what else is in a module: it
+is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
+kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
+digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from codegen.emit.optimize import assembly, object_code, optimized
+from codegen.signature import ModuleInfo
+from codegen.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The LLVM IR of one function before optimisation, and what is known of the function."""
+
+    info: ModuleInfo
+    """The description of a module that has this function only."""
+    text: str
+    target: Target
+    has_scalar_loop: bool
+    """Whether LLVM's loop vectoriser may help."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function in its module."""
+        return self.info.functions[0].name
+
+    def object_code(self) -> bytes:
+        """Return the relocatable object; CodegenError for code that LLVM rejects."""
+        return _objects.get(self)
+
+    def optimized(self) -> str:
+        """Return the LLVM IR after optimisation."""
+        return str(optimized(self.text, self.target, self.has_scalar_loop))
+
+    def assembly(self) -> str:
+        """Return the machine code as assembly text."""
+        return assembly(self.text, self.target, self.has_scalar_loop)
+
+
+class _Objects:
+    """The objects that were made last, up to a number of bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, kernel: Kernel) -> bytes:
+        made_from = f"{kernel.target}\n{kernel.has_scalar_loop}\n{kernel.text}"
+        key = hashlib.blake2b(made_from.encode(), digest_size=32).digest()
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        made = object_code(kernel.text, kernel.target, kernel.has_scalar_loop)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = made
+                self._bytes += len(made)
+            while self._bytes > self._limit:
+                _, oldest = self._known.popitem(last=False)
+                self._bytes -= len(oldest)
+        return made
+
+
+_objects: Final = _Objects(limit=32 << 20)
