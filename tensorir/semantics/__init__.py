@@ -59,6 +59,15 @@ once to nearest even, overflow gives infinity. To bool: `!= 0`, hence NaN gives 
 only if it decides, in vectors lane by lane; `Select` evaluates both values. A loop of extent 0 or
 less runs nothing. Memory is undefined until written. A lane whose predicate is false loads 0 and
 stores nothing.
+
+**Reductions.** The init of a block runs first in the step in which every reduction axis is at the
+first value of its domain. The loops of a reduction are those that bind reduction axes of the block
+and no other of its axes; they give the steps of one spatial instance, whose place the other loops
+give. An instance without a step, because a loop of its reduction has extent 0 or because each step
+is excluded by the block's predicate or a branch, runs the init alone, where the outermost loop of
+the reduction is reached: an empty sum is 0, as in NumPy. A condition in which no variable of these
+loops occurs excludes the instance itself, and its init. An instance that has steps, but not the
+first one, runs no init. `tensorir.empty_reductions` writes this out.
 """
 
 from __future__ import annotations
