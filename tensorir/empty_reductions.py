@@ -314,9 +314,7 @@ def _with_body(block: s.Block, body: s.Stmt) -> s.Block:
     used = {n.buffer for n in walk(body) if isinstance(n, (BufferLoad, s.BufferStore))}
     pointers = {n for n in walk(body) if isinstance(n, Var)}
     views = [
-        view
-        for view in block.match_buffers
-        if view.buffer in used or view.buffer.data in pointers
+        view for view in block.match_buffers if view.buffer in used or view.buffer.data in pointers
     ]
     return block.with_(body=body, init=None, match_buffers=views)
 
