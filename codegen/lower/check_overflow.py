@@ -267,6 +267,11 @@ class Reading:
         self._only_mendable = outer
         return found
 
+    def select(self, node: e.Select) -> Interval | None:
+        """Return the values of `T.Select`, which computes both."""
+        self(node.condition)
+        return self.united(node.true_value, node.false_value)
+
     def united(self, *parts: PrimExpr) -> Interval | None:
         """Return the interval around the values of all parts."""
         found = [self(part) for part in parts]
@@ -341,7 +346,7 @@ READINGS: Final[dict[type, Callable[[Reading, Any], Interval | None]]] = {
     **dict.fromkeys((*e.COMPARISONS, e.And, e.Or), lambda r, n: r.condition(n.a, n.b)),
     e.Not: lambda r, n: r.condition(n.a),
     e.Cast: Reading.cast,
-    e.Select: lambda r, n: r.condition(n.condition) and r.united(n.true_value, n.false_value),
+    e.Select: Reading.select,
     Call: Reading.call,
     e.Let: Reading.let,
     e.Ramp: Reading.ramp,

@@ -52,8 +52,8 @@ reassociated, and no law is used that fails for NaN, an infinity or -0.0. A NaN 
 payload that a program may rely on.
 
 **Casts.** To a narrower integer: wraps; but index arithmetic cast to int32 is index arithmetic, and
-refused where it could overflow. A cast of index arithmetic to more bits or to a float has its value,
-however few bits its operand is written in. Float to integer: toward zero, the nearest value of the
+refused where it could overflow. A cast of index arithmetic to more bits or to a float has its
+value, however few bits its operand is written in. Float to integer: toward zero, the nearest value of the
 type where that is out of range, NaN gives 0. Integer to float and float to narrower float: rounded
 once to nearest even, overflow gives infinity. To bool: `!= 0`, hence NaN gives true.
 
