@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from tensorir import expr as e
 from tensorir.dtype import DataType
@@ -61,3 +62,5 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
     # The variable stands for its value.
     e.Let: ("value", "body"),
 }
+INDEX_NODES: Final = frozenset({*_BINARY, *_OPERANDS, e.IntImm, e.Var, e.SizeVar, Call})
+"""The classes of nodes that index arithmetic is made of."""

@@ -67,6 +67,9 @@ def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     if name is not None:
         left = f.expr(node.a)
         return f.op(f"{name} {register_type(dtype)} {left}, {f.expr(node.b)}")
+    if dtype.lanes == 1 and dtype.bits == 32 and is_index_arithmetic(node, f.value_variables):
+        # Operands may need more bits for some sizes of buffers; the result wraps where it is used.
+        return f.op(f"trunc i64 {f.index(node)} to i32")
     left, right = f.expr(node.a), f.expr(node.b)
     if kind is e.Min or kind is e.Max:
         sign = "s" if dtype.is_int else "u"
@@ -131,7 +134,7 @@ def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
 def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str:
     test = _SIGNED_TEST[type(node)]
     is_wide = dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32
-    if is_wide and _is_exact(f, node.a) and _is_exact(f, node.b):
+    if is_wide and _is_exact(f, node):
         # Predicates over loop variables compare in the width of the induction variables.
         left = f.index(node.a)
         return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
@@ -141,10 +144,10 @@ def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str
     return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
 
 
-def _is_exact(f: FunctionEmitter, node: PrimExpr) -> bool:
-    """Say whether nothing in `node` wraps around."""
-    return (
-        is_index_arithmetic(node, f.value_variables) or exact_interval(node, f.ranges) is not None
+def _is_exact(f: FunctionEmitter, node: e.CmpOp) -> bool:
+    """Say whether nothing that is compared wraps around; beside a value, indices do."""
+    return is_index_arithmetic(node, f.value_variables) or all(
+        exact_interval(side, f.ranges) is not None for side in (node.a, node.b)
     )
 
 

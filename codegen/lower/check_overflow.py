@@ -14,25 +14,30 @@ for whatever lies in memory.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from codegen.lower.errors import LoweringError
 from tensorir import expr as e
 from tensorir import stmt as s
-from tensorir.arith.const_interval import Interval, exact_interval
+from tensorir.arith.const_interval import (
+    EVERYTHING,
+    Interval,
+    floor_quotient,
+    floor_remainder,
+    product,
+    trunc_quotient,
+    trunc_remainder,
+    union,
+)
 from tensorir.buffer import BufferRegion
 from tensorir.dtype import INT64, DataType
-from tensorir.expr import BufferLoad, Call, PrimExpr, Var, integer_limits
+from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr, Var, integer_limits
 from tensorir.function import PrimFunc
 from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.intrin import Op
 from tensorir.ops import cast
 from tensorir.value_variables import scalar_values
-from tensorir.visit import Rewriter, post_order_visit, walk
-
-_RING: Final = frozenset({e.Add, e.Sub, e.Mul})
-_UNKNOWN: Final = frozenset({e.Let, Call})
-_IF_THEN_ELSE: Final = Op.get("if_then_else")
+from tensorir.visit import Rewriter
 
 
 def check_overflow(func: PrimFunc) -> PrimFunc:
@@ -51,6 +56,8 @@ class _CheckOverflow(Rewriter):
         self._values = scalar_values(func)
         self._ranges: dict[Var, Interval] = {}
         """Variables whose values lie between constants."""
+        self._symbolic: dict[Var, Interval] = {}
+        """Variables of other loops, for the largest sizes that their types hold."""
         self._checked: dict[PrimExpr, PrimExpr] = {}
 
     # ---------------------------------------------------------------------------------- statements
@@ -61,6 +68,9 @@ class _CheckOverflow(Rewriter):
         if first is not None and count is not None:
             last = max(first[0], first[1] + count[1] - 1)
             self._define(node.loop_var, (first[0], last), f"loop {node.loop_var.name}")
+        elif first is not None:
+            # The last value is below an end that the type holds as well.
+            self._symbolic[node.loop_var] = first[0], integer_limits(node.loop_var.dtype)[1] - 1
         body = self(node.body)
         if low is node.min and extent is node.extent and body is node.body:
             return node
@@ -114,6 +124,8 @@ class _CheckOverflow(Rewriter):
             return self.rewrite_PrimExpr(node)
         # A float of index arithmetic has its value, not what is left of it in 32 bits.
         value = self._wide_enough(node.value)
+        if self._is_index(value) and self._reading().wraps_for_some_sizes(value):
+            value = self._widened(value)
         return node if value is node.value else cast(node.dtype, value)
 
     def rewrite_BufferLoad(self, node: BufferLoad) -> PrimExpr:  # noqa: N802
@@ -137,64 +149,50 @@ class _CheckOverflow(Rewriter):
     def _wide_enough(self, node: PrimExpr) -> PrimExpr:
         """Return an expression of `node`'s type, or an integer of 64 bits."""
         kind = type(node)
-        if kind is e.Let or kind is BufferLoad:
+        if kind is BufferLoad:
             return self(node)
         if not self._is_index(node):
-            return self.rewrite_Cast(node) if kind is e.Cast else self.generic(node)  # type: ignore[arg-type]
+            return self(node) if kind is e.Cast or kind is e.Let else self.generic(node)
         known = self._checked.get(node)
         if known is None:
-            known = self._checked[node] = self._widened(node) if self._overflows(node) else node
-            if known is not node:
-                self._refuse_overflow(known)
+            known = self._checked[node] = self._without_overflow(node)
         return known
 
-    def _is_index(self, node: PrimExpr) -> bool:
-        return node.dtype.is_integral and is_index_arithmetic(node, self._values)
-
-    def _interval(self, node: PrimExpr) -> Interval | None:
-        """Return the values of index arithmetic, None where they depend on symbols or values."""
-        if not is_index_arithmetic(node, self._values) or self._is_symbolic(node):
-            return None
-        interval = exact_interval(node, self._ranges)
-        return exact_interval(self._widened(node), self._ranges) if interval is None else interval
-
-    def _is_symbolic(self, node: PrimExpr) -> bool:
-        """Say whether some part has no known constant range, as lets and calls have not."""
-        return any(
-            part not in self._ranges if isinstance(part, Var) else type(part) in _UNKNOWN
-            for part in walk(node)
-        )
-
-    def _overflows(self, node: PrimExpr) -> bool:
-        if exact_interval(node, self._ranges) is not None:
-            return False
-        return self._overflow(node) is not None
-
-    def _overflow(self, node: PrimExpr) -> tuple[PrimExpr, Interval] | None:
-        """Return an innermost part whose values its type cannot hold, and their range."""
-        found: list[tuple[PrimExpr, Interval]] = []
-
-        def visit(part: object) -> None:
-            if type(part) not in _RING or found:
-                return
-            assert isinstance(part, e.BinaryOp)
-            if self._is_symbolic(part) or exact_interval(part, self._ranges) is not None:
-                return
-            a, b = exact_interval(part.a, self._ranges), exact_interval(part.b, self._ranges)
-            if a is not None and b is not None:
-                found.append((part, _combined(part, a, b)))
-
-        post_order_visit(node, visit)
-        return found[0] if found else None
-
-    def _refuse_overflow(self, node: PrimExpr) -> None:
+    def _without_overflow(self, node: PrimExpr) -> PrimExpr:
         found = self._overflow(node)
+        if found is None:
+            return node
+        if not _is_narrowing(found[0]):
+            node = self._widened(node)
+            found = self._overflow(node)
         if found is not None:
             part, (low, high) = found
             raise LoweringError(
                 f"{part} has values from {low} to {high}, which {part.dtype} cannot hold; "
                 f"{_remedy(part.dtype)}"
             )
+        return node
+
+    def _overflow(self, node: PrimExpr) -> tuple[PrimExpr, Interval] | None:
+        reading = self._reading()
+        reading(node)
+        return reading.overflow
+
+    def _of_any_size(self, var: Var) -> Interval:
+        """Return what a variable may be, whatever the sizes of buffers are."""
+        return self._ranges.get(var) or self._symbolic.get(var) or integer_limits(var.dtype)
+
+    def _is_index(self, node: PrimExpr) -> bool:
+        return node.dtype.is_integral and is_index_arithmetic(node, self._values)
+
+    def _interval(self, node: PrimExpr) -> Interval | None:
+        """Return the values of index arithmetic, None where they depend on symbols or values."""
+        if not is_index_arithmetic(node, self._values):
+            return None
+        return self._reading()(node)
+
+    def _reading(self) -> Reading:
+        return Reading(self._ranges.get, self._of_any_size, self._bind)
 
     def _widened(self, node: PrimExpr) -> PrimExpr:
         """Return index arithmetic computed in 64 bits."""
@@ -202,7 +200,10 @@ class _CheckOverflow(Rewriter):
             return e.Not(self._widened(node.a))
         if isinstance(node, e.BinaryOp):
             return type(node)(self._widened(node.a), self._widened(node.b))
-        if node.dtype.is_bool:
+        if isinstance(node, e.Cast):
+            same = cast(node.dtype, self._widened(node.value))
+            return same if node.dtype.is_bool else cast(INT64.with_lanes(node.dtype.lanes), same)
+        if node.dtype.is_bool and not isinstance(node, Call):
             return node
         if isinstance(node, e.Ramp):
             return e.Ramp(self._widened(node.base), self._widened(node.stride), node.lanes)
@@ -211,10 +212,151 @@ class _CheckOverflow(Rewriter):
         if isinstance(node, e.Select):
             yes, no = self._widened(node.true_value), self._widened(node.false_value)
             return e.Select(self._widened(node.condition), yes, no)
-        if isinstance(node, Call) and node.op is _IF_THEN_ELSE:
-            condition, yes, no = (self._widened(arg) for arg in node.args)
-            return Call(yes.dtype, _IF_THEN_ELSE, (condition, yes, no))
+        if isinstance(node, e.Let):
+            return e.Let(node.var, self(node.value), self._widened(node.body))
+        if isinstance(node, Call):
+            args = [self._widened(arg) for arg in node.args]
+            return Call(args[-1].dtype, node.op, args)
         return cast(INT64.with_lanes(node.dtype.lanes), node)
+
+
+# ------------------------------------------------------------------------------------- its values
+
+
+class Reading:
+    """Index arithmetic read as arithmetic on integers of any size.
+
+    Calling it gives the least and the largest value, None where that depends on a variable of which
+    `of` knows nothing. A cast gives another value if for some sizes of buffers its operand wraps:
+    of that operand counts what `of_any_size` says. `bind` is told what variables stand for.
+    """
+
+    def __init__(
+        self,
+        of: Callable[[Var], Interval | None],
+        of_any_size: Callable[[Var], Interval],
+        bind: Callable[[Var, PrimExpr], None],
+    ) -> None:
+        self.of = of
+        self.of_any_size = of_any_size
+        self.bind = bind
+        self.overflow: tuple[PrimExpr, Interval] | None = None
+        """An innermost part whose values its type cannot hold, and their range."""
+        self._only_mendable = False
+        """Whether only what 64 bits mend counts as an overflow."""
+
+    def __call__(self, node: PrimExpr) -> Interval | None:
+        """Return the values of an expression, noting an overflow in it."""
+        interval = READINGS[type(node)](self, node)
+        if interval is None or self.overflow is not None or _fits(interval, node.dtype.element):
+            return interval
+        mendable = node.dtype.bits < INT64.bits and not _is_narrowing(node)
+        if mendable or not self._only_mendable:
+            self.overflow = node, interval
+        return interval
+
+    def choice(self, condition: PrimExpr, *values: PrimExpr) -> Interval | None:
+        """Return the values of `T.if_then_else`.
+
+        Its condition may say that what a branch computes stays within bounds: nothing that 64 bits
+        do not mend counts there.
+        """
+        self(condition)
+        outer, self._only_mendable = self._only_mendable, True
+        found = self.united(*values)
+        self._only_mendable = outer
+        return found
+
+    def select(self, node: e.Select) -> Interval | None:
+        """Return the values of `T.Select`, which computes both."""
+        self(node.condition)
+        return self.united(node.true_value, node.false_value)
+
+    def united(self, *parts: PrimExpr) -> Interval | None:
+        """Return the interval around the values of all parts."""
+        found = [self(part) for part in parts]
+        known = [interval for interval in found if interval is not None]
+        return union(*known) if len(known) == len(found) else None
+
+    def condition(self, *parts: PrimExpr) -> Interval:
+        """Return the values of a condition."""
+        for part in parts:
+            self(part)
+        return 0, 1
+
+    def call(self, node: Call) -> Interval | None:
+        """Return the values of `T.likely` or `T.if_then_else`, which give an operand."""
+        if len(node.args) == 1:
+            return self(node.args[0])
+        found = self.choice(*node.args)
+        widest = INT64 if node.dtype.is_int else node.dtype
+        return found if found is None or _fits(found, widest) else None
+
+    def let(self, node: e.Let) -> Interval | None:
+        """Return the values of what a variable is bound in."""
+        self(node.value)
+        self.bind(node.var, node.value)
+        return self(node.body)
+
+    def cast(self, node: e.Cast) -> Interval | None:
+        """Return the values of a cast, which are those of its operand."""
+        interval = self(node.value)
+        if interval is None and self.overflow is None and self.wraps_for_some_sizes(node.value):
+            self.overflow = node.value, EVERYTHING
+        return (0, 1) if node.dtype.is_bool else interval
+
+    def wraps_for_some_sizes(self, node: PrimExpr) -> bool:
+        """Say whether computing in 64 bits may give another value for some sizes of buffers."""
+        reading = Reading(self.of_any_size, self.of_any_size, self.bind)
+        reading._only_mendable = True
+        reading(node)
+        return reading.overflow is not None
+
+    def ramp(self, node: e.Ramp) -> Interval | None:
+        """Return the values of all lanes."""
+        base, stride = self(node.base), self(node.stride)
+        if base is None or stride is None:
+            return None
+        reach = product(stride, (0, node.lanes - 1))
+        return base[0] + reach[0], base[1] + reach[1]
+
+
+def _arithmetic(
+    combine: Callable[[Interval, Interval], Interval | None],
+) -> Callable[[Reading, Any], Interval | None]:
+    def values(reading: Reading, node: e.BinaryOp) -> Interval | None:
+        a, b = reading(node.a), reading(node.b)
+        return None if a is None or b is None else combine(a, b)
+
+    return values
+
+
+READINGS: Final[dict[type, Callable[[Reading, Any], Interval | None]]] = {
+    IntImm: lambda _, n: (n.value, n.value),
+    **dict.fromkeys((Var, e.SizeVar), lambda r, n: r.of(n)),
+    e.Add: _arithmetic(lambda a, b: (a[0] + b[0], a[1] + b[1])),
+    e.Sub: _arithmetic(lambda a, b: (a[0] - b[1], a[1] - b[0])),
+    e.Mul: _arithmetic(product),
+    e.FloorDiv: _arithmetic(floor_quotient),
+    e.FloorMod: _arithmetic(floor_remainder),
+    e.Div: _arithmetic(trunc_quotient),
+    e.Mod: _arithmetic(trunc_remainder),
+    e.Min: _arithmetic(lambda a, b: (min(a[0], b[0]), min(a[1], b[1]))),
+    e.Max: _arithmetic(lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
+    **dict.fromkeys((*e.COMPARISONS, e.And, e.Or), lambda r, n: r.condition(n.a, n.b)),
+    e.Not: lambda r, n: r.condition(n.a),
+    e.Cast: Reading.cast,
+    e.Select: Reading.select,
+    Call: Reading.call,
+    e.Let: Reading.let,
+    e.Ramp: Reading.ramp,
+    e.Broadcast: lambda r, n: r(n.value),
+}
+"""How each node of index arithmetic is read."""
+
+
+def _is_narrowing(node: PrimExpr) -> bool:
+    return type(node) is e.Cast and node.dtype.bits < node.value.dtype.bits
 
 
 def _fits(interval: Interval, dtype: DataType) -> bool:
@@ -224,12 +366,3 @@ def _fits(interval: Interval, dtype: DataType) -> bool:
 
 def _remedy(dtype: DataType) -> str:
     return "make it smaller" if dtype.bits >= INT64.bits else "declare it as int64"
-
-
-def _combined(node: e.BinaryOp, a: Interval, b: Interval) -> Interval:
-    if type(node) is e.Add:
-        return a[0] + b[0], a[1] + b[1]
-    if type(node) is e.Sub:
-        return a[0] - b[1], a[1] - b[0]
-    corners = [x * y for x in a for y in b]
-    return min(corners), max(corners)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorir import stmt as s
+from tensorir.empty_reductions import initialise_empty_reductions
 from tensorir.expr import EQ, IterVar
 from tensorir.function import PrimFunc
 from tensorir.ops import TRUE, all_of, compare
@@ -17,8 +18,10 @@ def lower_init(func: PrimFunc) -> PrimFunc:
             T
 
     The condition says that every reduction axis is at the first value of its domain; a block
-    without such axes initialises always.
+    without such axes initialises always. What reductions without a step leave is written before
+    their loops.
     """
+    func = initialise_empty_reductions(func)
     return func.with_body(_LowerInit()(func.body))
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from codegen.lower.aliasing import Aliasing
+from codegen.lower.purity import is_exit
 from codegen.lower.ramps import run_of
 from codegen.lower.remarks import done, missed
 from codegen.lower.unswitch import unconditional
@@ -42,7 +43,9 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
     Done for the outermost loop for which it is right: every access to that memory in the loop is to
     one of a few places that do not move and do not overlap; each place is stored to in every
-    iteration; and nothing else can reach the memory. A parameter is reached by others of the
+    iteration; nothing else can reach the memory; and the loop runs to its end, for whoever ends the
+    function inside it (`T.ret`, an assertion, a call that fails) leaves what was stored before. A
+    parameter is reached by others of the
     function's buffers unless it is marked `tir.noalias`. Allocations that are accessed by constant
     indices only are left alone, because LLVM keeps them in registers as they are. A tile over which
     a loop runs that nobody asked to unroll moves, and stays in memory.
@@ -165,6 +168,8 @@ class _Collector:
     def __init__(self, loop: s.For) -> None:
         self.accesses: dict[Var, _Accesses] = {}
         self.escaped: set[Var] = set()
+        self.may_leave = False
+        """Whether the function may end inside the loop."""
         self._inside: set[Var] = {loop.loop_var}
         self._keys: dict[PrimExpr, Any] = {}
         self._guard = _ALWAYS
@@ -192,6 +197,8 @@ class _Collector:
             self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
         elif kind is s.While:
             certain = False
+        elif kind is s.AssertStmt:
+            self.may_leave = True
         for part in children(node):
             if isinstance(part, s.Stmt):
                 self.visit(part, certain)
@@ -239,6 +246,7 @@ class _Collector:
             stack.extend(children(part))
 
     def _call(self, node: Call) -> None:
+        self.may_leave = self.may_leave or is_exit(node)
         name = getattr(node.op, "short_name", "")
         if name == "address_of" and type(node.args[0]) is BufferLoad:
             self.escaped.add(node.args[0].buffer.data)
@@ -368,6 +376,8 @@ class _Promote(Rewriter):
 
     def _obstacle(self, pointer: Var, accesses: _Accesses, collector: _Collector) -> str | None:
         """Return why the memory cannot be kept in registers across the loop; None if it can."""
+        if collector.may_leave:
+            return "the function may end in the loop"
         if not accesses.is_fixed:
             return "an access moves in the loop, or its conditions differ"
         if pointer in collector.escaped:

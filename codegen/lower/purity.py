@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from tensorir import expr as e
-from tensorir.expr import BufferLoad, Call, IntImm, PrimExpr
+from tensorir.expr import BufferLoad, Call, GlobalVar, IntImm, PrimExpr
 from tensorir.intrin import Effect, Op
+from tensorir.node import Node
+from tensorir.packed_call import CALL_PACKED
 from tensorir.visit import walk
 
+_EXITS = frozenset({Op.get("ret"), CALL_PACKED})
 _DIVISIONS = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 
 
@@ -25,6 +28,14 @@ def has_effects(node: PrimExpr) -> bool:
         and not (isinstance(part.op, Op) and part.op.effect in (Effect.PURE, Effect.ANNOTATION))
         for part in walk(node)
     )
+
+
+def is_exit(part: Node) -> bool:
+    """Say whether a node may end the function: `T.ret`, or a call of a function that may fail.
+
+    Such are functions of the library and of the module. An assertion may end it as well.
+    """
+    return type(part) is Call and (part.op in _EXITS or type(part.op) is GlobalVar)
 
 
 def may_run_anywhere(node: PrimExpr) -> bool:

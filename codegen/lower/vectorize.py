@@ -7,7 +7,7 @@ from typing import Final
 
 from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
-from codegen.lower.purity import has_effects, is_pure
+from codegen.lower.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
 from codegen.lower.widen import CannotWiden, Widener
 from codegen.target import as_target
@@ -77,6 +77,7 @@ class _Vectorize(Rewriter):
             self._vector_bits,
             self._values,
             self._aliasing,
+            _is_one_store(body),
         )
         try:
             return lanes.stmt(body, None)
@@ -96,6 +97,7 @@ class _Lanes:
         vector_bits: int,
         values: frozenset[Var],
         aliasing: Aliasing,
+        is_one_store: bool,
     ) -> None:
         self._var = var
         self._low = low
@@ -103,7 +105,10 @@ class _Lanes:
         self._vector_bits = vector_bits
         self._values = values
         self._aliasing = aliasing
+        self._is_one_store = is_one_store
         self._inlined: dict[Var, PrimExpr] = {}
+        self._may_have_stored = False
+        """Whether a statement may run before the next one, in the same iteration or another."""
 
     def _varies(self, node: Node) -> bool:
         return any(
@@ -126,16 +131,26 @@ class _Lanes:
             return self._let(node, mask)  # type: ignore[arg-type]
         if kind is s.AttrStmt:
             return self._attribute(node, mask)  # type: ignore[arg-type]
-        if kind is s.AssertStmt and mask is None and not self._varies(node.condition):  # type: ignore[attr-defined]
-            return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))  # type: ignore[attr-defined]
+        if kind is s.AssertStmt:
+            return self._assertion(node, mask)  # type: ignore[arg-type]
         if s.is_no_op(node):
             return node
         raise _Serial(f"{_SPOKEN.get(kind, kind.__name__)} has no vector form")
+
+    def _assertion(self, node: s.AssertStmt, mask: PrimExpr | None) -> s.Stmt:
+        """Assert once for all lanes what the first lane does before anything else."""
+        if mask is not None or self._varies(node.condition):
+            raise _Serial("an assertion has no vector form")
+        if self._may_have_stored or not is_pure(node.condition):
+            raise _Serial("an assertion may fail after some lanes have stored")
+        return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))
 
     def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
         what = f"how often {node.loop_var.name} runs"
         self._must_be_shared(node.min, mask, what)
         self._must_be_shared(node.extent, mask, what)
+        # What comes first in an iteration comes after the iteration before it.
+        self._may_have_stored = True
         return node.with_(body=self.stmt(node.body, mask))
 
     def _branch(self, node: s.IfThenElse, mask: PrimExpr | None) -> s.Stmt:
@@ -189,6 +204,8 @@ class _Lanes:
         """Make sure that one evaluation does for all lanes, even if the mask excludes all."""
         if self._varies(node):
             raise _Serial(f"{what} differs between lanes")
+        if has_effects(node):
+            raise _Serial(f"{what} is a call for its effect")
         if mask is not None and not is_pure(node):
             raise _Serial(f"{what} is loaded, and no lane may be on")
 
@@ -197,6 +214,9 @@ class _Lanes:
     def _store(self, node: s.BufferStore, mask: PrimExpr | None) -> s.Stmt:
         if node.value.dtype.lanes > 1 or node.predicate is not None:
             raise _Serial(f"a store to {node.buffer.name} is a vector or masked already")
+        if not self._is_one_store and any(is_exit(part) for part in walk(node.value)):
+            raise _Serial("a call may fail after some lanes have stored")
+        self._may_have_stored = True
         (index,) = node.indices
         if not self._varies(index):
             return self._shared(node, mask)
@@ -291,11 +311,16 @@ class _Lanes:
         return self._varies(side) and not is_index_arithmetic(side, self._values)
 
 
+def _is_one_store(body: s.Stmt) -> bool:
+    """Say whether an iteration stores once, so that lanes in order are iterations in order."""
+    kinds = [type(part) for part in walk(body) if isinstance(part, s.Stmt)]
+    return kinds.count(s.BufferStore) == 1 and s.For not in kinds
+
+
 _SPOKEN: Final[dict[type, str]] = {
     s.Evaluate: "a call for its effect",
     s.Allocate: "memory of an iteration's own",
     s.While: "a while loop",
-    s.AssertStmt: "an assertion",
 }
 
 

@@ -117,7 +117,8 @@ class Widener:
         if value is node.value:
             return node
         dtype = node.dtype.with_lanes(self._lanes)
-        if is_index_arithmetic(node.value, self._values):
+        narrows = node.dtype.bits < node.value.dtype.bits
+        if is_index_arithmetic(node.value, self._values) and not narrows:
             return cast(dtype, value)
         # A ramp of values may wrap in between: its lanes are converted one by one.
         return e.Cast(dtype, value)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
+from tensorir.empty_reductions import initialise_empty_reductions
 from tensorir.expr import IntImm, IterVar, PrimExpr
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.accesses import Eval
@@ -95,7 +96,8 @@ class Functions:
         """Run a function whose parameters have their values; return what `T.ret` gives."""
         body = self._bodies.get(func)
         if body is None:
-            body = self._bodies[func] = FunctionCompiler(func, self).stmt(func.body)
+            written_out = initialise_empty_reductions(func)
+            body = self._bodies[func] = FunctionCompiler(func, self).stmt(written_out.body)
         try:
             body(env)
         except _Returned as returned:

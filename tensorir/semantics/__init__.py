@@ -51,14 +51,26 @@ once instead of twice; the function attribute `tir.no_contraction` forbids it. N
 reassociated, and no law is used that fails for NaN, an infinity or -0.0. A NaN has no sign and no
 payload that a program may rely on.
 
-**Casts.** To a narrower integer: wraps. Float to integer: toward zero, the nearest value of the
-type where that is out of range, NaN gives 0. Integer to float and float to narrower float: rounded
-once to nearest even, overflow gives infinity. To bool: `!= 0`, hence NaN gives true.
+**Casts.** To a narrower integer: wraps; but index arithmetic cast to int32 is index arithmetic, and
+refused where it could overflow. A cast of index arithmetic to more bits or to a float has its
+value, however few bits its operand is written in. Float to integer: toward zero, the nearest value
+of the type where that is out of range, NaN gives 0. Integer to float and float to narrower float:
+rounded once to nearest even, overflow gives infinity. To bool: `!= 0`, hence NaN gives true.
 
 **Evaluation.** `if_then_else` evaluates only the branch taken, `And` and `Or` the right operand
 only if it decides, in vectors lane by lane; `Select` evaluates both values. A loop of extent 0 or
 less runs nothing. Memory is undefined until written. A lane whose predicate is false loads 0 and
-stores nothing.
+stores nothing. Where a function ends early, by `T.ret`, an assertion or a call that fails, all that
+ran before has its effect; of a parallel loop other iterations may have theirs as well.
+
+**Reductions.** The init of a block runs first in the step in which every reduction axis is at the
+first value of its domain. The loops of a reduction are those that bind reduction axes of the block
+and no other of its axes; they give the steps of one spatial instance, whose place the other loops
+give. An instance without a step, because a loop of its reduction has extent 0 or because each step
+is excluded by the block's predicate or a branch, runs the init alone, where the outermost loop of
+the reduction is reached: an empty sum is 0, as in NumPy. A condition in which no variable of these
+loops occurs excludes the instance itself, and its init. An instance that has steps, but not the
+first one, runs no init. `tensorir.empty_reductions` writes this out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,344 @@
+"""An init runs for every spatial instance of its block, also where the reduction has no step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import codegen
+from tensorir import parse
+from tensorir.empty_reductions import initialise_empty_reductions
+from tensorir.interp import interpret
+from tensorir.verify import verify_well_formed
+
+Array = NDArray[Any]
+
+
+def result(text: str, *inputs: Array, size: int = 4) -> list[float]:
+    """Return what a program leaves in its last parameter, which holds -1 before.
+
+    The interpreter and the machine code must agree.
+    """
+    func = parse(text)
+    verify_well_formed(initialise_empty_reductions(func))
+    interpreted, compiled = (np.full(size, -1, "float32") for _ in range(2))
+    interpret(func, *inputs, interpreted)
+    codegen.build(func, "llvm")(*inputs, compiled)
+    assert interpreted.tolist() == compiled.tolist()
+    found: list[float] = interpreted.tolist()
+    return found
+
+
+def ones(*shape: int) -> Array:
+    return np.ones(shape, "float32")
+
+
+ROWS = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((4,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (4, n), "float32")
+    for i, k in T.grid(4, n):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_symbolic_extent(n: int) -> None:
+    assert result(ROWS, ones(4, n)) == [n] * 4
+
+
+def test_the_init_comes_before_the_outermost_loop_of_the_reduction() -> None:
+    after = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((4,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (4, n), "float32")
+    for i in range(4):
+        with T.block("C_init"):
+            vi = T.axis.spatial(4, i)
+            T.where(n <= 0)
+            T.reads()
+            T.writes(C[vi])
+            C[vi] = T.float32(0)
+        for k in range(n):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A[vi, vk])
+                T.writes(C[vi])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+    assert initialise_empty_reductions(parse(ROWS)).script() == parse(after).script()
+
+
+SUM = """
+@T.prim_func
+def main(a: T.handle, n: T.int32, C: T.Buffer((4,), "float32")):
+    m = T.int32()
+    A = T.match_buffer(a, (m,), "float32")
+{nest}
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vk]
+"""
+
+
+def nest(text: str) -> str:
+    """Return a program that sums `A[vk]` into `C[vi]` under these loops and lines of the block."""
+    lines = [" " * 4 + line for line in text.strip().splitlines()]
+    inner = len(lines[-1]) - len(lines[-1].lstrip()) - 12
+    shifted = SUM.replace("\n            ", "\n" + " " * (12 + inner))
+    return shifted.format(nest="\n".join(lines))
+
+
+SURE = {
+    "a constant extent": """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+    "an extent that is positive": """
+for i, k in T.grid(4, T.max(n, 1)):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+    "a predicate that holds in the first step": """
+for i, k0, k1 in T.grid(4, 3, 4):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        vk = T.axis.reduce(10, k0 * 4 + k1)
+        T.where(k0 * 4 + k1 < 10)
+""",
+    "a loop around whose values are positive": """
+for i in range(4):
+  for k in range(i + 1):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+    "loops that bind spatial axes too": """
+for f in range(4 * n):
+    with T.block("C"):
+        vi = T.axis.spatial(4, f // n)
+        vk = T.axis.reduce(n, f % n)
+""",
+}
+
+
+@pytest.mark.parametrize("loops", SURE.values(), ids=SURE)
+def test_nothing_is_written_where_each_instance_has_a_step(loops: str) -> None:
+    func = parse(nest(loops))
+    assert initialise_empty_reductions(func) is func
+
+
+CASES = {
+    "a triangle": (
+        """
+for i in range(4):
+  for k in range(i):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 1, 2, 3],
+    ),
+    "a predicate over both loops": (
+        """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.where(k < i)
+""",
+        [0, 1, 2, 3],
+    ),
+    "the loop of the reduction outside": (
+        """
+for k, i in T.grid(8, 4):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.where(k < i)
+""",
+        [0, 1, 2, 3],
+    ),
+    "no iteration, outside": (
+        """
+for k, i in T.grid(n, 4):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 0, 0, 0],
+    ),
+    "the second loop has no iteration": (
+        """
+for k0, i, k1 in T.grid(2, 4, n):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        vk = T.axis.reduce(8, k0 * 4 + k1)
+""",
+        [0, 0, 0, 0],
+    ),
+    "a loop that another loop of the reduction bounds": (
+        """
+for i, k0 in T.grid(4, 3):
+  for k1 in range(k0):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        vk = T.axis.reduce(8, k0 * 2 + k1)
+""",
+        # Steps run, none of them with vk = 0: no init runs.
+        [2, 2, 2, 2],
+    ),
+    "a predicate that only a search decides": (
+        """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.where(k * 3 % 7 >= 5 and i % 2 * 8 <= k)
+""",
+        # With i even, steps 2 and 4 run, but no init; with i odd, no step runs.
+        [1, 0, 1, 0],
+    ),
+    "a predicate without the first step": (
+        """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.where(k >= 6)
+""",
+        [1, 1, 1, 1],
+    ),
+    "a predicate of the instances": (
+        """
+for i, k in T.grid(4, n):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        T.where(i < 2)
+""",
+        [0, 0, -1, -1],
+    ),
+    "a branch": (
+        """
+for i, k in T.grid(4, 8):
+  if i < 3 and k < i:
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 1, 2, -1],
+    ),
+    "the other branch": (
+        """
+for i, k in T.grid(4, 8):
+  if k >= i:
+    T.evaluate(0)
+  else:
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 1, 2, 3],
+    ),
+    "a bound variable": (
+        """
+for k in range(8):
+  for i in range(4):
+    x: T.int32 = k + 1
+    y: T.int32 = i + 0
+    with T.block("C"):
+        vi = T.axis.spatial(4, y)
+        vk = T.axis.reduce(10, x)
+        T.where(x <= i)
+""",
+        # vk begins at 1, so that no step is the first.
+        [0, 0, 1, 2],
+    ),
+    "a block around": (
+        """
+for k0 in range(n):
+  with T.block("outer"):
+    vk0 = T.axis.reduce(n, k0)
+    for i, k1 in T.grid(4, 4):
+      with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        vk = T.axis.reduce(n * 4, vk0 * 4 + k1)
+""",
+        [0, 0, 0, 0],
+    ),
+    "loops that run beside one another": (
+        """
+for i in T.parallel(4):
+  for k in range(i):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 1, 2, 3],
+    ),
+    "lanes": (
+        """
+for k in range(n):
+  for i in T.vectorized(4):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+""",
+        [0, 0, 0, 0],
+    ),
+    "an axis that is scanned": (
+        """
+for i, k in T.grid(4, n):
+    with T.block("C"):
+        vi = T.axis.scan(4, i)
+        vk = T.axis.reduce(n, k)
+""",
+        [0, 0, 0, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize(("loops", "expected"), CASES.values(), ids=CASES)
+def test_instances_without_a_step(loops: str, expected: list[int]) -> None:
+    assert result(nest(loops), ones(20), 0) == expected
+
+
+def test_rows_of_a_sparse_matrix_that_hold_nothing() -> None:
+    program = """
+@T.prim_func
+def main(starts: T.Buffer((5,), "int32"), A: T.Buffer((8,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        for k in range(starts[i + 1] - starts[i]):
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce(8, k)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[starts[vi] + vk]
+"""
+    starts = np.array([0, 2, 2, 7, 7], "int32")
+    assert result(program, starts, ones(8)) == [2, 0, 5, 0]
+
+
+def test_views_and_memory_of_the_block() -> None:
+    program = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((4,), "float32")):
+    n = T.int32()
+    A = T.match_buffer(a, (4, n), "float32")
+    for i, k in T.grid(4, n):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            start = T.alloc_buffer((1,), "float32")
+            source = T.match_buffer(A[vi, vk : vk + 1], (1,), "float32")
+            out = T.match_buffer(C[vi : vi + 1], (1,), "float32", offset_factor=1)
+            with T.init():
+                with T.block("start"):
+                    start[0] = T.float32(7)
+                with T.block("copy"):
+                    out[0] = start[0]
+            out[0] = out[0] + source[0]
+"""
+    assert result(program, ones(4, 0)) == [7] * 4
+    assert result(program, ones(4, 2)) == [9] * 4
