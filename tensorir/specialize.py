@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from tensorir import expr as e
@@ -10,7 +10,9 @@ from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
+from tensorir.placed_values import as_value, never_wraps
 from tensorir.visit import Substitution, collect_vars
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
     Before: f(a: handle, n: int32):  A = match_buffer(a, (n * 8,)); T = alloc_buffer((n + 1,))
     After {n: 4}:  f(A: Buffer((32,))):  T = alloc_buffer((5,))
 
+    A scalar in no layout is a value, and arithmetic on it wraps. Where that could show, it becomes
+    `T.reinterpret` of the number.
+
     This is `PrimFunc.specialize`, which says what `values` may hold.
     """
     known = _Known(func)
@@ -38,7 +43,10 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
     for var, value in values.items():
         if isinstance(value, Buffer):
             known.check_layout(var, value)
-    special = _Specialize(known.scalars, known.buffers)
+    special = _Specialize(known.scalars, known.buffers, known.values)
+    if not never_wraps(special(func.body), special.placed):
+        marked = {var: as_value(known.scalars[var]) for var in known.values}
+        special = _Specialize({**known.scalars, **marked}, known.buffers)
     return func.with_(
         params=[param for param in func.params if param not in known.scalars],
         buffer_map={param: special.buffer(buffer) for param, buffer in func.buffer_map.items()},
@@ -59,6 +67,8 @@ class _Known:
             for var in collect_vars(size)
         }
         self.scalars: dict[Var, PrimExpr] = {}
+        self.values: list[Var] = []
+        """Scalars that are values, and become indices."""
         self.buffers: dict[Buffer, Buffer] = {}
 
     def scalar(self, var: Var, value: PrimExpr | int) -> None:
@@ -67,6 +77,8 @@ class _Known:
         if var in func.buffer_map or (var not in func.params and var not in self._in_layouts):
             raise IRValueError(f"{var.name} is not a parameter that {value!r} can specialize")
         self._bind(var, const(value, var.dtype) if isinstance(value, int) else as_expr(value))
+        if var not in self._in_layouts and is_index_arithmetic(self.scalars[var]):
+            self.values.append(var)
 
     def buffer(self, var: Var, new: Buffer) -> None:
         """Note the buffer for a parameter, and what it says of the variables in the layout."""
@@ -114,6 +126,25 @@ class _Known:
 class _Specialize(Substitution):
     """Substitutes, and folds what has become constant."""
 
+    def __init__(
+        self,
+        scalars: Mapping[Var, PrimExpr],
+        buffers: Mapping[Buffer, Buffer] | None = None,
+        values: Collection[Var] = (),
+    ) -> None:
+        super().__init__(scalars, buffers)
+        self._value_variables = values
+        self.placed: set[PrimExpr] = set()
+        """What stands in the places of `values`, or is folded of that."""
+
+    def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
+        new = super().rewrite_Var(node)
+        if node in self._value_variables:
+            if isinstance(new, e.IntImm):
+                new = e.IntImm(new.dtype, new.value)
+            self.placed.add(new)
+        return new
+
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
         kind = type(new)
@@ -123,8 +154,17 @@ class _Specialize(Substitution):
         if kind in _DIVISIONS and is_const_int(new.b, 0):
             return new
         folded = fold_binary(kind, new.a, new.b)
-        return new if folded is None else folded
+        if folded is None:
+            return new
+        if new.a in self.placed or new.b in self.placed:
+            self.placed.add(folded)
+        return folded
 
     def rewrite_Cast(self, node: e.Cast) -> PrimExpr:  # noqa: N802
         value = self(node.value)
-        return node if value is node.value else cast(node.dtype, value)
+        if value is node.value:
+            return node
+        made = cast(node.dtype, value)
+        if value in self.placed and isinstance(made, e.IntImm):
+            self.placed.add(made)
+        return made

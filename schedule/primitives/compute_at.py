@@ -11,6 +11,7 @@ from schedule.analysis.block_kind import (
     is_spatial,
     require_pipeline,
 )
+from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.domain_solving import (
     AxisDomain,
@@ -117,7 +118,8 @@ def compute_at(
     Raises ScheduleError: RootBlockError, NotStagePipelineError, NotCompleteOrReductionBlockError,
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
-    DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError.
+    DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
+    OpaqueCallError.
     """
     if loop is ROOT_MARK:
         return
@@ -148,7 +150,7 @@ def reverse_compute_at(
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
     DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError.
+    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError.
     """
     if loop is ROOT_MARK:
         return
@@ -185,6 +187,8 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     """Check what moving a block needs wherever it moves; return the dependencies of its scope."""
     _, graph = require_pipeline(state, block)
     check_complete_or_reduction(state, block, graph)
+    if state.enable_check:
+        check_no_effect(block)
     if not block.block.iter_vars:
         # What is inside may use the loops around it directly, and would leave them.
         for sref in loops_above(block):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
+from schedule.analysis.loop_dtype import dtype_holding
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
@@ -41,7 +43,8 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     Before: for i, j in T.grid(n, m): S(i, j)
     After:  for i_j_fused in range(n * m): S(i_j_fused // m, i_j_fused % m)
 
-    The order of iterations is kept; the new loop is serial. With `preserve_unit_iters` loops of
+    The order of iterations is kept; the new loop is serial. It counts in the widest dtype of the
+    old ones, or in a wider one if that cannot hold the product. With `preserve_unit_iters` loops of
     extent 1 stay visible in the bindings.
 
     Raises ValueError without loops; ScheduleError: HasAnnotationOrThreadBindingError,
@@ -67,14 +70,17 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     # Rewrite.
     old = [sref.loop for sref in loops]
     widest = max((loop.loop_var.dtype for loop in old), key=lambda d: d.bits)
-    fused = Var("_".join([*(loop.loop_var.name for loop in old), "fused"]), widest)
-    product: PrimExpr = const(1, widest)
-    for loop in old:
-        product = product * loop.extent
-    constant = isinstance(product, IntImm)
-    extent = (product if constant else Analyzer().simplify(product)).astype(widest)
-    body = substitute_loops(old[-1].body, _values(old, fused))
-    nest: Stmt = For(fused, const(0, widest), extent, ForKind.SERIAL, body)
+    known = [loop.extent.value for loop in old if isinstance(loop.extent, IntImm)]
+    dtype = dtype_holding(prod(known) if len(known) == len(old) else None, widest)
+    fused = Var("_".join([*(loop.loop_var.name for loop in old), "fused"]), dtype)
+    extents = [loop.extent.astype(dtype) for loop in old]
+    product: PrimExpr = const(1, dtype)
+    for extent in extents:
+        product = product * extent
+    if not isinstance(product, IntImm):
+        product = Analyzer().simplify(product).astype(dtype)
+    body = substitute_loops(old[-1].body, _values(old, extents, fused))
+    nest: Stmt = For(fused, const(0, dtype), product, ForKind.SERIAL, body)
     nest = BindingSimplifier(loops_above(loops[0]), preserve_unit_iters)(nest)
 
     # Result.
@@ -83,15 +89,15 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     return state.stmt2ref[nest]
 
 
-def _values(loops: Sequence[For], fused: Var) -> dict[Var, PrimExpr]:
-    """Return the loop variables in terms of the fused one."""
+def _values(loops: Sequence[For], extents: Sequence[PrimExpr], fused: Var) -> dict[Var, PrimExpr]:
+    """Return the loop variables in terms of the fused one, whose dtype the extents have."""
     values: dict[Var, PrimExpr] = {}
     inner_size: PrimExpr = const(1, fused.dtype)
     for position, loop in reversed(list(enumerate(loops))):
         if is_const_int(loop.extent, 1):
             values[loop.loop_var] = const(0, loop.loop_var.dtype)
             continue
-        size = inner_size * loop.extent
+        size = inner_size * extents[position]
         piece = fused if position == 0 else floormod(fused, size)
         values[loop.loop_var] = floordiv(piece, inner_size).astype(loop.loop_var.dtype)
         inner_size = size

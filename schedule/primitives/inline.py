@@ -11,6 +11,7 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import written_out
+from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
@@ -26,7 +27,9 @@ from tensorir.arith import (
 )
 from tensorir.buffer import Buffer, Range
 from tensorir.expr import BufferLoad, PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.ops import TRUE, is_const_int
+from tensorir.placed_values import as_value, never_wraps
 from tensorir.stmt import Block, BufferStore
 from tensorir.visit import substitute
 
@@ -53,8 +56,12 @@ def compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i]))
 
+    An integer that is computed from indices alone, and on which arithmetic of a consumer may wrap,
+    is inlined as `T.reinterpret` of its own type, which keeps it a value.
+
     Raises ScheduleError: HasInitBlock, NotSingleReadWriteBuffer, NotStagePipelineError,
-    OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
+    OutputBlockError, IncompleteBlockError, BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
+    OpaqueCallError.
     """
     scope, store, places, inverse = check_compute_inline(state, block)
     state.replace(block, None)
@@ -83,6 +90,8 @@ def check_compute_inline(
     places, inverse = _inverse_of_store(block, store)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     check_no_opaque(scope, buffer)
+    if state.enable_check:
+        check_no_effect(block)
     return scope, store, places, inverse
 
 
@@ -136,6 +145,8 @@ class _Inliner(BlockRewriter):
         self._scope = scope
         self._places = places
         self._value = substitute(value, inverse)
+        self._placed: list[PrimExpr] | None = [] if is_index_arithmetic(value) else None
+        """What stands in the places of loads, where that makes indices of values."""
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._visible.update((b.data, b) for b in node.alloc_buffers)
@@ -150,12 +161,19 @@ class _Inliner(BlockRewriter):
         new = self.generic(node)
         if new.buffer is not self._removed:
             return new
-        return substitute(self._value, dict(zip(self._places, new.indices, strict=True)))
+        value = substitute(self._value, dict(zip(self._places, new.indices, strict=True)))
+        if self._placed is not None:
+            self._placed.append(value)
+        return value
 
     def apply(self) -> None:
         """Rewrite the scope and drop the buffer from what it allocates."""
         old = self._scope.block
         body = self(old.body)
+        if self._placed is not None and not never_wraps(body, self._placed):
+            self._value, self._placed = as_value(self._value), None
+            self.reuse.clear()
+            body = self(old.body)
         kept = tuple(b for b in old.alloc_buffers if b is not self._removed)
         new = old.with_(body=body, alloc_buffers=kept)
         self._state.replace(self._scope, new, {**self.reuse, old: new})

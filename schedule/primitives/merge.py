@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from schedule.analysis.bindings import substitute_loops
+from schedule.analysis.call_effects import check_no_effect, effect_in
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.execution_order import may_overtake
 from schedule.analysis.surroundings import check_dependencies_show, check_order_is_free
@@ -62,7 +63,7 @@ def merge(state: ScheduleState, *loops: LoopArg) -> NewLoop:
 
     Raises ValueError for fewer than two loops; ScheduleError: HasAnnotationOrThreadBindingError,
     LoopNotStartWithZeroError, NotOnlyChildError, NotInSameScopeError, LoopsNotSiblingsError,
-    DifferentDepthError, DifferentExtentError, DependencyOrderError.
+    DifferentDepthError, DifferentExtentError, DependencyOrderError, OpaqueCallError.
     """
     # Preconditions.
     if len(loops) < 2:
@@ -163,6 +164,9 @@ def _check_order(
         check_order_is_free(state, nest[0])
         for block in blocks:
             check_dependencies_show(state, graph, block)
+    calling = [group for group in groups if any(effect_in(b.block) is not None for b in group)]
+    for block in calling[1] if len(calling) > 1 else ():
+        check_no_effect(block)
     group_of = {block: k for k, group in enumerate(groups) for block in group}
     merged = [block for group in groups for block in group]
     order: list[StmtSRef] = []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.loop_dtype import dtype_holding
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
@@ -150,6 +151,7 @@ def _padded(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var
     padded: dict[Var, PrimExpr] = {}
     for (axis, extent), unit in zip(extents.items(), padding, strict=True):
         if not analyzer.can_prove_equal(floormod(extent, unit), 0):
+            extent = extent.astype(dtype_holding(None, extent.dtype))
             padded[axis] = analyzer.simplify(floordiv(extent + (unit - 1), unit) * unit)
     return padded
 
@@ -309,7 +311,12 @@ def _driving_loops(
         reason = f"loop {value.name} drives several axes"
         driven = sum(uses_var(other, value) for other in realize.iter_values)
         check(driven == 1, NO_EINSUM, block, reason=reason)
-        longer[value] = padded[axis.var]
+        extent = padded[axis.var]
+        largest = extent.value if isinstance(extent, IntImm) else None
+        counts = dtype_holding(largest, value.dtype) is value.dtype
+        reason = f"loop {value.name} counts in {value.dtype}, which does not hold {extent}"
+        check(counts, NO_EINSUM, block, reason=reason)
+        longer[value] = extent
     return longer
 
 

@@ -13,6 +13,7 @@ from schedule.analysis.block_kind import (
     require_pipeline,
 )
 from schedule.analysis.bound_values import bound_values, written_out
+from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.iteration_cover import stays_within
@@ -32,7 +33,9 @@ from tensorir.arith import (
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.ops import TRUE, compare, is_const_int, logical_and
+from tensorir.placed_values import as_value, never_wraps
 from tensorir.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
 
@@ -55,9 +58,12 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i])), in the place of the producer
 
+    What is said of integers at `compute_inline` holds here as well.
+
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
     IncompleteBlockError, NonSingleProducerError, NonSingleConsumerError, OutputBlockError,
-    BodyAnalysisError, OnlyLeafError, OpaqueAccessError.
+    BodyAnalysisError, OnlyLeafError, OpaqueAccessError,
+    OpaqueCallError.
     """
     # Preconditions.
     node = block.block
@@ -81,6 +87,9 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     plan = _ReversePlan(state, block, producer, buffer)
     check(len(graph.children) > 1, ONLY_LEAF, block, scope)
     check_no_opaque(scope, buffer)
+    if state.enable_check:
+        check_no_effect(block)
+        check_no_effect(producer)
 
     # Rewrite.
     plan.apply(scope)
@@ -174,8 +183,7 @@ class _ReversePlan:
         for var, values in axis_domain(producer.iter_vars).items():
             self._analyzer.bind(var, values)
         axes = {v: self._analyzer.simplify(e) for v, e in self._axes.items()}
-        inlined = _ReplaceLoads(self._buffer, self._producer_store.value)
-        body: Stmt = inlined(substitute(self._body, axes))
+        body = self._inlined(substitute(self._body, axes))
         predicate = realize.predicate
         in_bound = self._in_bound(axes)
         if in_bound is TRUE:
@@ -201,6 +209,15 @@ class _ReversePlan:
         old = scope.block
         kept = tuple(b for b in old.alloc_buffers if b is not self._buffer)
         state.replace(scope, old.with_(alloc_buffers=kept))
+
+    def _inlined(self, body: Stmt) -> Stmt:
+        """Return the consumer's body with what the producer stores in the place of loads."""
+        value = self._producer_store.value
+        inlined = _ReplaceLoads(self._buffer, value)(body)
+        domains = axis_domain(self._producer.block.iter_vars)
+        if is_index_arithmetic(value) and not never_wraps(inlined, [value], domains):
+            return _ReplaceLoads(self._buffer, as_value(value))(body)
+        return inlined
 
     def _implies(self, condition: PrimExpr, other: PrimExpr) -> bool:
         """Say whether, where one condition holds, the other one surely does."""

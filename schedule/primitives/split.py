@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from schedule.analysis.bindings import BindingSimplifier, loop_range, substitute_loops
+from math import prod
+
+from schedule.analysis.bindings import BindingSimplifier, substitute_loops
+from schedule.analysis.loop_dtype import dtype_holding
 from schedule.errors import Problem, check
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
 from schedule.primitives.loop_problems import check_plain, check_starts_at_zero
@@ -11,7 +14,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Range
 from tensorir.expr import LT, IntImm, PrimExpr, Var
-from tensorir.ops import cast, const, floordiv
+from tensorir.ops import const, floordiv
 from tensorir.stmt import For, ForKind, Stmt
 
 SEVERAL_INFERRED = Problem(
@@ -46,7 +49,8 @@ def split(
 
     One factor may be None: it becomes the smallest that covers the extent. Where the product
     exceeds the extent, the blocks below get the predicate `i_0 * f1 + i_1 < n`, unless
-    `disable_predication`. With `preserve_unit_iters` loops of extent 1 stay visible in the
+    `disable_predication`. The new loops count in the dtype of the old one, or a wider one if that
+    cannot hold the product. With `preserve_unit_iters` loops of extent 1 stay visible in the
     bindings. The new loops are serial, whatever the old one was.
 
     Raises ScheduleError: NotSingleInferFactorError, NonPositiveFactorError, WrongFactorError,
@@ -60,20 +64,23 @@ def split(
         if factor is not None:
             check(factor > 0, NOT_POSITIVE, loop, position=position, value=factor)
     analyzer = Analyzer()
-    extents = _extents(old, factors, analyzer)
-    product = _product(extents)
+    rest = prod(factor for factor in factors if factor is not None)
     surplus: int | None = None
-    if isinstance(product, IntImm) and isinstance(old.extent, IntImm):
-        surplus = product.value - old.extent.value
-        covers = bool(inferred) or surplus >= 0
+    if isinstance(old.extent, IntImm):
+        count = -(-old.extent.value // rest) * rest if inferred else rest
+        surplus = count - old.extent.value
+        largest = max(count - 1, count // rest, *(f for f in factors if f is not None), 0)
+        covers, dtype = surplus >= 0, dtype_holding(largest, old.loop_var.dtype)
     else:
-        covers = bool(inferred) or analyzer.can_prove(product >= old.extent)
-    check(covers, WRONG_PRODUCT, loop, product=product, extent=old.extent)
+        dtype = dtype_holding(None if inferred else rest, old.loop_var.dtype)
+        covers = bool(inferred) or analyzer.can_prove(old.extent <= const(rest, dtype))
+    check(covers, WRONG_PRODUCT, loop, product=rest, extent=old.extent)
+    whole = old.extent.astype(dtype)
     check_plain(loop)
     check_starts_at_zero(loop)
 
     # Rewrite: a nest of serial loops over the old body.
-    dtype = old.loop_var.dtype
+    extents = _extents(whole, factors, rest, analyzer)
     loop_vars = [Var(f"{old.loop_var.name}_{k}", dtype) for k in range(len(factors))]
     index: PrimExpr = const(0, dtype)
     for var, extent in zip(loop_vars, extents, strict=True):
@@ -83,9 +90,10 @@ def split(
     else:
         for var, extent in zip(loop_vars, extents, strict=True):
             analyzer.bind(var, Range(extent))
-        exact = analyzer.can_prove(index < old.extent)
-    predicate = None if exact or disable_predication else LT(index, old.extent)
-    body = substitute_loops(old.body, {old.loop_var: index}, predicate)
+        exact = analyzer.can_prove(index < whole)
+    predicate = None if exact or disable_predication else LT(index, whole)
+    value = index.astype(old.loop_var.dtype)
+    body = substitute_loops(old.body, {old.loop_var: value}, predicate)
     nest: Stmt = body
     for var, extent in zip(reversed(loop_vars), reversed(extents), strict=True):
         nest = For(var, const(0, dtype), extent, ForKind.SERIAL, nest)
@@ -95,25 +103,19 @@ def split(
     return _replace_by_nest(state, loop, nest, len(factors))
 
 
-def _extents(old: For, factors: FactorsArg, analyzer: Analyzer) -> list[PrimExpr]:
-    """Return the extents of the new loops, the inferred one included."""
-    dtype = old.loop_var.dtype
-    rest = 1
-    for factor in factors:
-        rest *= 1 if factor is None else factor
-    if isinstance(old.extent, IntImm):
-        inferred: PrimExpr = const(-(-old.extent.value // rest), dtype)
+def _extents(
+    extent: PrimExpr, factors: FactorsArg, rest: int, analyzer: Analyzer
+) -> list[PrimExpr]:
+    """Return the extents of the new loops, the inferred one included.
+
+    `rest` is the product of the factors that are given.
+    """
+    dtype = extent.dtype
+    if isinstance(extent, IntImm):
+        inferred: PrimExpr = const(-(-extent.value // rest), dtype)
     else:
-        analyzer.bind(old.loop_var, loop_range(old))
-        inferred = analyzer.simplify(floordiv(old.extent + (rest - 1), rest))
-    return [cast(dtype, inferred if f is None else f) for f in factors]
-
-
-def _product(extents: list[PrimExpr]) -> PrimExpr:
-    product = extents[0]
-    for extent in extents[1:]:
-        product = product * extent
-    return product
+        inferred = analyzer.simplify(floordiv(extent + (rest - 1), rest))
+    return [inferred if f is None else const(f, dtype) for f in factors]
 
 
 def _replace_by_nest(

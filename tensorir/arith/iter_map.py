@@ -26,6 +26,7 @@ from tensorir.arith.iter_term import (
     IterWriter,
     NoIterMapError,
     PieceKey,
+    widest,
 )
 from tensorir.arith.linear import ZERO, Linear
 from tensorir.arith.mixed_radix import Bounds, plainly_simplified
@@ -43,6 +44,7 @@ from tensorir.arith.size import (
 )
 from tensorir.dtype import INT32, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import holds_indices
 from tensorir.node import Node
 from tensorir.ops import TRUE, is_const_int
 from tensorir.visit import children, uses_var
@@ -116,10 +118,18 @@ def iter_map_simplify(
 
 
 def normalize_iter_map_to_expr(
-    value: IterSumExpr, dtype: Any = INT32, analyzer: Analyzer | None = None
+    value: IterSumExpr, dtype: DataType | str = INT32, analyzer: Analyzer | None = None
 ) -> PrimExpr:
-    """Return a sum of pieces as an expression."""
-    return IterWriter((analyzer or Analyzer()).linearizer, dtype).sum(value)
+    """Return a sum of pieces as an expression.
+
+    What was narrowed to a dtype in which parts of it might wrap is summed up before.
+    """
+    linearizer = (analyzer or Analyzer()).linearizer
+    wide = dtype = DataType(dtype)
+    if not holds_indices(dtype):
+        for split in value.args:
+            wide = widest(split.source, wide)
+    return IterWriter(linearizer, wide).sum(value).astype(dtype)
 
 
 _TRIVIAL: Final = frozenset({Var, IntImm})

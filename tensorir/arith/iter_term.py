@@ -176,7 +176,7 @@ class IterWriter:
             return mul(value, size_expr(scale, dtype))
         if split.extent == 1 and at_most(mark.extent, split.lower_factor) and mark.extent != 1:
             return const(0, dtype)
-        value = _part(split, self._linearizer, _widest(mark, dtype))
+        value = _part(split, self._linearizer, widest(mark, dtype))
         return mul(value.astype(dtype), size_expr(scale, dtype))
 
 
@@ -195,11 +195,11 @@ def _part(split: IterSplitExpr, linearizer: Linearizer, dtype: DataType) -> Prim
     return floordiv(value, size_expr(split.lower_factor, dtype))
 
 
-def _widest(mark: IterMark, dtype: DataType) -> DataType:
+def widest(mark: IterMark, dtype: DataType) -> DataType:
     """Return the widest of `dtype` and the dtypes of the variables that an iterator is made of."""
     if isinstance(mark.source, Var):
         own = mark.source.dtype
         return own if own.bits > dtype.bits else dtype
     for split in mark.source.args:
-        dtype = _widest(split.source, dtype)
+        dtype = widest(split.source, dtype)
     return dtype

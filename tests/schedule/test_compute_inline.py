@@ -7,7 +7,7 @@ import pytest
 from schedule import Schedule
 from tensorir import parse
 from tests.schedule.programs import AFTER_A_SUM, STAGES
-from tests.schedule.transformation import apply, refused
+from tests.schedule.transformation import apply, refused, scheduled
 
 
 def inline(block):
@@ -588,3 +588,116 @@ def test_an_argument_of_another_type():
     loop = sch.get_loops("B")[0]
     with pytest.raises(TypeError, match=r"Schedule\.compute_inline: `block` takes a BlockRV or"):
         sch.compute_inline(loop)
+
+
+# ------------------------------------------------------------------------- values and calls
+
+INTEGERS = """\
+@T.prim_func
+def main(C: T.Buffer((16,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = {value}
+    for i in range(16):
+        with T.block("C"):
+            v = T.axis.spatial(16, i)
+            C[v] = {use}
+"""
+INLINED = """\
+@T.prim_func
+def main(C: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.block("{block}"):
+            v = T.axis.spatial(16, i)
+            C[v] = {use}
+"""
+INLINES = pytest.mark.parametrize(
+    ("inline", "left"),
+    [
+        (lambda sch: sch.compute_inline("B"), "C"),
+        (lambda sch: sch.reverse_compute_inline("C"), "B"),
+    ],
+)
+
+
+@INLINES
+@pytest.mark.parametrize(
+    ("value", "use"),
+    [
+        ("v + 2147483640", "({} + 1) // 2"),
+        ("2147483647", "({} + v) // 2"),
+        ("v", "({} * 2000000000) // 7"),
+        ("v", "T.Cast('int32', T.Cast('int64', {} * 2000000000) // T.int64(7))"),
+    ],
+)
+def test_arithmetic_that_wraps_on_what_was_loaded_still_does(inline, left, value, use):
+    before = INTEGERS.format(value=value, use=use.format("B[v]"))
+    after = INLINED.format(block=left, use=use.format(f"T.reinterpret('int32', {value})"))
+    apply(before, inline, after)
+
+
+@INLINES
+def test_integers_that_their_type_holds_are_inlined_as_they_are(inline, left):
+    before = INTEGERS.format(value="v * 3 + 5", use="(B[v] + 1) // 2")
+    apply(before, inline, INLINED.format(block=left, use="(v * 3 + 5 + 1) // 2"))
+
+
+LET = """\
+@T.prim_func
+def main(C: T.Buffer((16,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = v + 2147483640
+    for i in range(16):
+        with T.block("C"):
+            v = T.axis.spatial(16, i)
+            with T.LetStmt(B[v]) as x:
+                C[v] = (x + 1) // 2
+"""
+
+
+def test_a_variable_that_held_what_was_loaded_holds_a_value_still():
+    apply(LET, lambda sch: sch.compute_inline("B"))
+
+
+CALLS = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = {value}
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            C[v] = {use}
+"""
+
+
+DRAW = 'T.call_extern("float32", "draw", {})'
+DRAWN = CALLS.format(value=DRAW.format("A[v]"), use="B[v] + B[v]")
+DRAWING = CALLS.format(value="A[v]", use=DRAW.format("B[v]"))
+
+
+@pytest.mark.parametrize(
+    ("before", "call"),
+    [
+        (DRAWN, lambda sch: sch.compute_inline("B")),
+        (DRAWN, lambda sch: sch.reverse_compute_inline("C")),
+        (DRAWN, lambda sch: sch.compute_at("B", sch.get_loops("C")[0])),
+        (DRAWING, lambda sch: sch.reverse_compute_inline("C")),
+        (DRAWING, lambda sch: sch.reverse_compute_at("C", sch.get_loops("B")[0])),
+    ],
+)
+def test_a_call_for_its_effect_runs_as_often_as_it_does(before, call):
+    refused(before, call, "OpaqueCallError", "another number of times")
+
+
+def test_a_pure_call_is_inlined():
+    before = CALLS.format(value='T.call_pure_extern("float32", "sinf", A[v])', use="B[v] + B[v]")
+    scheduled(before, lambda sch: sch.compute_inline("B"))

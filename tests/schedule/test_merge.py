@@ -256,3 +256,20 @@ def test_one_loop_is_no_merge():
     sch = Schedule(parse(BEFORE))
     with pytest.raises(ValueError, match="at least two loops"):
         sch.merge(loops(sch, "B")[0][0])
+
+
+def test_calls_of_two_nests_keep_their_order():
+    calls = """\
+@T.prim_func
+def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            A[v] = T.call_extern("float32", "draw")
+    for i in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(8, i)
+            B[v] = T.call_extern("float32", "draw")
+"""
+    refused(calls, merge_at(0, "A", "B"), "OpaqueCallError", "another order")
+    scheduled(calls.replace("call_extern", "call_pure_extern", 1), merge_at(0, "A", "B"))

@@ -195,3 +195,26 @@ def main(A: T.Buffer((8,), "float32")):
     (buffer,) = func.buffer_map.values()
     with pytest.raises(IRTypeError, match="pointer A of buffer A can be replaced by a variable"):
         substitute(func.body, {buffer.data: T.call_extern("handle", "f")})
+
+
+@pytest.mark.parametrize(
+    ("number", "sum_"), [(5, "5 + vi"), (2147483640, 'T.reinterpret("int32", 2147483640) + vi')]
+)
+def test_arithmetic_that_wraps_on_a_scalar_still_does(number, sum_):
+    text = """
+@T.prim_func
+def main(n: T.int32, C: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = (n + vi) // 2
+"""
+    func = parse(text)
+    special = func.specialize({func.params[0]: number})
+    assert_structural_equal(
+        special, parse(text.replace("n: T.int32, ", "").replace("n + vi", sum_))
+    )
+    before, after = np.zeros(16, "int32"), np.zeros(16, "int32")
+    interpret(func, number, before)
+    interpret(special, after)
+    np.testing.assert_array_equal(after, before)
