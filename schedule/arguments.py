@@ -271,7 +271,7 @@ def _accept_pad_value(call: Arguments, param: Parameter, path: str, value: Any) 
 
 def _as_element(value: PrimExpr, dtype: DataType) -> PrimExpr:
     """Return a constant in the type of a buffer, where both are integers or both floats."""
-    if isinstance(value, IntImm) and dtype.is_integral and not value.dtype.is_bool:
+    if isinstance(value, IntImm) and dtype.is_integral and value.dtype.is_bool is dtype.is_bool:
         return const(value.value, dtype)
     if isinstance(value, FloatImm) and dtype.is_float:
         return const(value.value, dtype)

@@ -184,12 +184,12 @@ class SeqStmt(Stmt):
 
 
 def sequence(stmts: Sequence[Stmt | None]) -> Stmt:
-    """Return the statements in order as one, without None and no-ops."""
+    """Return the statements in order as one, without None and evaluations of 0."""
     flat: list[Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, SeqStmt):
             flat.extend(stmt.seq)
-        elif stmt is not None and not is_no_op(stmt):
+        elif stmt is not None and not _is_nothing(stmt):
             flat.append(stmt)
     if not flat:
         return Evaluate(as_expr(0))
@@ -199,6 +199,10 @@ def sequence(stmts: Sequence[Stmt | None]) -> Stmt:
 def is_no_op(stmt: Stmt) -> bool:
     """Say whether `stmt` is the evaluation of a constant."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)
+
+
+def _is_nothing(stmt: Stmt) -> bool:
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm) and not stmt.value.value
 
 
 class LetStmt(Stmt):

@@ -8,10 +8,12 @@ from schedule.analysis.bindings import axis_domain
 from schedule.analysis.regions import path_domain, relax
 from schedule.analysis.whole_buffer import plainly_runs_everywhere
 from schedule.sref import StmtSRef
-from tensorir.arith import Analyzer
+from tensorir.arith import Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map
 from tensorir.buffer import Range
-from tensorir.expr import IntImm, IterVar, PrimExpr, Var
-from tensorir.ops import is_const_int
+from tensorir.errors import IRValueError
+from tensorir.expr import EQ, BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.ops import TRUE, compare, conjuncts, is_const_int, logical_and
+from tensorir.visit import substitute, uses_var, walk
 
 
 def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
@@ -34,6 +36,44 @@ def left_out(block: StmtSRef, axes: Sequence[IterVar]) -> IterVar | None:
             ):
                 return axis
     return None
+
+
+def runs_where(block: StmtSRef) -> PrimExpr | None:
+    """Return the condition on the axes of a block under which an instance of it runs.
+
+    Values that lie outside of an axis's domain are not asked about. None where the loops around the
+    block do not tell, which are then no affine map or read memory.
+    """
+    if plainly_runs_everywhere(block):
+        return TRUE
+    realize = block.block_realize
+    predicate = realize.predicate
+    domain = path_domain(block, None)
+    values = realize.iter_values
+    once = is_const_int(predicate, 1)
+    level = IterMapLevel.SURJECTIVE if once else IterMapLevel.INJECTIVE
+    pieces = detect_iter_map(values, domain, TRUE, level, True).indices
+    memory = any(isinstance(node, BufferLoad) for node in walk(predicate))
+    if memory or len(pieces) != len(values):
+        return None
+    analyzer = Analyzer()
+    axes = [axis.var for axis in realize.block.iter_vars]
+    for var, limits in axis_domain(realize.block.iter_vars).items():
+        analyzer.bind(var, limits)
+    try:
+        found = inverse_affine_iter_map(pieces, axes, analyzer.linearizer)
+    except IRValueError:
+        return None
+    loops = {v: found.get(v, limits.min) for v, limits in domain.items()}
+    if not once and any(v not in found and uses_var(predicate, v) for v in loops):
+        return None
+    conditions = [compare(EQ, axis, value) for axis, value in zip(axes, values, strict=True)]
+    for var, limits in domain.items():
+        conditions += [var >= limits.min, var < limits.min + limits.extent]
+    result: PrimExpr = TRUE
+    for condition in (*conditions, *conjuncts(predicate)):
+        result = logical_and(result, analyzer.simplify(substitute(condition, loops)))
+    return result
 
 
 def stays_within(

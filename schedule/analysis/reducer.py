@@ -5,7 +5,7 @@ A reducer combines tuples: a sum is over tuples of one, an argmax over pairs of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
@@ -16,13 +16,42 @@ from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import DataType
 from tensorir.equal import expr_deep_equal, structural_equal
-from tensorir.expr import BufferLoad, PrimExpr, Select, Var
+from tensorir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    And,
+    BinaryOp,
+    BufferLoad,
+    Max,
+    Min,
+    Mul,
+    Or,
+    PrimExpr,
+    Select,
+    Var,
+)
 from tensorir.node import Node
-from tensorir.ops import const, logical_and, logical_or, max_, max_value, min_, min_value
+from tensorir.ops import (
+    FALSE,
+    TRUE,
+    const,
+    logical_and,
+    logical_or,
+    max_,
+    max_value,
+    min_,
+    min_value,
+)
 from tensorir.stmt import BufferStore, LetStmt, SeqStmt, Stmt
 
 Combine = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], Sequence[PrimExpr]]
 Identity = Callable[[Sequence[DataType]], Sequence[PrimExpr]]
+Compare = Callable[[PrimExpr, PrimExpr], PrimExpr]
+Choice = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], PrimExpr]
 
 FORM = Problem(
     "RFactorNotApplicableError",
@@ -43,6 +72,11 @@ class Reducer:
     size: int
     combine: Combine
     identity: Identity
+
+    @property
+    def turned(self) -> Reducer:
+        """The reducer that takes the operands in the other order, which matters between equals."""
+        return Reducer(self.size, lambda x, y: self.combine(y, x), self.identity)
 
 
 _reducers: Final[list[Reducer]] = []
@@ -122,11 +156,12 @@ def find_reduction(block: StmtSRef) -> Reduction:
         ordered = [buffers[k] for k in order]
         old = [BufferLoad(buffer, indices) for buffer in ordered]
         identity, new = [inits[k].value for k in order], [values[k] for k in order]
-        for reducer in _reducers:
-            found = _match_reducer(reducer, old, identity, new)
-            if found is not None:
-                held = tuple(names[k] for k in order if names)
-                return Reduction(reducer, tuple(ordered), tuple(indices), found, held)
+        for known in _reducers:
+            for reducer in (known, known.turned):
+                found = _match_reducer(reducer, old, identity, new)
+                if found is not None:
+                    held = tuple(names[k] for k in order if names)
+                    return Reduction(reducer, tuple(ordered), tuple(indices), found, held)
     fail(NO_REDUCER, block)
 
 
@@ -178,44 +213,85 @@ def _match_reducer(
     if not all(structural_equal(a, b) for a, b in zip(identity, inits, strict=True)):
         return None
     holes = [Var(f"y{k}", dtype) for k, dtype in enumerate(dtypes)]
-    for swapped in (False, True):
-        template = reducer.combine(holes, old) if swapped else reducer.combine(old, holes)
-        found: dict[Var, PrimExpr] = {}
-        if all(_match(t, v, holes, found) for t, v in zip(template, values, strict=True)):
-            return tuple(found[hole] for hole in holes)
+    found = _match(tuple(reducer.combine(old, holes)), tuple(values), holes, {})
+    return None if found is None else tuple(found[hole] for hole in holes)
+
+
+def _match(
+    template: Any, value: Any, holes: Sequence[Var], found: Mapping[Var, PrimExpr]
+) -> Mapping[Var, PrimExpr] | None:
+    """Return what stands in the holes of a template, None if a value is not of its form.
+
+    Operands of what is commutative may come in either order, and so may those of a comparison that
+    is turned around. `found` is what stands in holes already.
+    """
+    if isinstance(template, Var) and template in holes:
+        known = found.get(template)
+        if known is None:
+            return {**found, template: value}
+        return found if known is value or expr_deep_equal(known, value) else None
+    if isinstance(template, tuple):
+        if not isinstance(value, tuple) or len(template) != len(value):
+            return None
+        matched: Mapping[Var, PrimExpr] | None = found
+        for t, v in zip(template, value, strict=True):
+            if matched is not None:
+                matched = _match(t, v, holes, matched)
+        return matched
+    if not isinstance(template, Node) or isinstance(template, (Var, Buffer)):
+        return found if template is value or bool(template == value) else None
+    if type(template) is type(value):
+        fields = type(template).fields
+        wanted = tuple(getattr(template, name) for name in fields)
+        given = tuple(getattr(value, name) for name in fields)
+        matched = _match(wanted, given, holes, found)
+        if matched is not None:
+            return matched
+    if _TURNED.get(type(template)) is type(value):
+        assert isinstance(template, BinaryOp)
+        assert isinstance(value, BinaryOp)
+        return _match((template.a, template.b), (value.b, value.a), holes, found)
     return None
 
 
-def _match(template: Any, value: Any, holes: Sequence[Var], found: dict[Var, PrimExpr]) -> bool:
-    if isinstance(template, Var) and template in holes:
-        known = found.setdefault(template, value)
-        return known is value or expr_deep_equal(known, value)
-    if isinstance(template, tuple):
-        return (
-            isinstance(value, tuple)
-            and len(template) == len(value)
-            and all(_match(t, v, holes, found) for t, v in zip(template, value, strict=True))
-        )
-    if not isinstance(template, Node) or isinstance(template, (Var, Buffer)):
-        return template is value or bool(template == value)
-    if type(template) is not type(value):
-        return False
-    return all(
-        _match(getattr(template, name), getattr(value, name), holes, found)
-        for name in type(template).fields
-    )
+_TURNED: Final[dict[type, type]] = {
+    **{kind: kind for kind in (Add, And, EQ, Max, Min, Mul, Or)},
+    **{GT: LT, LT: GT, GE: LE, LE: GE},
+}
+"""What an operation is with its operands in the other order."""
 
 
-def _best(better: Callable[[PrimExpr, PrimExpr], PrimExpr], ties: bool) -> Combine:
-    """Return the combiner of (index, value) pairs that keeps the better value."""
+def _best(better: Compare, as_good: Compare, best: Compare) -> Iterator[Combine]:
+    """Yield the combiners of (index, value) pairs that keep the better of two values.
 
-    def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> list[PrimExpr]:
-        take = better(x[1], y[1])
-        if ties:
-            take = logical_or(take, logical_and(x[1] == y[1], x[0] < y[0]))
-        return [Select(take, x[0], y[0]), Select(take, x[1], y[1])]
+    Of values that are as good the first is kept, or the one of the smaller or the larger index.
+    Where that is so, the value may be chosen without regard to the index.
+    """
 
-    return combine
+    def wins(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> PrimExpr:
+        return better(x[1], y[1])
+
+    def first(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> PrimExpr:
+        return as_good(x[1], y[1])
+
+    def smaller(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> PrimExpr:
+        return logical_or(wins(x, y), logical_and(x[1] == y[1], x[0] < y[0]))
+
+    def larger(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> PrimExpr:
+        return logical_or(wins(x, y), logical_and(x[1] == y[1], x[0] > y[0]))
+
+    for taken in (first, smaller, larger):
+        index = _selected(taken, 0)
+        for value in (_selected(taken, 1), _selected(wins, 1), lambda x, y: best(x[1], y[1])):
+            yield _paired(index, value)
+
+
+def _selected(taken: Choice, part: int) -> Choice:
+    return lambda x, y: Select(taken(x, y), x[part], y[part])
+
+
+def _paired(index: Choice, value: Choice) -> Combine:
+    return lambda x, y: [index(x, y), value(x, y)]
 
 
 def _zeros(dtypes: Sequence[DataType]) -> list[PrimExpr]:
@@ -226,15 +302,10 @@ register_reducer(1, lambda x, y: [x[0] + y[0]], _zeros)
 register_reducer(1, lambda x, y: [x[0] * y[0]], lambda dtypes: [const(1, dtypes[0])])
 register_reducer(1, lambda x, y: [min_(x[0], y[0])], lambda dtypes: [max_value(dtypes[0])])
 register_reducer(1, lambda x, y: [max_(x[0], y[0])], lambda dtypes: [min_value(dtypes[0])])
+register_reducer(1, lambda x, y: [logical_and(x[0], y[0])], lambda _: [TRUE])
+register_reducer(1, lambda x, y: [logical_or(x[0], y[0])], lambda _: [FALSE])
 register_reducer(2, lambda x, y: [x[0] + y[0], x[1] + y[1]], _zeros)
-for _ties in (False, True):
-    register_reducer(
-        2,
-        _best(lambda a, b: a > b, True) if _ties else _best(lambda a, b: a >= b, False),
-        lambda dtypes: [const(-1, dtypes[0]), min_value(dtypes[1])],
-    )
-    register_reducer(
-        2,
-        _best(lambda a, b: a < b, True) if _ties else _best(lambda a, b: a <= b, False),
-        lambda dtypes: [const(-1, dtypes[0]), max_value(dtypes[1])],
-    )
+for _combine in _best(lambda a, b: a > b, lambda a, b: a >= b, max_):
+    register_reducer(2, _combine, lambda dtypes: [const(-1, dtypes[0]), min_value(dtypes[1])])
+for _combine in _best(lambda a, b: a < b, lambda a, b: a <= b, min_):
+    register_reducer(2, _combine, lambda dtypes: [const(-1, dtypes[0]), max_value(dtypes[1])])

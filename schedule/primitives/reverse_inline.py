@@ -16,7 +16,7 @@ from schedule.analysis.bound_values import bound_values, written_out
 from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.dependency import DepKind
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
-from schedule.analysis.iteration_cover import stays_within
+from schedule.analysis.iteration_cover import runs_where, stays_within
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
 from schedule.errors import Problem, check, fail
@@ -34,7 +34,7 @@ from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import EQ, And, BufferLoad, Call, Or, PrimExpr, Select, Var
 from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.ops import TRUE, compare, is_const_int, logical_and
+from tensorir.ops import TRUE, compare, conjuncts, is_const_int, logical_and
 from tensorir.placed_values import as_value, never_wraps
 from tensorir.stmt import BlockRealize, BufferStore, IfThenElse, Stmt
 from tensorir.visit import substitute, walk
@@ -58,6 +58,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
     Before: B[i] = f(A[i]);  C[i] = g(B[i])
     After:  C[i] = g(f(A[i])), in the place of the producer
 
+    Where not all instances of the consumer run, the producer gets a predicate that says which do.
     What is said of integers at `compute_inline` holds here as well.
 
     Raises ScheduleError: HasInitBlock, NotStagePipelineError, NotSingleReadWriteBuffer,
@@ -106,9 +107,10 @@ class _ReversePlan:
         self._producer = producer
         self._buffer = buffer
         self._analyzer = Analyzer()
-        realize = block.block_realize
-        if not is_const_int(realize.predicate, 1):
-            fail(BODY, block, reason="it has a predicate")
+        runs = runs_where(block)
+        if runs is None:
+            fail(BODY, block, reason="which of its instances run does not follow from its axes")
+        self._runs = runs
         if not isinstance(bound_values(block.block.body)[1], BufferStore):
             fail(BODY, block, reason="it is no single store")
         self._body = block.block.body
@@ -186,7 +188,7 @@ class _ReversePlan:
         body = self._inlined(substitute(self._body, axes))
         predicate = realize.predicate
         in_bound = self._in_bound(axes)
-        if in_bound is TRUE:
+        if is_const_int(in_bound, 1):
             if self._condition is not None:
                 body = IfThenElse(self._condition, body)
         else:
@@ -235,6 +237,10 @@ class _ReversePlan:
                 value < self._analyzer.simplify(axis.dom.min + axis.dom.extent),
             ):
                 result = logical_and(result, self._analyzer.simplify(limit))
+        for condition in conjuncts(self._runs):
+            there = self._analyzer.simplify(substitute(condition, axes))
+            if not self._implies(result, there):
+                result = logical_and(result, there)
         # Axes of one value do not follow from the place: what they index must still be that place.
         for read, stored in zip(self._places, self._producer_store.indices, strict=True):
             place = substitute(read, axes)

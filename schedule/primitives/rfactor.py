@@ -48,7 +48,8 @@ def rfactor(state: ScheduleState, loop: LoopArg, factor_axis: int) -> NewBlock:
     The partial results have a dimension more, in front of dimension `factor_axis` (negative counts
     from the end). The block that computes them is returned, called `<name>_rf`, numbered where a
     block has that name; the handle of the original block is that of the second reduction. The
-    order of the sum changes, and with it the rounding of floats (Suriana, Adams, Kamil: Parallel
+    order of the sum changes, and with it the rounding of floats, and of pairs of index and value
+    that do not compare indices, which of equal values is kept (Suriana, Adams, Kamil: Parallel
     associative reductions in Halide, CGO 2017).
 
     Raises ScheduleError: NonSingleChildBlockError, NotStagePipelineError, NotReductionBlockError,

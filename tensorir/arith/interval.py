@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorir import expr as e
-from tensorir.arith.linear import Linear
+from tensorir.arith.linear import Linear, Quotient, Term
 from tensorir.arith.span import Ends, Span
+from tensorir.arith.terms import variables_of
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.buffer import Range
 from tensorir.dtype import DataType
 from tensorir.expr import PrimExpr, Var
 from tensorir.ops import const, max_, min_
-from tensorir.visit import uses_var
+from tensorir.visit import collect_vars, uses_var
 
 if TYPE_CHECKING:
     from tensorir.arith.analyzer import Analyzer
@@ -167,6 +168,41 @@ def eval_set(
         return sets[first]
     if not first.dtype.is_integral:
         return IntervalSet.everything()
+    if any(_is_mixed(term, sets) for term in analyzer.linear(first).terms):
+        # How far such a term can be taken apart depends on how far the variables in it move.
+        with analyzer.scope():
+            _bind(value, sets, analyzer)
+            return _spanned(first, last, beyond, sets, analyzer)
+    return _spanned(first, last, beyond, sets, analyzer)
+
+
+def _is_mixed(term: Term, sets: Mapping[Var, IntervalSet]) -> bool:
+    """Say whether a term mentions moving variables and is no quotient of one variable alone."""
+    if isinstance(term, Var):
+        return False
+    if type(term) is Quotient and len(term.index.terms) == 1:
+        (divided,) = term.index.terms
+        return _is_mixed(divided, sets)
+    return any(var in sets for var in variables_of(term))
+
+
+def _bind(value: PrimExpr | Range, sets: Mapping[Var, IntervalSet], analyzer: Analyzer) -> None:
+    """Tell the analyzer what the variables in a value run over, until its scope ends."""
+    used = collect_vars(value)
+    ends = [(v, values) for v, values in sets.items() if v in used and values.is_bounded]
+    for var, values in sorted(ends, key=lambda found: _depends(found[1], sets)):
+        extent = analyzer.simplify(values.max_value - values.min_value + 1)
+        analyzer.bind(var, Range.from_min_extent(values.min_value, extent), allow_override=True)
+
+
+def _spanned(
+    first: PrimExpr,
+    last: PrimExpr,
+    beyond: int,
+    sets: Mapping[Var, IntervalSet],
+    analyzer: Analyzer,
+) -> IntervalSet:
+    """Return the interval from the least of `first` to the largest of `last`, and `beyond`."""
     span = Span(analyzer.linearizer, lambda var: _ends(sets.get(var), analyzer))
     low, high = span(analyzer.linear(first))
     if last is not first:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorir import expr as e
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
-from tensorir.arith.context import Context, TruncatedRemainder
+from tensorir.arith.context import Context, Remainder, TruncatedRemainder
 from tensorir.arith.extrema import alternatives, common_part, differences
 from tensorir.arith.linear import (
     ZERO,
@@ -21,6 +21,7 @@ from tensorir.arith.linear import (
     Quotient,
     SymbolicQuotient,
     Term,
+    Terms,
     TruncatedQuotient,
     Wrapped,
 )
@@ -129,21 +130,10 @@ class Linearizer:
         """Divide by a positive constant, rounding down."""
         if divisor == 1:
             return index
-        whole: dict[Term, int] = {}
-        rest: dict[Term, int] = {}
-        for term, c in index.terms.items():
-            if c % divisor == 0:
-                whole[term] = c // divisor
-            else:
-                rest[term] = c
-        carry, const_rest = divmod(index.const, divisor)
-        base = Linear(whole, carry)
-        if not rest:
-            return base
-        remaining = Linear(rest, const_rest)
-        low, high = self.bound(remaining)
-        if abs(low) < HALF_INFINITE and low // divisor == high // divisor:
-            return base.plus_const(low // divisor)
+        base, remaining = _divided_terms(index, divisor)
+        whole = self._without_carry(index, divisor, base, remaining)
+        if whole is not None:
+            return whole
         reduced = self._reduce(remaining, divisor)
         if reduced is not None:
             return base.plus(self.quotient(*reduced))
@@ -159,14 +149,48 @@ class Linearizer:
         return None
 
     def without_fraction(self, index: Linear, factor: int) -> Linear | None:
-        """Divide, rounding down, where the terms that `factor` does not divide cannot carry."""
-        head = {t: c // factor for t, c in index.terms.items() if c % factor == 0}
-        small = {t: c for t, c in index.terms.items() if c % factor}
-        carry, low_const = divmod(index.const, factor)
-        low, high = self.bound(Linear(small, low_const))
+        """Divide, rounding down, where what `factor` does not divide cannot carry."""
+        return self._without_carry(index, factor, *_divided_terms(index, factor))
+
+    def _without_carry(
+        self, index: Linear, factor: int, whole: Linear, rest: Linear
+    ) -> Linear | None:
+        """Divide if the `rest` beside the terms that are divided, as `whole`, cannot carry."""
+        carry = self._carry(rest, factor)
+        if carry is None and any(type(t) is Quotient for t in whole.terms):
+            # Some of what is divided may belong to a remainder, which is small as a whole.
+            small = self._undivided_pieces(index, factor)
+            if small is not None:
+                carry, whole = self._carry(small, factor), index.plus(small, -1).over(factor)
+        return None if carry is None else whole.plus_const(carry)
+
+    def _carry(self, rest: Linear, factor: int) -> int | None:
+        """Return the one value of `rest // factor`, None if there may be several."""
+        if not rest.terms:
+            return rest.const // factor
+        low, high = self.bound(rest)
         if abs(low) >= HALF_INFINITE or low // factor != high // factor:
             return None
-        return Linear(head, carry + low // factor)
+        return low // factor
+
+    def _undivided_pieces(self, index: Linear, factor: int) -> Linear | None:
+        """Return the pieces that `factor` does not divide, None if they are terms alone."""
+        self.bound(index)
+        parts = [(c, piece) for c, piece in pieces(index) if c % factor]
+        if not any(type(piece) is Remainder for _, piece in parts):
+            return None
+        rest = Linear({}, index.rest % factor)
+        for c, piece in parts:
+            if type(piece) is Remainder:
+                part, upper = (
+                    self.quotient(piece.index, d) for d in (piece.divisor, piece.modulus)
+                )
+                rest = rest.plus(part, c).plus(upper, -c * (piece.modulus // piece.divisor))
+            elif isinstance(piece, (Var, Atom)) and piece in index.terms:
+                rest = rest.plus(Linear({piece: 1}, 0), c)
+            else:
+                return None
+        return rest
 
     def _nest(self, index: Linear, divisor: int) -> Linear:
         """Make the quotient; a quotient of a quotient is one with the product of the divisors."""
@@ -406,6 +430,19 @@ class Linearizer:
     def _writer(self, linear: Linear, dtype: DataType) -> Writer:
         order = self.context.order if self.sort_terms else None
         return Writer(dtype, order, self.may_wrap(linear))
+
+
+def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:
+    """Return the terms that `factor` divides, divided by it, and the other ones."""
+    whole: Terms = {}
+    rest: Terms = {}
+    for term, c in index.terms.items():
+        if c % factor:
+            rest[term] = c
+        else:
+            whole[term] = c // factor
+    carry, const_rest = divmod(index.const, factor)
+    return Linear(whole, carry), Linear(rest, const_rest)
 
 
 def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:

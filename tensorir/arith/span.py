@@ -29,7 +29,7 @@ from tensorir.arith.linear import (
     without_zeros,
 )
 from tensorir.arith.linearize import Linearizer
-from tensorir.arith.pieces import Piece, pieces
+from tensorir.arith.pieces import Piece, Pieces, pieces
 from tensorir.arith.terms import variables_of
 from tensorir.expr import PrimExpr, Var, integer_limits
 from tensorir.index_arithmetic import holds_indices
@@ -65,13 +65,38 @@ class Span:
             value, (low, high) = self._without_known(value)
         lows: list[tuple[int, Linear | None]] = []
         highs: list[tuple[int, Linear | None]] = []
-        for coefficient, piece in pieces(value):
+        for coefficient, piece in self._gathered(pieces(value)):
             first, last = self._piece(piece)
             if coefficient < 0:
                 first, last = last, first
             lows.append((coefficient, first))
             highs.append((coefficient, last))
         return _total(low + value.rest, lows), _total(high + value.rest, highs)
+
+    def _gathered(self, parts: Pieces) -> Pieces:
+        """Put back into a quotient what was taken out of it, where a remainder had lost it.
+
+        `(x % 32 // 8 + y) // 2` reads `(x // 8 + y) // 2 - x // 32 * 2`, where both move far.
+        """
+        moving = [(c, p) for c, p in parts if type(p) is Quotient and self._moves(p)]
+        if len(moving) < 2:
+            return parts
+        gathered: dict[Piece, Quotient | None] = {}
+        for c, quotient in moving:
+            if quotient in gathered:
+                continue
+            index = quotient.index
+            for d, other in moving:
+                if other is quotient or other in gathered or d % c:
+                    continue
+                whole = index.plus(Linear({other: 1}, 0), quotient.divisor * (d // c))
+                if len(pieces(whole)) <= len(pieces(index)):
+                    index = whole
+                    gathered[other] = None
+            if index is not quotient.index:
+                gathered[quotient] = Quotient(index, quotient.divisor)
+        found = ((c, gathered.get(p, p)) for c, p in parts)
+        return [(c, p) for c, p in found if p is not None]
 
     def _without_known(self, value: Linear) -> tuple[Linear, Interval]:
         """Return the terms that are left, and the constant ends of the others."""

@@ -986,3 +986,55 @@ def test_a_reader_that_declares_nothing_may_need_the_whole_buffer():
         assert [int(sch.get(loop).extent) for loop in sch.get_loops("B")] == [4, 4, 6]
 
     apply(TWO_READERS, call)
+
+
+GROUPED = """\
+@T.prim_func
+def main(A: T.Buffer((8, 64)), W: T.Buffer((32, 32)), C: T.Buffer((8, 32))):
+    P = T.alloc_buffer((8, 64))
+    for i, j in T.grid(8, 64):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, g, r in T.grid(8, 32, 32):
+        with T.block("C"):
+            vi, vg, vr = T.axis.remap("SSR", [i, g, r])
+            with T.init():
+                C[vi, vg] = T.float32(0)
+            C[vi, vg] = C[vi, vg] + P[vi, vg // 16 * 32 + vr] * W[vg, vr]
+"""
+
+
+def test_below_fused_loops_only_what_one_iteration_reads_is_computed():
+    """The inner fused loop stays in one group: `(i_1_g_1_fused % 4 * 4 + g_2) // 16` is 0."""
+
+    def call(sch):
+        i, g, r = sch.get_loops("C")
+        i_0, i_1 = sch.split(i, [4, 2])
+        g_0, g_1, g_2 = sch.split(g, [2, 4, 4])
+        r_0, r_1 = sch.split(r, [4, 8])
+        sch.reorder(i_0, g_0, r_0, i_1, g_1, g_2, r_1)
+        outer = sch.fuse(g_0, r_0)
+        sch.fuse(i_1, g_1)
+        sch.compute_at("P", outer)
+
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 64)), W: T.Buffer((32, 32)), C: T.Buffer((8, 32))):
+    P = T.alloc_buffer((8, 64))
+    for i_0, g_0_r_0_fused in T.grid(4, 8):
+        for ax0, ax1 in T.grid(2, 8):
+            with T.block("P"):
+                vi = T.axis.spatial(8, i_0 * 2 + ax0)
+                vj = T.axis.spatial(64, g_0_r_0_fused * 8 + ax1)
+                P[vi, vj] = A[vi, vj] * T.float32(2)
+        for i_1_g_1_fused, g_2, r_1 in T.grid(8, 4, 8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i_0 * 2 + i_1_g_1_fused // 4)
+                vg = T.axis.spatial(32, g_0_r_0_fused // 4 * 16 + i_1_g_1_fused % 4 * 4 + g_2)
+                vr = T.axis.reduce(32, g_0_r_0_fused % 4 * 8 + r_1)
+                with T.init():
+                    C[vi, vg] = T.float32(0)
+                C[vi, vg] = C[vi, vg] + P[vi, vg // 16 * 32 + vr] * W[vg, vr]
+"""
+    apply(GROUPED, call, after)

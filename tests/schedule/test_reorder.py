@@ -522,3 +522,31 @@ OPAQUE_NESTED = NESTED.replace(
 def test_steps_of_a_reduction_inside_a_block_are_not_repeated(before):
     words = "loop `j` runs the same steps several times"
     refused(before, reorder("outer", 1, 0), "BlockPropertyError", words, marked=["loop k"])
+
+
+@pytest.mark.parametrize("binding", ["l * 8", "l // 2", "l % 3"])
+def test_an_axis_that_skips_or_repeats_values_by_itself_may_be_reordered(binding):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((4, 32)), B: T.Buffer((4, 32))):
+    for i, l in T.grid(4, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            vl = T.axis.spatial(32, {binding})
+            B[vi, vl] = A[vi, vl] * T.float32(2)
+"""
+    apply(before, reorder("B", 1, 0))
+
+
+@pytest.mark.parametrize("binding", ["l * l", "i * l", "i + l", "l * 2 + i"])
+def test_axes_that_do_not_follow_loops_one_by_one_are_refused(binding):
+    before = f"""\
+@T.prim_func
+def main(A: T.Buffer((4, 32)), B: T.Buffer((4, 32))):
+    for i, l in T.grid(4, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            vl = T.axis.spatial(32, {binding})
+            B[vi, vl] = A[vi, vl] * T.float32(2)
+"""
+    refused(before, reorder("B", 1, 0), "NotAffineBindingError", "affine binding", ["block B"])

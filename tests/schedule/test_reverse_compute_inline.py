@@ -614,11 +614,6 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
 """
 
 
-def tiled(sch):
-    sch.split(sch.get_loops("C")[0], [None, 5])
-    sch.reverse_compute_inline("C")
-
-
 @pytest.mark.parametrize(
     ("before", "call", "code", "words", "marked"),
     [
@@ -656,7 +651,6 @@ def tiled(sch):
             'block "D" reads it as well as block "C"',
             ["block C", "block D"],
         ),
-        (COPY, tiled, "BodyAnalysisError", "it has a predicate", ["block C"]),
         (LOOP_IN_THE_CONSUMER, inline("C"), "BodyAnalysisError", "no single store", ["block C"]),
         (LOOP_IN_THE_PRODUCER, inline("C"), "BodyAnalysisError", "no single store", ["block B"]),
         (
@@ -707,3 +701,69 @@ def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
             C[7 - vi] = A[vi]
 """
     apply(SCATTER, inline("C"), after)
+
+
+# -------------------------------------------------------------------- instances that do not all run
+
+
+PREDICATES = """\
+@T.prim_func
+def main(A: T.Buffer((30,)), C: T.Buffer((30,))):
+    B = T.alloc_buffer((30,))
+    for i in range(30):
+        with T.block("B"):
+            vi = T.axis.spatial(30, i)
+            B[vi] = A[vi] * T.float32(2)
+    for x, y in T.grid(4, 8):
+        with T.block("C"):
+            vx = T.axis.spatial(30, x * 8 + y)
+            T.where({})
+            C[vx] = B[vx] + T.float32(1)
+"""
+GUARDED = """\
+@T.prim_func
+def main(A: T.Buffer((30,)), C: T.Buffer((30,))):
+    for i in range(30):
+        with T.block("B"):
+            vi = T.axis.spatial(30, i)
+            T.where({})
+            C[vi] = A[vi] * T.float32(2) + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("consumer", "producer"),
+    [
+        ("x * 8 + y < 30", "True"),
+        ("x * 8 + y < 20", "i < 20"),
+        ("3 <= x * 8 + y and x * 8 + y < 30", "3 <= i"),
+        ("y < 5 and x * 8 + y < 30", "i % 8 < 5"),
+        ("x < 2 or y < 5", "i < 16 or i % 8 < 5"),
+    ],
+)
+def test_a_predicate_of_the_consumer_becomes_one_of_the_producer(consumer, producer):
+    apply(PREDICATES.format(consumer), inline("C"), GUARDED.format(producer))
+
+
+@pytest.mark.parametrize(
+    ("loop", "binding", "predicate"),
+    [
+        ("12", "x", "i < 12"),
+        ("12", "x + 3", "3 <= i and i < 15"),
+        ("12", "29 - x", "18 <= i"),
+        ("30", "x // 2", "i < 15"),
+    ],
+)
+def test_places_that_the_loops_of_the_consumer_do_not_reach_keep_their_values(
+    loop, binding, predicate
+):
+    before = PREDICATES.replace("x, y in T.grid(4, 8)", f"x in range({loop})").replace(
+        "x * 8 + y", binding
+    )
+    before = before.replace("            T.where({})\n", "")
+    apply(before, inline("C"), GUARDED.format(predicate))
+
+
+def test_instances_that_do_not_follow_from_the_axes_are_refused():
+    before = PREDICATES.replace("x * 8 + y", "x * 7 + y").format("x * 7 + y < 25")
+    refused(before, inline("C"), "BodyAnalysisError", "instances run", ["block C"])

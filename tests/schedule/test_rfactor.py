@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedule import Schedule, ScheduleError, Trace
-from tensorir import assert_structural_equal, parse
+from tensorir import assert_structural_equal, parse, te
 from tensorir.function import IRModule, PrimFunc
 from tensorir.interp import interpret, random_arguments
 
@@ -237,3 +237,135 @@ ARGMIN = (
 def test_pairs_that_are_stored_in_another_order() -> None:
     assert ARGMIN.index("V[vi] = v_v") < ARGMIN.index("I[vi] = v_i")
     assert_same_result(program(ARGMIN), factored(ARGMIN, 4, 1, 0))
+
+
+TIES = """
+@T.prim_func
+def main(A: T.Buffer((5, 12), "int8"), I: T.Buffer((5,), "int32"), V: T.Buffer((5,), "int8")):
+    for i, k in T.grid(5, 12):
+        with T.block("best"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                I[vi] = -1
+                V[vi] = T.{identity}("int8")
+            v_i: T.int32 = T.Select({index}, I[vi], vk)
+            v_v: T.int8 = {value}
+            I[vi] = v_i
+            V[vi] = v_v
+"""
+MINE, GIVEN = "V[vi]", "A[vi, vk]"
+
+
+@pytest.mark.parametrize("better", [">", "<"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        "{0} {op} {1} or {0} == {1} and I[vi] < vk",
+        "{0} {op} {1} or {0} == {1} and I[vi] > vk",
+        "{1} {po} {0} or {1} == {0} and vk > I[vi]",
+        "(I[vi] < vk and {0} == {1}) or {0} {op} {1}",
+    ],
+)
+@pytest.mark.parametrize(
+    "value",
+    ["T.Select({index}, {0}, {1})", "T.Select({0} {op} {1}, {0}, {1})", "T.{best}({1}, {0})"],
+)
+@pytest.mark.parametrize("which", [0, 1])
+def test_pairs_of_which_the_index_decides_between_equal_values(better, index, value, which) -> None:
+    parts = {
+        "op": better,
+        "po": "<>"["><".index(better)],
+        "best": "max" if better == ">" else "min",
+    }
+    condition = index.format(MINE, GIVEN, **parts)
+    text = TIES.format(
+        identity="min_value" if better == ">" else "max_value",
+        index=condition,
+        value=value.format(MINE, GIVEN, index=condition, **parts),
+    )
+    func, sch = program(text), factored(text, 4, which, 0)
+    given = np.random.default_rng(1).integers(0, 3, (5, 12)).astype("int8")
+    results = []
+    for module in (func, sch.mod):
+        found, best = np.zeros(5, "int32"), np.zeros(5, "int8")
+        interpret(module, given.copy(), found, best)
+        results.append((found.tolist(), best.tolist()))
+    assert results[0] == results[1]
+
+
+def test_pairs_of_a_reducer_of_ones_own() -> None:
+    """The one in the documentation of `te.comm_reducer`."""
+    argmax = te.comm_reducer(
+        lambda x, y: (te.Select(x[1] >= y[1], x[0], y[0]), te.max(x[1], y[1])),
+        lambda index, value: (te.const(-1, index), te.min_value(value)),
+    )
+    A = te.placeholder((5, 12), "float32", "A")
+    k = te.reduce_axis((0, 12), name="k")
+    found = te.compute((5,), lambda i: argmax((k, A[i, k]), axis=k), name="argmax")
+    func = te.create_prim_func([A, *found])
+    sch = Schedule(func)
+    sch.rfactor(sch.get_loops("argmax")[1], 0)
+    assert_same_result(func, sch)
+
+
+def test_whether_all_are_and_whether_any_is() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((5, 12), "bool"), C: T.Buffer((5,), "bool")):
+    for i, k in T.grid(5, 12):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.bool({})
+            C[vi] = C[vi] {} A[vi, vk]
+"""
+    for identity, combiner in (("True", "and"), ("False", "or")):
+        each = text.format(identity, combiner)
+        assert_same_result(program(each), factored(each, 4, 1, 0))
+
+
+WHERE = """
+@T.prim_func
+def main(A: T.Buffer((8, 128)), C: T.Buffer((8,))):
+    for i, k_0, k_1 in T.grid(8, 13, 10):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.reduce(128, k_0 * 10 + k_1)
+            T.where({})
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+@pytest.mark.parametrize("limit", [128, 125, 121, 120, 15, 10])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_steps_that_a_predicate_leaves_out(limit, depth) -> None:
+    text = WHERE.format(f"k_0 * 10 + k_1 < {limit}")
+    sch = Schedule(program(text))
+    sch.rfactor(sch.get_loops("C")[depth], 0)
+    assert_same_result(program(text), sch)
+
+
+def test_a_predicate_that_leaves_out_the_first_step_is_refused() -> None:
+    sch = Schedule(program(WHERE.format("2 < k_0 * 10 + k_1 and k_0 * 10 + k_1 < 128")))
+    with pytest.raises(ScheduleError, match="may leave out the first step of a partial result"):
+        sch.rfactor(sch.get_loops("C")[1], 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I[vi] = v_i", "I[4 - vi] = v_i"),
+        ("I[vi] = -1", "I[4 - vi] = -1"),
+    ],
+)
+def test_pairs_that_are_stored_at_different_places_are_refused(old, new) -> None:
+    sch = Schedule(program(ARGMAX.replace(old, new)))
+    with pytest.raises(ScheduleError, match="init and body store at different indices"):
+        sch.rfactor(sch.get_loops("argmax")[1], 0)
+
+
+def test_pairs_in_buffers_of_different_shapes() -> None:
+    text = ARGMAX.replace('V: T.Buffer((5,), "float32")', 'V: T.Buffer((7,), "float32")')
+    assert_same_result(program(text), factored(text, 4, 1, 0))

@@ -48,3 +48,19 @@ def test_free_variables_are_bound_by_layouts_only():
     other = parse(func.script())
     assert not structural_equal(func.body, other.body)
     assert structural_equal(func.body, other.body, map_free_vars=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("T.evaluate(0)", "T.evaluate(1)"),
+        ("T.evaluate(1)", "T.evaluate(2)"),
+        ("for i in range(3):\n        T.evaluate(1)", "for i in range(3):\n        T.evaluate(0)"),
+        ("A[0] = 1\n    T.evaluate(1)", "A[0] = 1"),
+    ],
+)
+def test_constants_that_are_evaluated_count(first, second):
+    text = "@T.prim_func\ndef main(A: T.Buffer((4,), 'int32')):\n    {}"
+    a, b = (parse(text.format(body)) for body in (first, second))
+    assert not structural_equal(a, b)
+    assert structural_equal(a, parse(a.script()))

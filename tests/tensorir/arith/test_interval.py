@@ -63,6 +63,22 @@ def test_variables_whose_ranges_depend_on_each_other(expr, low, high):
 
 
 @pytest.mark.parametrize(
+    ("expr", "low", "high"),
+    [
+        ((X % 2 * 64 + Y % 16 * 4) // 128 * 64 + Z * 16, "z * 16", "z * 16"),
+        ((X % 2 * 64 + Y % 16 * 4) // 64 * 32 + Z, "z", "z + 32"),
+        ((X // 2 * 4 + Y % 32 // 8 + Z * 2) // 2, "z", "z + 15"),
+        ((X // 32 * 4 + Y % 32 // 8 + Z * 2 + X % 2) // 2, "z", "z + 2"),
+    ],
+)
+def test_quotients_of_loops_that_were_fused_are_as_narrow_as_what_is_in_them(expr, low, high):
+    """X runs from 0 to 15 and Y from 0 to 255."""
+    sets = {X: IntervalSet.from_range(Range(16)), Y: IntervalSet.from_range(Range(256))}
+    found = eval_set(expr, sets, Analyzer())
+    assert (str(found.min_value), str(found.max_value)) == (low, high)
+
+
+@pytest.mark.parametrize(
     ("expr", "expected"),
     [
         (X + Y, (0, 16)),
