@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -208,13 +208,15 @@ def add_stages(
     after: Sequence[Staged],
     buffers: Sequence[Buffer],
     redirect: BlockRewriter,
+    unused: Collection[Buffer] = (),
 ) -> None:
     """Put nests before and after a place in a scope, and rewrite what uses them.
 
-    The scope allocates `buffers`.
+    The scope allocates `buffers`, and no longer those that are `unused` then.
     """
     nests = [[staged.nest for staged in side] for side in (before, after)]
     body = redirect(cursor.replace(*nests[0], *cursor.stmts, *nests[1]))
     old = scope.block
-    new = old.with_(body=body, alloc_buffers=(*old.alloc_buffers, *buffers))
+    kept = [buffer for buffer in old.alloc_buffers if buffer not in unused]
+    new = old.with_(body=body, alloc_buffers=(*kept, *buffers))
     state.replace(scope, new, redirect.reuse)

@@ -120,10 +120,10 @@ def relies_on_old_values(block: StmtSRef, buffer: Buffer) -> bool:
     declared = any(region.buffer is buffer for region in block.block.reads)
     reason = "it reads what the buffer held before, and does not declare that"
     check(declared or not relies, UNSAFE, block, buffer=buffer.name, reason=reason)
-    return relies or not _init_runs_first(block)
+    return relies or not init_runs_first(block)
 
 
-def _init_runs_first(block: StmtSRef) -> bool:
+def init_runs_first(block: StmtSRef) -> bool:
     """Say whether the init, if there is one, surely runs before other steps of the reduction."""
     realize = block.block_realize
     if realize.block.init is None:
