@@ -243,7 +243,7 @@ class _Stage:
         buffer: Buffer,
         indices: Sequence[PrimExpr],
         extents: Mapping[Var, PrimExpr],
-        padded: Mapping[Var, PrimExpr],
+        longer: Mapping[Var, PrimExpr],
         pad: PrimExpr,
     ) -> None:
         self._buffer = buffer
@@ -251,13 +251,14 @@ class _Stage:
         self._dims: list[_Dim] = []
         for index, extent in zip(indices, buffer.shape, strict=True):
             if isinstance(index, Var):
-                size = padded[index].astype(extent.dtype) if index in padded else extent
+                size = longer[index].astype(extent.dtype) if index in longer else extent
                 used = Range(extents[index].astype(extent.dtype))
-                self._dims.append(_Dim(used, size, index in padded))
+                self._dims.append(_Dim(used, size, index in longer))
             else:
                 self._dims.append(_Dim(Range.point(index), extent, False))
         shape = [dim.size for dim in self._dims]
-        self.padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
+        padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
+        self.padded = padded.with_(axis_separators=buffer.axis_separators)
 
     @property
     def is_whole(self) -> bool:
