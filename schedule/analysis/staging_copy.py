@@ -170,9 +170,10 @@ class Sweep:
         writes: Sequence[BufferRegion],
         name: str,
         annotations: Mapping[str, Any] | None = None,
+        init: Stmt | None = None,
     ) -> Staged:
         """Return the loops around a block with a given body."""
-        block = Block(self.axes, reads, writes, name, body, annotations=annotations)
+        block = Block(self.axes, reads, writes, name, body, init, annotations=annotations)
         nest: Stmt = BlockRealize(self.bindings, self.predicate, block)
         for var, values in reversed(self.loops):
             nest = For(var, values.min, values.extent, ForKind.SERIAL, nest)

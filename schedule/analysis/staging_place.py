@@ -17,6 +17,7 @@ from schedule.sref import StmtSRef, lowest_common_ancestor
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer
+from tensorir.expr import Var
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, For, Stmt, While
 
 SEVERAL_WRITERS = Problem(
@@ -161,9 +162,12 @@ def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> 
     cursor: StmtCursor | None = whole.around(*users)
     while cursor is not None and cursor.outer is not None:
         wrapper = cursor.outer.stmt
-        declared = isinstance(wrapper, DeclBuffer) and wrapper.buffer is buffer
-        allocated = isinstance(wrapper, (Allocate, AllocateConst))
-        if declared or (allocated and wrapper.buffer_var is buffer.data):
+        defined: Buffer | Var | None = None
+        if isinstance(wrapper, DeclBuffer):
+            defined = wrapper.buffer
+        elif isinstance(wrapper, (Allocate, AllocateConst)):
+            defined = wrapper.buffer_var
+        if defined is buffer or defined is buffer.data:
             return cursor.gap(0)
         cursor = cursor.outer
     return whole.gap(0)
