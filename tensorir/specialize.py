@@ -11,6 +11,7 @@ from tensorir.buffer import Buffer
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import PrimExpr, Var
 from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
+from tensorir.stmt import DeclBuffer, LetStmt, Stmt
 from tensorir.visit import Substitution, collect_vars
 
 if TYPE_CHECKING:
@@ -113,6 +114,17 @@ class _Known:
 
 class _Specialize(Substitution):
     """Substitutes, and folds what has become constant."""
+
+    def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
+        """Rewrite a view; one of memory at an address gets a variable that holds the address."""
+        pointer = node.buffer.data
+        address = self(pointer)
+        if isinstance(address, Var) or node.buffer in self._buffers:
+            return self.generic(node)
+        self._values[pointer] = held = pointer.with_name(pointer.name)
+        buffer = self.buffer(node.buffer)
+        self._values[pointer] = address
+        return LetStmt(held, address, DeclBuffer(buffer, self(node.body)))
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         new = self.generic(node)
