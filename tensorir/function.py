@@ -101,8 +101,8 @@ class PrimFunc(BaseFunc):
         A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
         scalar it stands for, an address in the place of a pointer, or the buffer that takes the
         place of the one it is bound to, whose layout gives the variables there. Scalars and
-        pointers with a value are no parameters of the result. Raises IRValueError for a key that is neither and for layouts that differ,
-        IRTypeError where types do.
+        pointers with a value are no parameters of the result. Raises IRValueError for a key that is
+        neither and for layouts that differ, IRTypeError where types do.
         """
         return specialize(self, values)
 

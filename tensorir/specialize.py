@@ -118,7 +118,7 @@ class _Specialize(Substitution):
     def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
         """Rewrite a view; one of memory at an address gets a variable that holds the address."""
         pointer = node.buffer.data
-        address = self(pointer)
+        address = self._values.get(pointer, pointer)
         if isinstance(address, Var) or node.buffer in self._buffers:
             return self.generic(node)
         self._values[pointer] = held = pointer.with_name(pointer.name)
