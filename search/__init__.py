@@ -36,6 +36,7 @@ from search.context import TuneContext
 from search.cost_model import CostModel
 from search.database import Database, compatible_factor
 from search.design_space import DesignSpace
+from search.dispatch.anchor_trace import schedule_using_anchor_trace
 from search.dispatch.apply_database import apply_database, find_schedules
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.history import History
@@ -106,6 +107,7 @@ __all__ = [
     "random_search",
     "runner",
     "schedule_rule",
+    "schedule_using_anchor_trace",
     "search_strategy",
     "sketch_policy",
     "space_generator",

@@ -20,6 +20,7 @@ from tensorir.expr import (
     smart,
 )
 from tensorir.intrin import Op
+from tensorir.merged_index import merge_quotients
 from tensorir.node import Node
 from tensorir.ops import as_expr, const, is_const_int
 
@@ -230,8 +231,10 @@ class Buffer(Node):
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
         """Return where an element is, counted in elements from `data`: `elem_offset` is in it.
 
-        There is one offset for every group of dimensions between axis separators. Raises
-        IRValueError for a wrong number of indices, and for an `elem_offset` of several groups.
+        There is one offset for every group of dimensions between axis separators. The quotient and
+        the remainder of an index by an extent are the index again: `(x // 8, x % 8)` in (4, 8) is
+        at `x`. Raises IRValueError for a wrong number of indices, and for an `elem_offset` of
+        several groups.
         """
         given = [
             as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))
@@ -249,7 +252,7 @@ class Buffer(Node):
                     offset = offset + given[k] * self.strides[k]
                 else:
                     offset = offset * self.shape[k] + given[k]
-            offsets.append(offset)
+            offsets.append(merge_quotients(offset))
         if is_const_int(self.elem_offset, 0):
             return offsets
         if len(offsets) > 1:

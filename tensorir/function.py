@@ -99,10 +99,10 @@ class PrimFunc(BaseFunc):
         """Return a function with symbolic parameters or shapes fixed.
 
         A key is a parameter, or a variable in the layout of a buffer parameter; the value is the
-        scalar it stands for, or the buffer that takes the place of the one it is bound to, whose
-        layout gives the variables there. Scalar parameters with a value are no parameters of the
-        result. Raises IRValueError for a key that is neither and for layouts that differ,
-        IRTypeError where types do.
+        scalar it stands for, an address in the place of a pointer, or the buffer that takes the
+        place of the one it is bound to, whose layout gives the variables there. Scalars and
+        pointers with a value are no parameters of the result. Raises IRValueError for a key that is
+        neither and for layouts that differ, IRTypeError where types do.
         """
         return specialize(self, values)
 

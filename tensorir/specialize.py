@@ -13,6 +13,7 @@ from tensorir.expr import PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
 from tensorir.placed_values import as_value, never_wraps
+from tensorir.stmt import DeclBuffer, LetStmt, Stmt
 from tensorir.visit import Substitution, collect_vars
 
 if TYPE_CHECKING:
@@ -144,6 +145,17 @@ class _Specialize(Substitution):
                 new = e.IntImm(new.dtype, new.value)
             self.placed.add(new)
         return new
+
+    def rewrite_DeclBuffer(self, node: DeclBuffer) -> Stmt:  # noqa: N802
+        """Rewrite a view; one of memory at an address gets a variable that holds the address."""
+        pointer = node.buffer.data
+        address = self._values.get(pointer, pointer)
+        if isinstance(address, Var) or node.buffer in self._buffers:
+            return self.generic(node)
+        self._values[pointer] = held = pointer.with_name(pointer.name)
+        buffer = self.buffer(node.buffer)
+        self._values[pointer] = address
+        return LetStmt(held, address, DeclBuffer(buffer, self(node.body)))
 
     def rewrite_BinaryOp(self, node: e.BinaryOp) -> PrimExpr:  # noqa: N802
         new = self.generic(node)

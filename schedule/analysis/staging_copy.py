@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -170,9 +170,10 @@ class Sweep:
         writes: Sequence[BufferRegion],
         name: str,
         annotations: Mapping[str, Any] | None = None,
+        init: Stmt | None = None,
     ) -> Staged:
         """Return the loops around a block with a given body."""
-        block = Block(self.axes, reads, writes, name, body, annotations=annotations)
+        block = Block(self.axes, reads, writes, name, body, init, annotations=annotations)
         nest: Stmt = BlockRealize(self.bindings, self.predicate, block)
         for var, values in reversed(self.loops):
             nest = For(var, values.min, values.extent, ForKind.SERIAL, nest)
@@ -208,13 +209,15 @@ def add_stages(
     after: Sequence[Staged],
     buffers: Sequence[Buffer],
     redirect: BlockRewriter,
+    unused: Collection[Buffer] = (),
 ) -> None:
     """Put nests before and after a place in a scope, and rewrite what uses them.
 
-    The scope allocates `buffers`.
+    The scope allocates `buffers`, and no longer those that are `unused` then.
     """
     nests = [[staged.nest for staged in side] for side in (before, after)]
     body = redirect(cursor.replace(*nests[0], *cursor.stmts, *nests[1]))
     old = scope.block
-    new = old.with_(body=body, alloc_buffers=(*old.alloc_buffers, *buffers))
+    kept = [buffer for buffer in old.alloc_buffers if buffer not in unused]
+    new = old.with_(body=body, alloc_buffers=(*kept, *buffers))
     state.replace(scope, new, redirect.reuse)

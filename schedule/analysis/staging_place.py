@@ -17,7 +17,8 @@ from schedule.sref import StmtSRef, lowest_common_ancestor
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.buffer import Buffer
-from tensorir.stmt import For, Stmt, While
+from tensorir.expr import Var
+from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, For, Stmt, While
 
 SEVERAL_WRITERS = Problem(
     "NotSingleWriteBlock",
@@ -80,7 +81,7 @@ def place_to_read(
         and (not wanted or child in wanted)
     ]
     check(bool(chosen), NO_CONSUMER, block, buffer=buffer.name)
-    start = StmtCursor.below(scope).gap(0)
+    start = _first_place(scope, chosen, buffer)
     if not writers:
         return StagingPlace(scope, start, None, chosen)
     (writer,) = writers
@@ -153,6 +154,23 @@ def place_to_write(
     place = StagingPlace(location, end, block, [block, *wanted])
     _check_reached(scope, place, block, buffer)
     return place
+
+
+def _first_place(scope: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer) -> StmtCursor:
+    """Return the first place in a scope at which a buffer is defined."""
+    whole = StmtCursor.below(scope)
+    cursor: StmtCursor | None = whole.around(*users)
+    while cursor is not None and cursor.outer is not None:
+        wrapper = cursor.outer.stmt
+        defined: Buffer | Var | None = None
+        if isinstance(wrapper, DeclBuffer):
+            defined = wrapper.buffer
+        elif isinstance(wrapper, (Allocate, AllocateConst)):
+            defined = wrapper.buffer_var
+        if defined is buffer or defined is buffer.data:
+            return cursor.gap(0)
+        cursor = cursor.outer
+    return whole.gap(0)
 
 
 def _together(scope: StmtSRef, a: StmtSRef, b: StmtSRef) -> StmtCursor:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedule.analysis.bindings import axis_domain, axis_values
-from schedule.analysis.regions import box_of, path_domain, reads_memory, relax, union
+from schedule.analysis.opaque_access import is_opaque
+from schedule.analysis.regions import Box, box_of, path_domain, reads_memory, relax, union
 from schedule.analysis.sure_writes import holds, surely_written
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef, loops_above
@@ -82,7 +83,7 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
     if not declared and not loads(block.body, buffer):
         return False
     if block.init is None:
-        return True
+        return _loads_before_storing(block, buffer)
     stored = [node for node in walk(block.init) if type(node) is BufferStore]
     if len(stored) == 1 and stored[0] is block.init and not declared:
         return not loads_only(block.body, buffer, stored[0].indices)
@@ -99,6 +100,29 @@ def reads_old_values(block: Block, buffer: Buffer) -> bool:
             if surely is not None and holds(box_of(surely), read, analyzer):
                 return False
     return True
+
+
+def _loads_before_storing(block: Block, buffer: Buffer) -> bool:
+    """Say whether statements of a block may load what those before them did not store."""
+    if any(is_opaque(node, buffer) for node in walk(block)):
+        return True
+    analyzer = Analyzer()
+    for axis, values in axis_domain(block.iter_vars).items():
+        analyzer.bind(axis, values)
+    stored: list[Box] = []
+    for part in block.body.seq if isinstance(block.body, SeqStmt) else (block.body,):
+        step = block.with_(body=part)
+        reads, writes = get_block_read_write_region(step, {buffer.data: buffer})
+        for read in reads:
+            if read.buffer is buffer:
+                needed = box_of(read.region)
+                if not any(holds(box, needed, analyzer) for box in stored):
+                    return True
+        for region in writes:
+            surely = surely_written(step, region) if region.buffer is buffer else None
+            if surely is not None:
+                stored.append(box_of(surely))
+    return False
 
 
 def loads_only(stmt: Stmt, buffer: Buffer, indices: Sequence[PrimExpr]) -> bool:
@@ -120,10 +144,10 @@ def relies_on_old_values(block: StmtSRef, buffer: Buffer) -> bool:
     declared = any(region.buffer is buffer for region in block.block.reads)
     reason = "it reads what the buffer held before, and does not declare that"
     check(declared or not relies, UNSAFE, block, buffer=buffer.name, reason=reason)
-    return relies or not _init_runs_first(block)
+    return relies or not init_runs_first(block)
 
 
-def _init_runs_first(block: StmtSRef) -> bool:
+def init_runs_first(block: StmtSRef) -> bool:
     """Say whether the init, if there is one, surely runs before other steps of the reduction."""
     realize = block.block_realize
     if realize.block.init is None:

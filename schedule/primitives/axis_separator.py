@@ -10,6 +10,7 @@ from schedule.analysis.redirect import RedirectBuffers
 from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, BufferArg, primitive
 from schedule.state import ScheduleState
+from tensorir.buffer import MatchBufferRegion
 
 WRONG_SEPARATORS = Problem(
     "InvalidAxisSeparatorError",
@@ -28,7 +29,8 @@ def set_axis_separator(
     """Say in front of which dimensions of a buffer a new physical dimension begins.
 
     Dimensions between two separators are flattened together when the program is lowered; None or
-    an empty list makes the buffer flat.
+    an empty list makes the buffer flat. Views of the buffer by match_buffer, which have the last of
+    its dimensions, are divided where it is.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, BufferIsSubregionError,
     NonAllocatedBufferError, InvalidAxisSeparatorError.
@@ -40,4 +42,16 @@ def set_axis_separator(
     valid = all(0 <= k <= ndim for k in separators) and all(a < b for a, b in pairwise(separators))
     check(valid, WRONG_SEPARATORS, block, separators=separators, ndim=ndim, buffer=old.name)
     new = old.with_(axis_separators=separators)
-    replace_buffer(state, site, old, new, RedirectBuffers({old: new}, None))
+    replace_buffer(state, site, old, new, _Separate({old: new}, None))
+
+
+class _Separate(RedirectBuffers):
+    """Divides the dimensions of a buffer, and of the views of it."""
+
+    def rewrite_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:  # noqa: N802
+        source, view = self.buffer(node.source.buffer), node.buffer
+        if source is not node.source.buffer:
+            dropped = len(source.shape) - len(view.shape)
+            separators = [max(0, k - dropped) for k in source.axis_separators]
+            self._buffers[view] = view.with_(axis_separators=separators)
+        return self.generic(node)

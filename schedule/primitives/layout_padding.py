@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from schedule.analysis.bindings import loop_range
 from schedule.analysis.layout_map import LayoutMap
+from schedule.analysis.redirect import RedirectToPoint
 from schedule.analysis.staging_copy import Sweep
-from schedule.analysis.staging_safety import loads
+from schedule.analysis.staging_safety import loads, loads_only
 from schedule.primitives.loop_problems import is_plain
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
 from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer
-from tensorir.buffer import Buffer, Range
+from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.equal import expr_deep_equal
 from tensorir.expr import EQ, BufferLoad, IterVar, PrimExpr
 from tensorir.index_map import IndexMap
 from tensorir.ops import (
@@ -31,7 +34,7 @@ from tensorir.stmt import (
     ForKind,
     Stmt,
 )
-from tensorir.visit import substitute, walk
+from tensorir.visit import substitute, uses_var, walk
 
 
 class LayoutPadding:
@@ -107,25 +110,41 @@ class LayoutPadding:
         return self._nest(f"buffer_{self._old.name}_padding", body, only_padding=True)
 
     def _filling_in_order(self, parts: Sequence[Stmt]) -> Stmt | None:
-        """Return a writer's nest that goes over the new shape; None if it is not of that kind."""
-        block = self._writer_in_order(parts)
-        if block is None:
+        """Return a writer's nest that goes over the new shape; None if it is not of that kind.
+
+        In the steps of a reduction, the padding is stored again.
+        """
+        writer = self._writer_in_order(parts)
+        if writer is None:
             return None
-        axes = [axis.var for axis in block.iter_vars]
-        store = block.body
+        block = writer.block
+        axes = [axis.var for axis in block.iter_vars][: len(self._old.shape)]
+        store, init = block.body, block.init
         assert isinstance(store, BufferStore)
 
-        def body(places: Sequence[PrimExpr]) -> Stmt:
+        def filling(places: Sequence[PrimExpr], store: BufferStore) -> Stmt:
             back = self._layout.inverse.map_indices(places, self._analyzer)
-            values = dict(zip(axes, back, strict=True))
-            padded, stored = self._padded(places), substitute(store.value, values)
+            own = RedirectToPoint(self._old, self._new, None, places)(store.value)
+            stored = substitute(own, dict(zip(axes, back, strict=True)))
+            padded = self._padded(places)
+            if expr_deep_equal(padded, stored):
+                return BufferStore(self._new, padded, places)
             chosen = if_then_else(self._is_padding(places), padded, stored)
             return BufferStore(self._new, chosen, places)
 
-        return self._nest(block.name_hint, body, origin=block)
+        def body(places: Sequence[PrimExpr]) -> Stmt:
+            return filling(places, store)
 
-    def _writer_in_order(self, parts: Sequence[Stmt]) -> Block | None:
-        """Return the only writer, if it stores element by element in the order of the buffer."""
+        def start(places: Sequence[PrimExpr]) -> Stmt | None:
+            return filling(places, init) if isinstance(init, BufferStore) else None
+
+        return self._nest(block.name_hint, body, start, origin=writer)
+
+    def _writer_in_order(self, parts: Sequence[Stmt]) -> StmtSRef | None:
+        """Return the only writer, if it stores element by element in the order of the buffer.
+
+        It may reduce over axes of loops further in.
+        """
         old = self._old
         if sum(len(self._writers(part)) for part in parts) != 1:
             return None
@@ -142,23 +161,43 @@ class LayoutPadding:
         serial = all(
             lp.kind is ForKind.SERIAL and is_plain(lp) and is_const_int(lp.min, 0) for lp in loops
         )
+        ndim = len(old.shape)
+        spatial, reducing = block.iter_vars[:ndim], block.iter_vars[ndim:]
         in_order = (
-            len(loops) == len(block.iter_vars) == len(store.indices)
-            and all(v is lp.loop_var for v, lp in zip(realize.iter_values, loops, strict=True))
-            and all(i is a.var for i, a in zip(store.indices, block.iter_vars, strict=True))
+            len(loops) >= len(spatial) == len(store.indices) == ndim
+            and all(
+                v is lp.loop_var for v, lp in zip(realize.iter_values[:ndim], loops, strict=False)
+            )
+            and all(i is a.var for i, a in zip(store.indices, spatial, strict=True))
             and all(
                 self._analyzer.can_prove_equal(lp.extent, n)
-                for lp, n in zip(loops, old.shape, strict=True)
+                for lp, n in zip(loops, old.shape, strict=False)
             )
         )
+        outer = {loop.loop_var for loop in loops[:ndim]}
+        inner = [*realize.iter_values[ndim:], *(loop.extent for loop in loops[ndim:])]
+        apart = not any(uses_var(value, outer.__contains__) for value in inner)
+        runs = all(self._analyzer.can_prove(loop.extent >= 1) for loop in loops[ndim:])
+        init = block.init
+        starts = init is None or (
+            isinstance(init, BufferStore)
+            and init.buffer is old
+            and all(a is b for a, b in zip(init.indices, store.indices, strict=True))
+        )
+        own = reducing and init is not None and loads_only(store, old, store.indices)
         simple = (
             is_const_int(realize.predicate, 1)
-            and block.init is None
-            and all(axis.iter_type == IterVar.DATA_PAR for axis in block.iter_vars)
-            and not loads(store.value, old)
+            and bool(reducing) == (init is not None)
+            and all(axis.iter_type == IterVar.DATA_PAR for axis in spatial)
+            and all(axis.iter_type == IterVar.COMM_REDUCE for axis in reducing)
+            and (own or not loads(store.value, old))
             and not any(loads(final, old) for final in self._value.final_indices)
         )
-        return block if nested and serial and in_order and simple else None
+        return (
+            sref
+            if nested and serial and in_order and apart and runs and starts and simple
+            else None
+        )
 
     # ------------------------------------------------------------------------------------ building
 
@@ -166,30 +205,39 @@ class LayoutPadding:
         self,
         name: str,
         body: Callable[[Sequence[PrimExpr]], Stmt],
+        init: Callable[[Sequence[PrimExpr]], Stmt | None] = lambda _: None,
         *,
         only_padding: bool = False,
-        origin: Block | None = None,
+        origin: StmtSRef | None = None,
     ) -> Stmt:
         """Return loops over the new shape around a block with the given body.
 
-        `origin` is the block that this one takes the place of.
+        `origin` is the block that this one takes the place of, whose further loops and axes it has.
         """
         sweep = Sweep.over([Range(n) for n in self._new.shape], loop="axis", axis="v_axis")
-        annotations = None if origin is None else origin.annotations
+        places = sweep.places
         with self._analyzer.scope():
             for (loop_var, values), axis in zip(sweep.loops, sweep.axes, strict=True):
                 self._analyzer.bind(loop_var, values)
                 self._analyzer.bind(axis.var, values)
-            stmt = body(sweep.places)
+            stmt, start = body(places), init(places)
             if only_padding:
                 sweep = sweep.where(self._is_padding([var for var, _ in sweep.loops]))
-            plain = sweep.running(stmt, (), (), name).block
-            reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
-            if origin is not None:
-                back = self._layout.inverse.map_indices(sweep.places, self._analyzer)
-                there = dict(zip((a.var for a in origin.iter_vars), back, strict=True))
-                reads = [substitute(region, there) for region in origin.reads]
-        made = sweep.running(stmt, reads, writes, name, annotations)
-        if origin is not None:
-            self.replaced[origin] = made.block
+            if origin is None:
+                plain = sweep.running(stmt, (), (), name).block
+                reads, writes = get_block_read_write_region(plain, {self._new.data: self._new})
+                return sweep.running(stmt, reads, writes, name).nest
+            old, ndim = origin.block, len(self._old.shape)
+            back = self._layout.inverse.map_indices(places, self._analyzer)
+            there = dict(zip((a.var for a in old.iter_vars), back, strict=False))
+            reads = [substitute(region, there) for region in old.reads]
+        inner = [(lp.loop.loop_var, loop_range(lp.loop)) for lp in loops_above(origin)[ndim:]]
+        sweep = Sweep(
+            [*sweep.loops, *inner],
+            [*sweep.axes, *old.iter_vars[ndim:]],
+            [*sweep.bindings, *origin.block_realize.iter_values[ndim:]],
+        )
+        writes = [BufferRegion.from_point(self._new, places)]
+        made = sweep.running(stmt, reads, writes, name, old.annotations, start)
+        self.replaced[old] = made.block
         return made.nest

@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from schedule.analysis.block_kind import require_pipeline
 from schedule.analysis.loop_dtype import dtype_holding
-from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
+from schedule.primitives.padded_nest import Enlarge, PaddedNest
+from schedule.primitives.padded_steps import AddedSteps, keep_neutral
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
-from schedule.stmt_cursor import lone_nest
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
-from tensorir.expr import (
-    Add,
-    BufferLoad,
-    Call,
-    Cast,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Select,
-    Sub,
-    Var,
-)
-from tensorir.ops import (
-    add,
-    all_of,
-    cast,
-    const,
-    floordiv,
-    floormod,
-    if_then_else,
-    is_const_int,
-    logical_not,
-    max_value,
-    min_value,
-)
-from tensorir.stmt import Block, BufferStore, For, Stmt
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.ops import add, all_of, const, floordiv, floormod, if_then_else, is_const_int
+from tensorir.stmt import BufferStore
 from tensorir.visit import uses_var, walk
 
 BAD_PADDING = Problem(
@@ -60,11 +32,6 @@ NO_EINSUM = Problem(
     "{0} is no Einstein summation that can be padded: {reason}",
     "every index must be an axis or a constant, and zeros in the inputs must add nothing",
 )
-NOT_ALONE = Problem(
-    "NotOnlyChildError",
-    "{0} is not alone in its loop nest, the iterations added would run {1} as well",
-    "pad before other blocks are computed in the nest",
-)
 
 
 @primitive("PadEinsum")
@@ -76,12 +43,18 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
             for i, k (more of them): C_pad[i] += A_pad[i, k] * B_pad[k];  C = C_pad
 
     Only buffers that an enlarged axis indexes are replaced. The blocks `<buffer>_pad` that fill or
-    write back stand right before and after the block's loops.
+    write back stand right before and after the block's loops. Other blocks in these loops do not
+    run in the iterations that are added, and use the padded buffers where they and the block
+    exchange values.
+
+    The steps that are added to a reduction combine it with its neutral element. Where zeros in the
+    padding do not come to that whatever the other values are (infinite ones among them), the
+    padding holds the neutral element itself, as for `max(C[i], A[i, k])`, or else what is combined
+    gets a condition: `C[i] + if_then_else(k < n, A_pad[i, k] * B[i], 0)`. As with every other order
+    of its steps, a maximum or minimum may come out differently where it meets a NaN.
 
     A block that relies on what its output held before, or computes only a part of it, finds that in
     the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
-    TVM also pads reductions to which zeros are not neutral (a maximum, a sum of exponentials), and
-    loops that run other blocks as well; these are refused.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
     NonEinsumError, NotOnlyChildError, UnsafeStageError.
@@ -94,44 +67,46 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     extents = _extents(block)
     padded = _padded(extents, padding)
     accesses = _accesses(block)
-    _check_added_steps(block, extents, padded)
+    steps = _added_steps(block, extents, padded)
     if not padded:
         return
-    for loop in loops_above(block)[:1]:
-        for other in state.child_blocks(loop):
-            check(other is block, NOT_ALONE, block, other)
-    nest = lone_nest(block, scope)
-    if nest is None:
-        fail(NO_EINSUM, block, reason="there is a condition or a binding in its loop nest")
     loads = any(isinstance(node, BufferLoad) for node in walk(block.block_realize.predicate))
     check(not loads, NO_EINSUM, block, reason="its predicate reads memory")
     loops = _driving_loops(block, extents, padded)
+    nest = PaddedNest(state, scope, block, loops)
     written = {region.buffer for region in block.block.writes}
     stages: dict[Buffer, _Stage] = {}
-    for buffer, indices in accesses.items():
-        if any(index in padded for index in indices):
-            stages[buffer] = _Stage(buffer, indices, extents, padded)
-    inputs = [buffer for buffer in stages if buffer not in written]
-    outputs = [buffer for buffer in stages if buffer in written]
-    needed = list(inputs)
-    for buffer in outputs:
-        stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
-        relies = state.enable_check and relies_on_old_values(block, buffer)
-        complete = not relies and runs_everywhere(block, stored_at)
-        if state.enable_check and not complete:
-            needed.append(buffer)
+    shared: list[Buffer] = []
+    for buffer in sorted(accesses, key=lambda b: b in written):
+        if any(index in padded for index in accesses[buffer]):
+            pad = steps.fills.get(buffer, const(0, buffer.dtype))
+            stage = stages[buffer] = _Stage(buffer, accesses[buffer], extents, padded, pad)
+            if nest.exchanged(buffer, buffer in written):
+                nest.check_whole(buffer, stage.is_whole)
+                shared.append(buffer)
+    before: list[Staged] = []
+    after: list[Staged] = []
+    unused: list[Buffer] = []
+    for buffer, stage in stages.items():
+        if buffer in written:
+            stored_at = [index for index in accesses[buffer] if isinstance(index, Var)]
+            relies = state.enable_check and relies_on_old_values(block, buffer)
+            complete = not relies and runs_everywhere(block, stored_at)
+            fills = (state.enable_check and not complete) or nest.is_stored_by_others(buffer)
+        else:
+            fills = True
+        if fills:
+            produced = buffer in shared and nest.is_filled_here(buffer)
+            before.append(stage.cleared() if produced else stage.filled())
+        if buffer in shared and not nest.is_used_elsewhere(buffer):
+            unused.append(buffer)
+        elif buffer in shared or buffer in written:
+            after.append(stage.written_back())
 
     # Rewrite.
-    buffers = {buffer: stages[buffer].padded for buffer in (*inputs, *outputs)}
-    add_stages(
-        state,
-        scope,
-        nest,
-        [stages[buffer].filled() for buffer in needed],
-        [stages[buffer].written_back() for buffer in outputs],
-        list(buffers.values()),
-        _Enlarge(block.block, buffers, padded, loops),
-    )
+    buffers = {buffer: stage.padded for buffer, stage in stages.items()}
+    enlarge = Enlarge(block.block, steps.store, nest, padded, buffers, shared)
+    add_stages(state, scope, nest.place, before, after, list(buffers.values()), enlarge, unused)
 
 
 def _extents(block: StmtSRef) -> dict[Var, PrimExpr]:
@@ -195,96 +170,34 @@ def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
-def _check_added_steps(
+def _added_steps(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], padded: Mapping[Var, PrimExpr]
-) -> None:
-    """Raise unless the steps that are added leave what is computed without them as it is.
+) -> AddedSteps:
+    """Return how the steps that are added leave what is computed without them as it is.
 
     Those of a reduction must combine it with the neutral element, the others store elsewhere.
     """
     store = block.block.body
     assert isinstance(store, BufferStore)
+    reducing: list[Var] = []
     for axis in block.block.iter_vars:
         if axis.var not in padded:
             continue
-        if axis.iter_type == IterVar.DATA_PAR:
-            reason = f"axis {axis.var.name} does not index what it stores"
-            check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
+        if axis.iter_type != IterVar.DATA_PAR:
+            reducing.append(axis.var)
             continue
-        reason = f"`{store.value}` changes where what axis {axis.var.name} indexes is 0"
-        outside = _Outside(axis.var, extents[axis.var])
-        check(outside.leaves_as_is(store), NO_EINSUM, block, reason=reason)
-
-
-class _Outside:
-    """What expressions are where an axis is beyond its extent, and what it indexes is 0."""
-
-    def __init__(self, axis: Var, extent: PrimExpr) -> None:
-        self._axis = axis
-        self._beyond = axis >= extent
-
-    def leaves_as_is(self, store: BufferStore) -> bool:
-        """Say whether a step of a reduction keeps what is stored."""
-        step = store.value
-        if type(step) not in _NEUTRAL:
-            return False
-        kept, other = step.a, step.b  # type: ignore[attr-defined]
-        if type(step) is not Sub and not _is_accumulator(kept, store):
-            kept, other = other, kept
-        neutral = _NEUTRAL[type(step)](step.dtype)
-        return _is_accumulator(kept, store) and _is_constant(self.value(other), neutral)
-
-    def value(self, expr: PrimExpr) -> PrimExpr | None:
-        """Return the constant that an expression is there, None if it may be anything."""
-        zero = const(0, expr.dtype)
-        if isinstance(expr, (IntImm, FloatImm)):
-            return expr
-        if isinstance(expr, BufferLoad):
-            return zero if self._axis in expr.indices else None
-        if isinstance(expr, Cast):
-            inner = self.value(expr.value)
-            return None if inner is None else cast(expr.dtype, inner)
-        if isinstance(expr, Select):
-            return self._chosen(expr.condition, expr.true_value, expr.false_value)
-        if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
-            return self._chosen(*expr.args)
-        if isinstance(expr, (Add, Sub, Mul)):
-            a, b = self.value(expr.a), self.value(expr.b)
-            zeros = _is_constant(a, zero), _is_constant(b, zero)
-            if any(zeros) if isinstance(expr, Mul) else all(zeros):
-                return zero
-        return None
-
-    def _chosen(
-        self, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr
-    ) -> PrimExpr | None:
-        analyzer = Analyzer()
-        with analyzer.constraint_scope(self._beyond):
-            if analyzer.can_prove(condition):
-                return self.value(true_value)
-            if analyzer.can_prove(logical_not(condition)):
-                return self.value(false_value)
-        a, b = self.value(true_value), self.value(false_value)
-        return a if b is not None and _is_constant(a, b) else None
-
-
-_NEUTRAL: Final[dict[type[PrimExpr], Callable[[str], PrimExpr]]] = {
-    Add: lambda dtype: const(0, dtype),
-    Sub: lambda dtype: const(0, dtype),
-    Mul: lambda dtype: const(1, dtype),
-    Max: min_value,
-    Min: max_value,
-}
-"""What leaves the other operand as it is."""
-
-
-def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
-    return isinstance(value, BufferLoad) and value.buffer is store.buffer
-
-
-def _is_constant(value: PrimExpr | None, expected: PrimExpr) -> bool:
-    numbers = isinstance(value, (IntImm, FloatImm)) and isinstance(expected, (IntImm, FloatImm))
-    return numbers and value.value == expected.value  # type: ignore[union-attr, attr-defined]
+        reason = f"axis {axis.var.name} does not index what it stores"
+        check(axis.var in store.indices, NO_EINSUM, block, reason=reason)
+    if not reducing:
+        return AddedSteps(store)
+    steps = keep_neutral(block, extents, reducing)
+    if steps is None:
+        reason = (
+            f"`{store.value}` is no sum, product, maximum or minimum of what it stores and "
+            f"something else, which steps of axis {reducing[0].name} could leave alone"
+        )
+        fail(NO_EINSUM, block, reason=reason)
+    return steps
 
 
 def _driving_loops(
@@ -320,34 +233,6 @@ def _driving_loops(
     return longer
 
 
-class _Enlarge(RedirectBuffers):
-    """Lets a block use padded buffers, and run over more steps."""
-
-    def __init__(
-        self,
-        block: Block,
-        buffers: Mapping[Buffer, Buffer],
-        axes: Mapping[Var, PrimExpr],
-        loops: Mapping[Var, PrimExpr],
-    ) -> None:
-        super().__init__(buffers, {block})
-        self._axes = axes
-        self._loops = loops
-
-    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
-        """Rewrite a loop; those that drive the axes become longer."""
-        new: For = super().rewrite_For(node)  # type: ignore[assignment]
-        extent = self._loops.get(node.loop_var)
-        return new if extent is None else new.with_(extent=extent)
-
-    def rewrite_IterVar(self, node: IterVar) -> IterVar:  # noqa: N802
-        """Rewrite an axis; those that are padded become longer."""
-        extent = self._axes.get(node.var)
-        if extent is None:
-            return super().rewrite_IterVar(node)
-        return IterVar(Range(extent), node.var, node.iter_type, node.thread_tag)
-
-
 @dataclass(frozen=True, slots=True)
 class _Dim:
     """One dimension of a padded buffer: the part that is copied, and the size with padding."""
@@ -365,22 +250,39 @@ class _Stage:
         buffer: Buffer,
         indices: Sequence[PrimExpr],
         extents: Mapping[Var, PrimExpr],
-        padded: Mapping[Var, PrimExpr],
+        longer: Mapping[Var, PrimExpr],
+        pad: PrimExpr,
     ) -> None:
         self._buffer = buffer
+        self._pad = pad
         self._dims: list[_Dim] = []
         for index, extent in zip(indices, buffer.shape, strict=True):
             if isinstance(index, Var):
-                size = padded[index].astype(extent.dtype) if index in padded else extent
+                size = longer[index].astype(extent.dtype) if index in longer else extent
                 used = Range(extents[index].astype(extent.dtype))
-                self._dims.append(_Dim(used, size, index in padded))
+                self._dims.append(_Dim(used, size, index in longer))
             else:
                 self._dims.append(_Dim(Range.point(index), extent, False))
         shape = [dim.size for dim in self._dims]
-        self.padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
+        padded = stage_buffer(buffer, f"{buffer.name}_pad", buffer.scope(), shape)
+        self.padded = padded.with_(axis_separators=buffer.axis_separators)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the buffer has its place in the padded one."""
+        analyzer = Analyzer()
+        return all(
+            analyzer.can_prove_equal(dim.copied.extent, extent)
+            for dim, extent in zip(self._dims, self._buffer.shape, strict=True)
+        )
+
+    def cleared(self) -> Staged:
+        """Return a nest that stores the padding everywhere."""
+        sweep = Sweep.over([Range(dim.size) for dim in self._dims], loop="i")
+        return sweep.storing(self.padded, sweep.places, self._pad, self.padded.name)
 
     def filled(self) -> Staged:
-        """Return a nest that copies the buffer to the padded one, and zeros elsewhere."""
+        """Return a nest that copies the buffer to the padded one, and the padding elsewhere."""
         sweep = Sweep.over([Range(dim.size) for dim in self._dims], loop="i")
         inside = all_of(
             [
@@ -390,7 +292,7 @@ class _Stage:
             ]
         )
         element = BufferLoad(self._buffer, sweep.places)
-        value = if_then_else(inside, element, const(0, self._buffer.dtype))
+        value = if_then_else(inside, element, self._pad)
         reads = [BufferRegion.from_point(self._buffer, sweep.places)]
         return sweep.storing(self.padded, sweep.places, value, self.padded.name, reads)
 

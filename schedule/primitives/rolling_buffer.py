@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from schedule.analysis.bindings import loop_domain
@@ -51,9 +51,10 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
                      C[i] = B[i % 3] + B[(i + 2) % 3] }
 
     The block must stand in a loop with its consumers. The outermost dimension that slides by less
-    than its extent shrinks to that extent, and is indexed modulo it. What is kept from iteration
-    to iteration binds their order, so the axes at the position of that dimension, in all blocks of
-    the scope, become opaque.
+    than its extent shrinks to that extent, and is indexed modulo it. Others that do so along loops
+    further in keep their extent, but what they overlap in is not computed again either. What is
+    kept from iteration to iteration binds their order, so the axes that index these dimensions, and
+    those at the positions of these dimensions in all blocks of the scope, become opaque.
 
     TVM also keeps values that another iteration would compute differently; these are refused.
 
@@ -76,14 +77,15 @@ def rolling_buffer(state: ScheduleState, block: BlockArg, write_buffer_index: Wr
     check(not place.is_block, NO_LOOP, block)
     check_no_opaque(scope, buffer)
     region = regions[write_buffer_index]
-    window = _find_window(block, place, region)
+    windows = _find_windows(block, place, region)
+    window = windows[0]
     check_same_each_time(state, graph, block, place, buffer, window.var)
 
     # Rewrite.
     size = const(window.size, buffer.shape[window.dimension].dtype)
     shape = [size if k == window.dimension else n for k, n in enumerate(buffer.shape)]
     rolling = buffer.with_(shape=tuple(shape))
-    rewriter = _Roll(block.block_realize, buffer, rolling, window)
+    rewriter = _Roll(block.block_realize, buffer, rolling, windows)
     old = scope.block
     allocated = [rolling if b is buffer else b for b in old.alloc_buffers]
     body = rewriter(old.body)
@@ -109,14 +111,19 @@ class _Window:
 
     dimension: int
     var: Var
+    axis: Var
+    """The axis of the block that indexes the dimension."""
     size: int
     overlap: int
     inner: PrimExpr
     """The position in the window that an instance of the block computes."""
 
 
-def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Window:
-    """Return the outermost dimension that slides, and how; raise if there is none."""
+def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> list[_Window]:
+    """Return the outermost dimension that slides, and those that do so in loops further in.
+
+    Raises ScheduleError if there is none.
+    """
     realize = block.block_realize
     loops = loops_above(block)
     analyzer = Analyzer()
@@ -132,6 +139,7 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
     reason = "none starts at a loop variable"
     axes = {axis.var for axis in realize.block.iter_vars}
     shared = loops[: loops.index(place) + 1]
+    windows: list[_Window] = []
     for k, (low, high) in enumerate(written):
         found = _stride(low)
         if found is None:
@@ -141,6 +149,7 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
         if loop is None:
             continue
         extent = analyzer.simplify(high - low + 1)
+        index = region.region[k]
         if loop.kind is not ForKind.SERIAL or not is_const_int(loop.min, 0):
             reason = f"loop {var.name} is not serial from 0"
         elif not isinstance(extent, IntImm):
@@ -154,14 +163,20 @@ def _find_window(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> _Win
             for bound_end in ends
         ):
             reason = f"loop {var.name} moves other dimensions as well"
-        elif not is_const_int(region.region[k].extent, 1) or region.region[k].min not in axes:
+        elif not is_const_int(index.extent, 1) or index.min not in axes:
             reason = f"dimension {k} is not indexed by an axis of the block alone"
         else:
-            start = bound[k].min
-            inner = analyzer.simplify(start - low)
-            return _Window(k, var, extent.value, extent.value - stride, inner)
-    text = ", ".join(f"{low} to {high}" for low, high in written)
-    fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
+            assert isinstance(index.min, Var)
+            inner = analyzer.simplify(bound[k].min - low)
+            overlap = extent.value - stride
+            windows.append(_Window(k, var, index.min, extent.value, overlap, inner))
+    if not windows:
+        text = ", ".join(f"{low} to {high}" for low, high in written)
+        fail(NO_MATCH, block, buffer=region.buffer.name, region=text, reason=reason)
+    # One that slides in a loop around the window's would find that gone which has rolled since.
+    depth = {sref.loop.loop_var: k for k, sref in enumerate(shared)}
+    outer = depth[windows[0].var]
+    return [windows[0], *(w for w in windows[1:] if depth[w.var] > outer)]
 
 
 def _stride(start: PrimExpr) -> tuple[Var, int] | None:
@@ -184,21 +199,21 @@ class _Roll(RedirectEverywhere):
         producer: BlockRealize,
         old: Buffer,
         new: Buffer,
-        window: _Window,
+        windows: Sequence[_Window],
     ) -> None:
         super().__init__(old, new)
         self._producer = producer
-        self._window = window
+        self._windows = windows
         self._depth = 0
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         block = self(node.block)
         predicate = node.predicate
         if node is self._producer:
-            window = self._window
-            first = window.var < 1
-            fresh = const(window.overlap, window.inner.dtype) <= window.inner
-            predicate = logical_and(predicate, logical_or(first, fresh))
+            for window in self._windows:
+                first = window.var < 1
+                fresh = const(window.overlap, window.inner.dtype) <= window.inner
+                predicate = logical_and(predicate, logical_or(first, fresh))
         if block is node.block and predicate is node.predicate:
             return node
         return BlockRealize(node.iter_values, predicate, block)
@@ -207,19 +222,32 @@ class _Roll(RedirectEverywhere):
         self._depth += 1
         result = super().rewrite_Block(node)
         self._depth -= 1
-        position = self._window.dimension
-        if self._depth == 0 and position < len(result.iter_vars):
-            axis = result.iter_vars[position]
-            if axis.iter_type == IterVar.DATA_PAR:
-                opaque = IterVar(axis.dom, axis.var, IterVar.OPAQUE, axis.thread_tag)
-                axes = list(result.iter_vars)
-                axes[position] = opaque
-                result = result.with_(iter_vars=axes)
+        if self._depth == 0:
+            ordered = {
+                result.iter_vars[w.dimension].var
+                for w in self._windows
+                if w.dimension < len(result.iter_vars)
+            }
+            if node is self._producer.block:
+                ordered.update(w.axis for w in self._windows)
+            result = _in_order(result, ordered)
         if result is not node:
             self.reuse[node] = result
         return result
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         """Return where the window holds an element."""
-        k, size = self._window.dimension, self._window.size
+        k, size = self._windows[0].dimension, self._windows[0].size
         return [index % size if d == k else index for d, index in enumerate(indices)]
+
+
+def _in_order(block: Block, ordered: Collection[Var]) -> Block:
+    """Return a block of which some data-parallel axes are opaque."""
+    axes = [
+        IterVar(axis.dom, axis.var, IterVar.OPAQUE, axis.thread_tag)
+        if axis.var in ordered and axis.iter_type == IterVar.DATA_PAR
+        else axis
+        for axis in block.iter_vars
+    ]
+    same = all(a is b for a, b in zip(axes, block.iter_vars, strict=True))
+    return block if same else block.with_(iter_vars=axes)

@@ -8,15 +8,23 @@ did not know are inlined, or computed where the anchor's tiles are.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from codegen.target import as_target
 from schedule import BlockRV, ExpiredHandleError, LoopRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_types
 from schedule.analysis.block_kind import is_spatial
+from search.context import with_num_cores
 from search.database.module_equality import anchor_block
-from search.dispatch.adapted_replay import AdaptedReplay, postprocess_like, schedule_of, space_for
+from search.dispatch.adapted_replay import (
+    AdaptedReplay,
+    ReplayError,
+    postprocess_like,
+    schedule_of,
+    space_for,
+)
 from search.schedule_rule.auto_inline import AutoInline
 from search.schedule_rule.inline_constant_scalars import InlineConstantScalars
 from search.space_generator.space_generator import SpaceGenerator
@@ -47,18 +55,62 @@ def schedule_by_anchor(mod: IRModule, trace: Trace, recorded: IRModule, target: 
     Raises ReplayError where the trace does not fit the anchor block, or a postprocessor
     rejects the result.
     """
+    sch = schedule_of(mod)
+    _replay(sch, trace, _anchor_name(recorded), _block_names(recorded), target)
+    return sch
+
+
+def schedule_using_anchor_trace(
+    sch: Schedule, anchor_trace: Trace, target: Target | str | None = None
+) -> None:
+    """Do to a schedule what a trace did to the anchor block of another program.
+
+    Blocks correspond by their names, as in TVM: the anchor block (the reduction that computes most)
+    has the name that the trace asks for, and what it did to blocks that are not here is left out.
+    Blocks that the trace leaves as they were, other reductions among them, are inlined, computed at
+    the anchor's tiles, or run in parallel by themselves if the trace runs anything in parallel. If
+    the trace was postprocessed, the postprocessors for `target` end the schedule.
+
+    Raises ReplayError, with the schedule unchanged, where the program is not one function, has no
+    anchor block of a name in the trace, or the trace does not fit that block.
+    """
+    mod = sch.mod
+    if len(mod.functions) != 1:
+        raise ReplayError(
+            f"an anchor trace is applied to a program of one function, not of {len(mod.functions)}"
+        )
+    names = {i.values[0] for i in anchor_trace.insts if i.kind.name == "GetBlock"}
+    anchor = _anchor_name(mod)
+    if anchor is not None and anchor not in names:
+        raise ReplayError(
+            f"the trace asks for no block {anchor!r}, which computes most of this program; it asks "
+            f"for {', '.join(sorted(map(repr, names))) or 'none at all'}"
+        )
+    made = schedule_of(mod)
+    _replay(made, anchor_trace, anchor, names, with_num_cores(as_target(target)))
+    made.trace.apply_to_schedule(sch, remove_postproc=False)
+
+
+def _replay(
+    sch: Schedule,
+    trace: Trace,
+    recorded_anchor: str | None,
+    recorded_blocks: Set[str | None],
+    target: Target,
+) -> None:
+    mod = sch.mod
     (name,) = mod.functions
     space = space_for(mod, target)
-    sch = schedule_of(mod)
     anchor = _anchor_name(mod)
     others = _OtherBlocks(sch, name, anchor, space)
-    replay = _AnchorReplay(sch, name, anchor, recorded)
+    replay = _AnchorReplay(sch, name, anchor, recorded_anchor, recorded_blocks)
     others.inline(but=replay.names_of(trace))
     replay.apply(trace)
     others.inline()
     others.join_tiles()
+    if any(i.kind.name == "Parallel" for i in trace.instructions(remove_postproc=True)):
+        others.run_in_parallel()
     postprocess_like(trace, sch, space)
-    return sch
 
 
 def _anchor_name(mod: IRModule) -> str | None:
@@ -78,11 +130,18 @@ class _AnchorReplay(AdaptedReplay):
     insists on everything.
     """
 
-    def __init__(self, sch: Schedule, func: str, anchor: str | None, recorded: IRModule) -> None:
+    def __init__(
+        self,
+        sch: Schedule,
+        func: str,
+        anchor: str | None,
+        recorded_anchor: str | None,
+        recorded_blocks: Set[str | None],
+    ) -> None:
         super().__init__(sch, func, self._anchor_or_same)
         self._anchor = anchor
-        self._recorded = _anchor_name(recorded)
-        self._optional = _block_names(recorded) - {self._recorded}
+        self._recorded = recorded_anchor
+        self._optional = recorded_blocks - {recorded_anchor}
         self._of_anchor: set[Any] = set()
         """The handles of the trace that came from the anchor block."""
 
@@ -145,6 +204,24 @@ class _OtherBlocks:
                 continue
             if not self._reverse_inline(block):
                 self._compute_at_tile(block)
+
+    def run_in_parallel(self) -> None:
+        """Run the blocks that are as they were in parallel, each over its outer spatial loops."""
+        for block in self._handles.values():
+            if not self._is_untouched(block):
+                continue
+            loops = self._sch.get_loops(block)
+            kinds = loop_iter_types(self._sch.state, [self._sch.get_sref(lp) for lp in loops])
+            outer = list(
+                takewhile(lambda pair: pair[1] == IterVar.DATA_PAR, zip(loops, kinds, strict=True))
+            )
+            if not outer:
+                continue
+            try:
+                fused = loops[0] if len(outer) == 1 else self._sch.fuse(*(lp for lp, _ in outer))
+                self._sch.parallel(fused)
+            except ScheduleError:
+                continue
 
     def _reverse_inline(self, block: BlockRV) -> bool:
         try:

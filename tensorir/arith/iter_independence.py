@@ -88,7 +88,7 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
         if reached == 0:
             raise NoIterMapError("a piece of an iterator has no values")
     if level is IterMapLevel.INJECTIVE:
-        fits = at_most(mark.extent, reached)
+        fits = at_most(mark.extent, reached) or _rounds_up(mark, splits)
     elif level is IterMapLevel.BIJECTIVE:
         fits = reached == mark.extent
     elif not mark.padded and not mark.missing:
@@ -98,6 +98,15 @@ def _check_mark(mark: IterMark, splits: list[IterSplitExpr], level: IterMapLevel
         fits = at_most(reached, present) or (len(splits) == 1 and _takes_all(splits[0], mark))
     if not fits:
         raise NoIterMapError("the pieces of an iterator do not make up its extent")
+
+
+def _rounds_up(mark: IterMark, splits: Sequence[IterSplitExpr]) -> bool:
+    """Say whether the outermost piece reaches as far as a quotient rounded up does.
+
+    Multiplied out, `ceil(n / d) * d` does not show that it is at least n.
+    """
+    outermost = max(splits, key=_position)
+    return outermost.extent == ceil_div(mark.extent, outermost.lower_factor)
 
 
 def _takes_all(split: IterSplitExpr, mark: IterMark) -> bool:

@@ -310,7 +310,7 @@ class _Detector:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         divisor = self._sizes.of(b.base)
         if b.args or not is_positive(divisor):
-            raise NoIterMapError(f"`{node}` divides by something that is no positive constant")
+            raise NoIterMapError(f"`{node}` divides by something that is not known to be positive")
         if not a.args:
             return self._divide_base(a.base, divisor, quotient)
         single = self._fuser.single(a)

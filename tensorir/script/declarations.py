@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +19,10 @@ from tensorir.ops import as_expr, const, is_const_int
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.script.scope import Scope
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
+
+Allocator = Callable[[BufferRecord], Buffer]
+_ALLOCATE: Final[ContextVar[Allocator | None]] = ContextVar("allocate", default=None)
+"""Allocates a buffer of the function that is read, while Python code runs that it calls."""
 
 
 def _buffer_options(
@@ -80,8 +86,10 @@ def match_buffer(source: Any, shape: Any = None, *args: Any, **options: Any) -> 
 
 def alloc_buffer(
     shape: Any, *args: Any, annotations: dict[str, Any] | None = None, **options: Any
-) -> BufferRecord:
+) -> BufferRecord | Buffer:
     """Allocate a buffer for the duration of a block instance.
+
+    Called by Python code that a script calls, this returns the buffer at once.
 
     Newer releases annotate what `align` says; other annotations belong to `T.allocate`.
     """
@@ -90,7 +98,19 @@ def alloc_buffer(
         raise IRValueError("an annotated allocation is written as T.allocate(..., annotations=...)")
     if "buffer_data_alignment" in notes:
         options.setdefault("align", notes["buffer_data_alignment"])
-    return BufferRecord("alloc_buffer", None, _buffer_options(shape, *args, **options))
+    record = BufferRecord("alloc_buffer", None, _buffer_options(shape, *args, **options))
+    allocate = _ALLOCATE.get()
+    return record if allocate is None else allocate(record)
+
+
+@contextmanager
+def called_from_script(allocate: Allocator | None) -> Iterator[None]:
+    """Let Python code that a script calls allocate buffers of the function that is read."""
+    token = _ALLOCATE.set(allocate)
+    try:
+        yield
+    finally:
+        _ALLOCATE.reset(token)
 
 
 def view(buffer: Buffer, *shape: Any) -> ScopeFrame:

@@ -39,6 +39,7 @@ class Definitions:
 
     def __init__(self, evaluate: Evaluator, *, private: bool = False) -> None:
         self._evaluate = evaluate
+        evaluate.allocate = self._allocate
         self._function = FunctionParts(private)
         self._blocks: list[BlockParts] = []
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
@@ -199,14 +200,30 @@ class Definitions:
         buffer = record.build(name)
         if record.what == "match_buffer":
             self._match_buffer(record.source, buffer)
-        elif record.what == "alloc_buffer":
-            directly = self._blocks[-1].depth if self._blocks else 0
-            if self._depth + self._scopes != directly:
-                return self._open_scope(name, declared(record.options))
-            owner = self._blocks[-1] if self._blocks else self._function
-            owner.alloc_buffers.append(buffer)
+        elif record.what == "alloc_buffer" and not self._own(buffer):
+            return self._open_scope(name, declared(record.options))
         self._define(name, buffer)
         return None
+
+    def _own(self, buffer: Buffer) -> bool:
+        """Let the block or function that is read allocate a buffer; False below loops and lets."""
+        directly = self._blocks[-1].depth if self._blocks else 0
+        if self._depth + self._scopes != directly:
+            return False
+        owner = self._blocks[-1] if self._blocks else self._function
+        owner.alloc_buffers.append(buffer)
+        return True
+
+    def _allocate(self, record: BufferRecord) -> Buffer:
+        """Return a buffer that Python code allocates, which gives it no name."""
+        buffer = record.build("buffer")
+        if not self._own(buffer):
+            raise IRValueError(
+                "Python code that calls T.alloc_buffer is called directly in a function or block, "
+                "not in a loop, a branch or a let"
+            )
+        self._see(buffer)
+        return buffer
 
     def _match_buffer(self, source: Any, buffer: Buffer) -> None:
         if isinstance(source, Var):

@@ -20,7 +20,7 @@ from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.ops import as_expr, const
 from tensorir.script.argument_types import check_arguments
-from tensorir.script.declarations import view
+from tensorir.script.declarations import Allocator, called_from_script, view
 from tensorir.script.frames import AxisNamespace
 from tensorir.script.namespace import Namespace
 from tensorir.script.ranges import range_of
@@ -98,6 +98,8 @@ class Evaluator:
         self.scope = scope
         self.depth_of_macros = 0
         """How many macros are being read in one another."""
+        self.allocate: Allocator | None = None
+        """Gives the function that is read a buffer that Python code asks for."""
 
     def __call__(self, tree: Tree) -> Any:
         """Return the value of `tree`; DiagnosticError pointing at the part that fails."""
@@ -183,7 +185,10 @@ class Evaluator:
             raise self.fail(f"a {type(function).__name__} cannot be called", tree[1])
         check_arguments(function, args, kwargs)
         try:
-            return function(*args, **kwargs)
+            if not self.scope.trusted or _is_own(function):
+                return function(*args, **kwargs)
+            with called_from_script(self.allocate):
+                return function(*args, **kwargs)
         except TypeError as error:
             direct = error.__traceback__ is not None and error.__traceback__.tb_next is None
             if self.scope.trusted and not direct:
@@ -336,6 +341,12 @@ def _range(item: Any, extent: PrimExpr) -> Range:
         return Range.point(as_expr(item))
     low = const(0, extent.dtype) if item.start is None else as_expr(item.start)
     return range_of(low, extent if item.stop is None else as_expr(item.stop))
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    """Say whether a function is one of the dialect, not of the program around the script."""
+    module = getattr(function, "__module__", None)
+    return isinstance(module, str) and module.startswith("tensorir.")
 
 
 def _spelled(tree: Tree) -> str:

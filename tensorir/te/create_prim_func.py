@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tensorir.access import get_block_access_region
@@ -14,7 +14,7 @@ from tensorir.expr import BufferLoad, PrimExpr, Reduce, Var
 from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
-from tensorir.ops import TRUE, if_then_else
+from tensorir.ops import TRUE, if_then_else, match_types
 from tensorir.script.completion import complete_block, with_root_block
 from tensorir.stmt import (
     Block,
@@ -86,12 +86,15 @@ class _Function:
         self._analyzer = Analyzer()
         self._buffers: dict[Buffer, Buffer] = {}
         self._allocated: list[Buffer] = []
+        self._layouts: dict[Tensor, Buffer] = {}
+        """Buffers that have the strides and offsets of the tensors that are not compact."""
         self._block_names: set[str] = set()
         self._layout_free: set[int] = set()
 
     def build(self) -> PrimFunc:
         operations = operations_in_order(self._arguments)
         self._check_variables(operations)
+        self._find_layouts(op for op in operations if isinstance(op, ExternOp))
         for op in operations:
             for tensor in op.outputs:
                 self._place(tensor)
@@ -118,9 +121,40 @@ class _Function:
                 "pass it to te.create_prim_func"
             )
         buffer = decl_buffer(tensor.shape, tensor.dtype, tensor.name)
+        layout = self._layouts.get(tensor)
+        if layout is not None:
+            if not is_argument:
+                raise IRValueError(
+                    f"te.extern needs the tensor {tensor.name} with strides "
+                    f"({', '.join(map(str, layout.all_strides()))}) and the offset "
+                    f"{layout.elem_offset}, but what is computed on the way is compact; pass it to "
+                    "te.create_prim_func"
+                )
+            buffer = buffer.with_(strides=layout.strides, elem_offset=layout.elem_offset)
         self._buffers[tensor] = buffer
         if not is_argument:
             self._allocated.append(buffer)
+
+    def _find_layouts(self, operations: Iterable[ExternOp]) -> None:
+        """Find out which tensors are not compact, as functions that are given them want it."""
+        wanted: dict[Tensor, Buffer] = {}
+        for op in operations:
+            for buffer, tensor in _tensors_of(op):
+                before = wanted.setdefault(tensor, buffer)
+                if not self._same_layout(before, buffer):
+                    raise IRValueError(
+                        f"{op.name!r} needs another layout of the tensor {tensor.name} than what "
+                        "is computed before it: strides and offsets differ"
+                    )
+        for tensor, buffer in wanted.items():
+            if not self._same_layout(buffer, decl_buffer(tensor.shape, tensor.dtype)):
+                self._layouts[tensor] = buffer
+
+    def _same_layout(self, a: Buffer, b: Buffer) -> bool:
+        pairs = zip(
+            (*a.all_strides(), a.elem_offset), (*b.all_strides(), b.elem_offset), strict=True
+        )
+        return a is b or all(self._analyzer.can_prove_equal(*match_types(x, y)) for x, y in pairs)
 
     def _check_variables(self, operations: Sequence[Operation]) -> None:
         defined: set[Var] = set()
@@ -152,8 +186,7 @@ class _Function:
         raise IRTypeError(f"Unsupported Operation: {type(op).__name__}")
 
     def _extern(self, op: ExternOp) -> Stmt:
-        pairs = zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
-        buffers = {buffer: self._buffers[tensor] for buffer, tensor in pairs}
+        buffers = {buffer: self._buffers[tensor] for buffer, tensor in _tensors_of(op)}
         copy = FreshCopy(buffers=buffers)(op.body)
         block = copy.with_(
             name_hint=self._unique(op.name), annotations={**copy.annotations, **self._notes(op)}
@@ -287,6 +320,11 @@ class _Function:
         if isinstance(value, Mapping):
             return {key: self._without_tensors(part) for key, part in value.items()}
         return value
+
+
+def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
+    """Yield the buffers that a function is given, and the tensors that they stand for."""
+    return zip((*op.in_buffers, *op.out_buffers), (*op.inputs, *op.outputs), strict=True)
 
 
 def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:

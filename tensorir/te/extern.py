@@ -33,14 +33,15 @@ def extern(
 
     `shape` is that of the output, or a sequence of shapes, and `dtype` goes with it; without it the
     outputs have the dtype of the inputs. `fcompute(ins, outs)` gets a buffer for every input and
-    output: compact ones, or `in_buffers` and `out_buffers`, whose layouts must be compact once
-    their variables are replaced. What is read and written is inferred from accesses; where a
-    pointer is used it is all of the buffers. `tag` is accepted for programs that have one, and
-    means nothing.
+    output: compact ones, or `in_buffers` and `out_buffers`. Variables in the layouts of these are
+    replaced by what they are for a compact tensor; one that is not compact then is the layout that
+    the tensor has as an argument of `te.create_prim_func`, and can be of arguments only. What is
+    read and written is inferred from accesses; where a pointer is used it is all of the buffers.
+    `tag` is accepted for programs that have one, and means nothing.
 
     Raises IRTypeError for an input that is no tensor, for dtypes that differ, or that cannot be
     told, and for what is neither a statement nor an expression; IRValueError for counts and
-    layouts that do not fit.
+    shapes that do not fit.
     """
     del tag
     for k, tensor in enumerate(inputs):
@@ -120,7 +121,10 @@ class _Matching:
         self._analyzer = Analyzer()
 
     def match(self, buffer: Buffer, shape: Sequence[PrimExpr], dtype: str, name: str) -> None:
-        """Match a buffer with a compact tensor; raise where they do not fit."""
+        """Match a buffer with a tensor, whose strides and offset are compact where they may be.
+
+        Raise where dtypes or shapes do not fit.
+        """
         where = f"{self._what} passes tensor {name} as {buffer.name}"
         if buffer.dtype is not dtype:
             raise IRTypeError(f"{where}: dtype mismatch, {dtype} and {buffer.dtype}")
@@ -130,11 +134,9 @@ class _Matching:
             raise IRValueError(f"{where}: shapes {shapes[0]} and {shapes[1]} differ")
         step: PrimExpr = const(1)
         for k in reversed(range(len(buffer.strides))):
-            if not self._equate(buffer.strides[k], step):
-                raise IRValueError(f"{where}: stride {k} is {buffer.strides[k]}, not {step}")
+            self._equate(buffer.strides[k], step)
             step = shape[k] * step
-        if not self._equate(buffer.elem_offset, const(0)):
-            raise IRValueError(f"{where}: the offset is {buffer.elem_offset}, not 0")
+        self._equate(buffer.elem_offset, const(0))
 
     def _equate(self, part: PrimExpr, actual: PrimExpr) -> bool:
         actual = cast(part.dtype, actual)

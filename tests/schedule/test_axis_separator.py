@@ -63,3 +63,44 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
                     B[vi, vj] = V[vj]
 """
     refused(before, lambda s: s.set_axis_separator("inner", "V", [0]), "BufferIsSubregionError")
+
+
+VIEWS = """\
+@T.prim_func
+def main(A: T.Buffer((4, 6, 8)), C: T.Buffer((4, 6, 8))):
+    B = T.alloc_buffer((4, 6, 8))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            V = T.match_buffer(B[vi, 0:6, 0:8], (6, 8), offset_factor=1)
+            for j, k in T.grid(6, 8):
+                with T.block("inner"):
+                    vj, vk = T.axis.remap("SS", [j, k])
+                    W = T.match_buffer(V[vj, vk], (), offset_factor=1)
+                    W[()] = A[vi, vj, vk]
+    for i, j, k in T.grid(4, 6, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            C[vi, vj, vk] = B[vi, vj, vk]
+"""
+
+
+@pytest.mark.parametrize(
+    ("separators", "view", "element"), [([2], [1], [0]), ([1], [0], [0]), ([1, 2], [0, 1], [0, 0])]
+)
+def test_views_are_divided_where_the_buffer_is(separators, view, element):
+    after = (
+        VIEWS.replace(
+            "alloc_buffer((4, 6, 8)", f"alloc_buffer((4, 6, 8), axis_separators={separators}"
+        )
+        .replace("(6, 8), offset_factor=1", f"(6, 8), offset_factor=1, axis_separators={view}")
+        .replace("(), offset_factor=1", f"(), offset_factor=1, axis_separators={element}")
+    )
+    apply(VIEWS, lambda s: s.set_axis_separator("C", "B", separators), after)
+
+
+def test_what_a_padded_buffer_stands_for_is_divided_as_before():
+    before = BEFORE.replace("A: T.Buffer((4, 3))", "A: T.Buffer((4, 3), axis_separators=[1])")
+    sch = apply(before, lambda s: s.pad_einsum("B", [1, 4]))
+    buffers = {b.name: b.axis_separators for b in sch.get(sch.get_block("root")).alloc_buffers}
+    assert buffers == {"B": (), "A_pad": (1,), "B_pad": ()}

@@ -803,3 +803,42 @@ def test_a_reader_that_is_no_block():
         sch.cache_read("B", 0, "local", consumer_blocks=["B", 3])
     assert_structural_equal(sch.mod["main"], parse(ADD))
     assert not sch.trace.insts
+
+
+def test_constants_are_copied_where_they_are_defined():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi] + B[vi]
+"""
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((4,)), C: T.Buffer((4,))):
+    B_global = T.alloc_buffer((4,))
+    A_global = T.alloc_buffer((4,))
+    for ax0 in range(4):
+        with T.block("A_global"):
+            v0 = T.axis.spatial(4, ax0)
+            A_global[v0] = A[v0]
+    data = T.allocate_const([0.0, 1.0, 2.0, 3.0], "float32", [4])
+    B = T.decl_buffer((4,), data=data)
+    for ax0 in range(4):
+        with T.block("B_global"):
+            v0 = T.axis.spatial(4, ax0)
+            B_global[v0] = B[v0]
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A_global[vi] + B_global[vi]
+"""
+
+    def call(sch):
+        sch.cache_read("C", 1, "global")
+        sch.cache_read("C", 0, "global")
+
+    apply(before, call, after)

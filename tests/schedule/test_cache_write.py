@@ -728,3 +728,72 @@ def test_without_checks_a_block_may_leave_out_elements():
     sch = Schedule(parse(EVERY_OTHER), enable_check=False)
     sch.cache_write("B", 0, "local")
     assert "B_local[vi * 2] = A[vi]" in sch.mod.script()
+
+
+WRITES_THEN_READS = """\
+@T.prim_func
+def main(B: T.Buffer((8,)), C: T.Buffer((8,))):
+    A = T.alloc_buffer((8,))
+    for i in range(2):
+        with T.block("both"):
+            vo = T.axis.spatial(2, i)
+            for j in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(8, vo * 4 + j)
+                    A[vi] = T.float32(1)
+            for j in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(8, vo * 4 + j)
+                    B[vi] = A[vi] + T.float32(1)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi] * T.float32(2)
+"""
+
+
+def test_what_a_block_reads_of_its_own_stores_is_not_filled_first():
+    after = """\
+@T.prim_func
+def main(B: T.Buffer((8,)), C: T.Buffer((8,))):
+    A = T.alloc_buffer((8,))
+    A_local = T.alloc_buffer((8,), scope="local")
+    for i in range(2):
+        with T.block("both"):
+            vo = T.axis.spatial(2, i)
+            for j in range(4):
+                with T.block("A"):
+                    vi = T.axis.spatial(8, vo * 4 + j)
+                    A_local[vi] = T.float32(1)
+            for j in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(8, vo * 4 + j)
+                    B[vi] = A_local[vi] + T.float32(1)
+    for ax0 in range(8):
+        with T.block("A_local"):
+            v0 = T.axis.spatial(8, ax0)
+            A[v0] = A_local[v0]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi] * T.float32(2)
+"""
+    apply(WRITES_THEN_READS, lambda sch: sch.cache_write("both", 0, "local"), after)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("B[vi] = A[vi]", "B[vi] = A[7 - vi]"),
+        ("T.float32(1)\n            for", "T.float32(1) + A[vi]\n            for"),
+        ("for j in range(4):\n                with T.block(\"A", "for j in range(3):\n                with T.block(\"A"),
+    ],
+)  # fmt: skip
+def test_what_a_block_reads_before_it_stores_is_filled_first(old, new):
+    before = WRITES_THEN_READS.replace("main(", "main(A: T.Buffer((8,)), ").replace(
+        "    A = T.alloc_buffer((8,))\n", ""
+    )
+    assert old in before
+    sch = apply(before.replace(old, new), lambda s: s.cache_write("both", 0, "local"))
+    names = [sch.get(b).name_hint for b in sch.get_child_blocks(sch.get_block("root"))]
+    assert names == ["A_local", "both", "A_local", "C"]

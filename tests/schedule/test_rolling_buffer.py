@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from schedule import Schedule
 from tensorir import parse
+from tensorir.expr import IterVar
 from tests.schedule.transformation import apply, refused
 
 LINE = """\
@@ -199,19 +200,42 @@ def main(A: T.Buffer((8, 8)), C: T.Buffer((6, 6))):
         for ax0, ax1 in T.grid(3, 3):
             with T.block("B"):
                 vi = T.axis.opaque(8, i + ax0)
-                vj = T.axis.spatial(8, j + ax1)
-                T.where(i < 1 or 2 <= ax0)
+                vj = T.axis.opaque(8, j + ax1)
+                T.where((i < 1 or 2 <= ax0) and (j < 1 or 2 <= ax1))
                 B[vi % 3, vj] = A[vi, vj] * T.float32(2)
         for r, s in T.grid(3, 3):
             with T.block("C"):
                 vi = T.axis.opaque(6, i)
-                vj = T.axis.spatial(6, j)
+                vj = T.axis.opaque(6, j)
                 vr, vs = T.axis.remap("RR", [r, s])
                 with T.init():
                     C[vi, vj] = T.float32(0)
                 C[vi, vj] = C[vi, vj] + B[(vi + vr) % 3, vj + vs]
 """
     apply(IMAGE, moved(1), after)
+
+
+def test_a_dimension_that_slides_in_an_outer_loop_is_computed_again():
+    """Where the rows have rolled through in between, the columns of before are gone."""
+
+    def columns_first(sch):
+        i, j, _, _ = sch.get_loops(sch.get_block("C"))
+        sch.reorder(j, i)
+
+    sch = apply(IMAGE, moved(1, columns_first))
+    predicate = sch.get_sref(sch.get_block("B")).block_realize.predicate
+    assert str(predicate) == "i < 1 or 2 <= ax0"
+
+
+def test_the_axes_that_index_what_slides_become_opaque():
+    """Whatever their positions among the axes of the block."""
+
+    def turned(sch):
+        sch.reorder_block_iter_var("B", [1, 0])
+
+    sch = apply(IMAGE, moved(0, turned))
+    kinds = {axis.var.name: axis.iter_type for axis in sch.get(sch.get_block("B")).iter_vars}
+    assert kinds["vi"] == IterVar.OPAQUE
 
 
 def test_a_dimension_further_in_rolls_if_those_before_stand_still():
@@ -568,6 +592,38 @@ def main(A: T.Buffer(({length}, {columns})), C: T.Buffer((6, {columns}))):
     sch = apply(text, call)
     (buffer,) = sch.get(sch.get_block("root")).alloc_buffers
     assert [int(n) for n in buffer.shape] == [rows, columns]
+
+
+@pytest.mark.parametrize("tiles", [([3, 2], [2, 3]), ([6, 1], [3, 2]), ([2, 3], [6, 1])])
+@pytest.mark.parametrize(("down", "across"), [((1, 3), (1, 2)), ((2, 3), (1, 4)), ((1, 2), (3, 4))])
+def test_windows_that_slide_in_two_dimensions_compute_the_same(tiles, down, across):
+    (step, width), (stride, span) = down, across
+    rows, columns = 5 * step + width, 5 * stride + span
+    text = f"""\
+@T.prim_func
+def main(A: T.Buffer(({rows}, {columns})), C: T.Buffer((6, 6))):
+    B = T.alloc_buffer(({rows}, {columns}))
+    for i, j in T.grid({rows}, {columns}):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j, r, s in T.grid(6, 6, {width}, {span}):
+        with T.block("C"):
+            vi, vj, vr, vs = T.axis.remap("SSRR", [i, j, r, s])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + B[vi * {step} + vr, vj * {stride} + vs]
+"""
+
+    def call(sch):
+        i, j, _, _ = sch.get_loops(sch.get_block("C"))
+        (i0, i1), (j0, j1) = sch.split(i, tiles[0]), sch.split(j, tiles[1])
+        sch.reorder(i0, j0, i1, j1)
+        sch.compute_at("B", j0)
+        sch.rolling_buffer("B", 0)
+
+    sch = apply(text, call)
+    assert str(sch.get_sref(sch.get_block("B")).block_realize.predicate).count(" or ") == 2
 
 
 # --------------------------------------------------------------------------------- handles and trace

@@ -265,11 +265,54 @@ def test_padding_that_nothing_writes_is_assumed():
     np.testing.assert_array_equal(c, np.arange(14) + 1)
 
 
-def test_padding_after_a_reduction():
+@pytest.mark.parametrize(
+    ("value", "init"),
+    [
+        ("9", "T.if_then_else(14 <= v_axis0 * 4 + v_axis1, T.float32(9), T.float32(0))"),
+        ("0", "T.float32(0)"),
+    ],
+)
+def test_a_reduction_in_order_goes_over_the_padding_too(value, init):
+    after = f"""\
+@T.prim_func
+def main(A: T.Buffer((14, 3)), B: T.Buffer((4, 4))):
+    for axis0, axis1, k in T.grid(4, 4, 3):
+        with T.block("B"):
+            v_axis0, v_axis1, vk = T.axis.remap("SSR", [axis0, axis1, k])
+            with T.init():
+                B[v_axis0, v_axis1] = {init}
+            B[v_axis0, v_axis1] = T.if_then_else(
+                14 <= v_axis0 * 4 + v_axis1,
+                T.float32({value}),
+                B[v_axis0, v_axis1] + A[v_axis0 * 4 + v_axis1, vk],
+            )
+"""
+    sch = scheduled(SUM, transform("B", "B", tile, pad_value=float(value)), after)
+    a = np.random.default_rng(0).random((14, 3), "float32")
+    b = np.zeros((4, 4), "float32")
+    interpret(sch.mod, a, b)
+    np.testing.assert_allclose(b.ravel(), [*a.sum(1), int(value), int(value)], rtol=1e-6)
+
+
+def test_a_reduction_that_goes_over_the_padding_is_scheduled_like_others():
+    def call(sch):
+        sch.transform_layout("B", "B", tile, pad_value=0.0)
+        i, j, k = sch.get_loops(sch.get_block("B"))
+        sch.reorder(k, i, j)
+        sch.decompose_reduction("B", k)
+
+    sch = scheduled(SUM, call)
+    a = np.random.default_rng(0).random((14, 3), "float32")
+    b = np.zeros((4, 4), "float32")
+    interpret(sch.mod, a, b)
+    np.testing.assert_allclose(b.ravel(), [*a.sum(1), 0, 0], rtol=1e-6)
+
+
+def test_padding_after_a_reduction_in_another_order():
     after = """\
 @T.prim_func
 def main(A: T.Buffer((14, 3)), B: T.Buffer((4, 4))):
-    for i, k in T.grid(14, 3):
+    for k, i in T.grid(3, 14):
         with T.block("B"):
             vi, vk = T.axis.remap("SR", [i, k])
             with T.init():
@@ -281,7 +324,11 @@ def main(A: T.Buffer((14, 3)), B: T.Buffer((4, 4))):
             T.where(14 <= axis0 * 4 + axis1)
             B[v_axis0, v_axis1] = T.float32(9)
 """
-    sch = scheduled(SUM, transform("B", "B", tile, pad_value=9.0), after)
+    sch = scheduled(
+        SUM.replace("i, k in T.grid(14, 3)", "k, i in T.grid(3, 14)"),
+        transform("B", "B", tile, pad_value=9.0),
+        after,
+    )
     a = np.random.default_rng(0).random((14, 3), "float32")
     b = np.zeros((4, 4), "float32")
     interpret(sch.mod, a, b)
@@ -423,6 +470,36 @@ def main(a: T.handle, c: T.handle, n: T.int32):
     n = sch.mod["main"].params[2]
     sch.transform_layout("C", "C", lambda i: (i // n, i % n))
     assert_structural_equal(sch.mod["main"], parse(after))
+
+
+def test_padding_to_multiples_of_a_parameter():
+    before = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, (14, n))
+    C = T.match_buffer(c, (14, n))
+    for i, j in T.grid(14, n):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+"""
+    sch = Schedule(parse(before), debug_mask="all")
+    n = sch.mod["main"].params[2]
+    sch.transform_layout("C", "C", lambda i, j: (i // n, i % n, j), pad_value=7.0)
+    a, c = np.random.default_rng(0).random((14, 4), "float32"), np.zeros((4, 4, 4), "float32")
+    interpret(sch.mod, a, c, 4)
+    np.testing.assert_array_equal(c.reshape(16, 4), [*a, [7] * 4, [7] * 4])
+
+
+def test_a_divisor_that_may_be_0_is_refused():
+    before = COPY.replace("main(", "main(n: T.int32, ")
+
+    def call(sch):
+        n = sch.mod["main"].params[0]
+        sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7)
+
+    words = "`i // n` divides by something that is not known to be positive"
+    refused(before, call, "TransformationNotInjectiveError", words)
 
 
 def test_pointers_are_refused():

@@ -3,12 +3,13 @@
 import pytest
 
 from schedule import Schedule, Trace
+from search import schedule_using_anchor_trace
 from search.context import TuneContext, normalize_mod
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.anchor_trace import schedule_by_anchor
 from tensorir import T, assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
-from tensorir.stmt import For
+from tensorir.stmt import For, ForKind
 from tests.search.anchored_programs import (
     TARGET,
     adds_one,
@@ -258,3 +259,85 @@ def test_design_spaces_of_the_search_apply(place: int) -> None:
     result = applied(sch.trace, dense)
     body = result.get(result.get_block("root")).body
     assert isinstance(body, For), "the tail is in the loops of the product"
+
+
+# ------------------------------------------------------------------------------------- on a schedule
+
+
+@T.prim_func
+def attention(
+    q: T.Buffer((16, 16), "float32"),
+    k: T.Buffer((16, 16), "float32"),
+    v: T.Buffer((16, 16), "float32"),
+    out: T.Buffer((16, 16), "float32"),
+):
+    score = T.alloc_buffer((16, 16))
+    largest = T.alloc_buffer((16,))
+    weight = T.alloc_buffer((16, 16))
+    total = T.alloc_buffer((16,))
+    for i, j, r in T.grid(16, 16, 16):
+        with T.block("score"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, r])
+            with T.init():
+                score[vi, vj] = T.float32(0)
+            score[vi, vj] = score[vi, vj] + q[vi, vk] * k[vk, vj]
+    for i, r in T.grid(16, 16):
+        with T.block("largest"):
+            vi, vk = T.axis.remap("SR", [i, r])
+            with T.init():
+                largest[vi] = T.min_value("float32")
+            largest[vi] = T.max(largest[vi], score[vi, vk])
+    for i, j in T.grid(16, 16):
+        with T.block("weight"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            weight[vi, vj] = T.exp(score[vi, vj] - largest[vi])
+    for i, r in T.grid(16, 16):
+        with T.block("total"):
+            vi, vk = T.axis.remap("SR", [i, r])
+            with T.init():
+                total[vi] = T.float32(0)
+            total[vi] = total[vi] + weight[vi, vk]
+    for i, j, r in T.grid(16, 16, 16):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, r])
+            with T.init():
+                out[vi, vj] = T.float32(0)
+            out[vi, vj] = out[vi, vj] + weight[vi, vk] / total[vi] * v[vk, vj]
+
+
+def in_parallel() -> Trace:
+    """Tile `matmul` and run the tiles in parallel, without postprocessors."""
+    sch = Schedule(MATMUL)
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    i0, i1 = sch.split(i, [4, 4])
+    j0, j1 = sch.split(j, [2, 8])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.parallel(sch.fuse(i0, j0))
+    return sch.trace
+
+
+def test_other_reductions_run_in_parallel_where_the_anchor_does() -> None:
+    mod = normalize_mod(attention)
+    sch = Schedule(mod)
+    sch.get_block("C")
+    assert schedule_using_anchor_trace(sch, in_parallel(), TARGET) is None
+    assert nest_of(sch, "C")[0] == "i_0_j_0_fused"
+    for block in ("score", "largest", "total", "C"):
+        outer = sch.get(sch.get_loops(sch.get_block(block))[0])
+        assert outer.kind is ForKind.PARALLEL
+    assert_same_results(sch.mod, mod)
+    again = Schedule(mod)
+    sch.trace.apply_to_schedule(again, remove_postproc=False)
+    assert_structural_equal(again.mod, sch.mod)
+
+
+def test_a_trace_without_the_anchor_block_leaves_the_schedule_as_it_is() -> None:
+    sch = Schedule(normalize_mod(dense))
+    before = sch.mod
+    with pytest.raises(ReplayError, match="asks for no block 'y', which computes most"):
+        schedule_using_anchor_trace(sch, in_parallel(), TARGET)
+    assert_structural_equal(sch.mod, before)
+    assert not sch.trace.insts
+    two = Schedule(IRModule({"main": matmul, "other": adds_one}))
+    with pytest.raises(ReplayError, match="one function, not of 2"):
+        schedule_using_anchor_trace(two, in_parallel(), TARGET)

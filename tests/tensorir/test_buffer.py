@@ -106,3 +106,26 @@ def main(a: T.handle):
     assert_structural_equal(pointer, call.args[-1])
     with pytest.raises(IRValueError, match="mask of buffer A is 'r', 'w' or 'rw', got 'x'"):
         buffer.access_ptr("x")
+
+
+def test_a_quotient_and_its_remainder_are_one_index_of_the_offset():
+    x, y, n, s = (Var(name, "int32") for name in "xyns")
+    matrix, image = decl_buffer((4, 8)), decl_buffer((1, 14, 14, 1024))
+    assert str(matrix.offset_of((x // 8, x % 8))) == "[x]"
+    assert str(matrix.offset_of((x // 8 + y, x % 8))) == "[x + y * 8]"
+    assert str(matrix.offset_of((x // 4, x % 8))) == "[x // 4 * 8 + x % 8]"
+    place = x * 50176 + y * 28672 + n
+    pixel = place // 1024
+    split = (pixel // 14 // 14, pixel // 14 % 14, pixel % 14, place % 1024)
+    assert str(image.offset_of(split)) == "[x * 50176 + y * 28672 + n]"
+    assert str(decl_buffer((s, n)).offset_of((x // n, x % n))) == "[x]"
+    strided = decl_buffer((8, 8), strides=(s, 1))
+    assert str(strided.offset_of((x % y // s, x % y % s + x // y * y))) == "[x]"
+
+
+def test_calls_with_effects_are_not_put_together():
+    def drawn():
+        return T.call_extern("int32", "rand")
+
+    (offset,) = decl_buffer((4, 8)).offset_of((drawn() // 8, drawn() % 8))
+    assert str(offset).count("rand") == 2

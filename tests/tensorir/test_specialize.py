@@ -218,3 +218,38 @@ def main(n: T.int32, C: T.Buffer((16,), "int32")):
     interpret(func, number, before)
     interpret(special, after)
     np.testing.assert_array_equal(after, before)
+
+
+POINTERS = """
+@T.prim_func
+def main(A_data: T.handle("float32"), B_data: T.handle("float32")):
+    A = T.decl_buffer((32,), data=A_data)
+    B = T.decl_buffer((16,), data=B_data)
+    for i in range(16):
+        B[i] = A[i] * T.float32(2)
+"""
+
+
+def test_a_pointer_is_the_address_of_an_element():
+    func = parse(POINTERS)
+    (memory, _) = (node.buffer for node in walk(func.body) if isinstance(node, DeclBuffer))
+    special = func.specialize({func.params[1]: T.address_of(memory[16])})
+    expected = """
+@T.prim_func
+def main(A_data: T.handle("float32")):
+    A = T.decl_buffer((32,), data=A_data)
+    B_data: T.let[T.handle("float32")] = T.address_of(A[16])
+    B = T.decl_buffer((16,), data=B_data)
+    for i in range(16):
+        B[i] = A[i] * T.float32(2)
+"""
+    assert_structural_equal(special, parse(expected))
+    assert_structural_equal(parse(special.script()), special)
+    verify_well_formed(special)
+
+
+def test_a_pointer_is_another_parameter():
+    func = parse(POINTERS)
+    special = func.specialize({func.params[1]: func.params[0]})
+    assert [param.name for param in special.params] == ["A_data"]
+    assert "B = T.decl_buffer((16,), data=A_data)" in special.script()

@@ -102,6 +102,59 @@ class Scaled:
         buffer[at] = self.factor  # noqa: F821
 
 
+class Copied:
+    """A copy of a buffer, made by macros: Python code allocates the memory for it."""
+
+    def __init__(self, source) -> None:
+        self.local = T.alloc_buffer(source.shape, source.dtype)
+
+    @T.macro
+    def load(self, source) -> None:
+        N, M = T.meta_var(self.local.shape)
+        for i, j in T.grid(N, M):
+            with T.block("load"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                self.local[vi, vj] = source[vi, vj]
+
+
+def test_objects_of_plain_classes_own_buffers_and_macros() -> None:
+    @T.prim_func
+    def main(A: T.Buffer((4, 6), "float32")):
+        first = T.meta_var(Copied(A))
+        first.load(A)
+        second = T.meta_var(Copied(A))
+        second.load(first.local)
+
+    expected = parse(
+        """
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32")):
+    one = T.alloc_buffer((4, 6))
+    two = T.alloc_buffer((4, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("load"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            one[vi, vj] = A[vi, vj]
+    for i, j in T.grid(4, 6):
+        with T.block("load"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            two[vi, vj] = one[vi, vj]
+"""
+    )
+    assert_structural_equal(main, expected)
+    assert_structural_equal(parse(main.script()), expected)
+
+
+def test_python_code_allocates_nothing_in_a_loop() -> None:
+    with pytest.raises(DiagnosticError, match="called directly in a function or block"):
+
+        @T.prim_func
+        def main(A: T.Buffer((4, 6), "float32")):
+            for _ in range(4):
+                inner = T.meta_var(Copied(A))
+                inner.load(A)
+
+
 def test_macros_are_methods() -> None:
     two, three = Scaled(2.0), Scaled(3.0)
 

@@ -1,0 +1,207 @@
+"""What the steps that padding adds to a reduction do, and how they come to change nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from schedule.analysis.staging_safety import init_runs_first
+from schedule.sref import StmtSRef
+from tensorir.arith import Analyzer
+from tensorir.buffer import Buffer
+from tensorir.dtype import DataType
+from tensorir.expr import (
+    Add,
+    BufferLoad,
+    Call,
+    Cast,
+    FloatImm,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+from tensorir.float_format import FORMATS
+from tensorir.ops import (
+    all_of,
+    cast,
+    const,
+    if_then_else,
+    logical_not,
+    max_value,
+    min_value,
+)
+from tensorir.stmt import BufferStore
+
+
+@dataclass(frozen=True, slots=True)
+class AddedSteps:
+    """How a reduction leaves its result alone in the steps beyond its extents."""
+
+    store: BufferStore
+    """The update, with a condition around what it combines where nothing less will do."""
+    fills: Mapping[Buffer, PrimExpr] = field(default_factory=dict)
+    """What the padding of a buffer holds; 0 in those that are not here."""
+
+
+def keep_neutral(
+    block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
+) -> AddedSteps | None:
+    """Return how steps at which some reduction axes are beyond their extents change nothing.
+
+    With zeros in what such an axis indexes, what the update combines often is neutral already: a
+    product of two zeros is, one of a zero with what may be infinite is not. Else what it combines
+    is the padding of one buffer, which may hold the neutral element; or it is guarded.
+    None if the block does not combine what it stores with something else.
+    """
+    store = block.block.body
+    assert isinstance(store, BufferStore)
+    step = store.value
+    if type(step) not in _NEUTRAL:
+        return None
+    kept, other = step.a, step.b  # type: ignore[attr-defined]
+    first = type(step) is Sub or _is_accumulator(kept, store)
+    if not first:
+        kept, other = other, kept
+    if not _is_accumulator(kept, store):
+        return None
+    least = _least_change(block, step)
+    loose = [axis for axis in axes if not least.keeps(_Outside(axis, extents[axis]).value(other))]
+    if not loose:
+        return AddedSteps(store)
+    neutral = _NEUTRAL[type(step)](step.dtype)
+    if isinstance(other, BufferLoad) and all(axis in other.indices for axis in axes):
+        return AddedSteps(store, {other.buffer: neutral})
+    inside = all_of([axis < extents[axis] for axis in loose])
+    value = if_then_else(inside, other, neutral)
+    guarded = type(step)(kept, value) if first else type(step)(value, kept)  # type: ignore[call-arg]
+    return AddedSteps(BufferStore(store.buffer, guarded, store.indices))
+
+
+# ------------------------------------------------------------------------------- neutral elements
+
+
+def _lowest(dtype: DataType) -> PrimExpr:
+    return const(-math.inf, dtype) if dtype.is_floating else min_value(dtype)
+
+
+def _highest(dtype: DataType) -> PrimExpr:
+    return const(math.inf, dtype) if dtype.is_floating else max_value(dtype)
+
+
+_NEUTRAL: Final[dict[type[PrimExpr], Callable[[DataType], PrimExpr]]] = {
+    Add: lambda dtype: const(0, dtype),
+    Sub: lambda dtype: const(0, dtype),
+    Mul: lambda dtype: const(1, dtype),
+    Max: _lowest,
+    Min: _highest,
+}
+"""What leaves the other operand as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LeastChange:
+    """Which constants an accumulator may be combined with so that it stays what it is."""
+
+    kind: type[PrimExpr]
+    start: float
+    """What the accumulator is at first, and in the order of a maximum or minimum never passes."""
+
+    def keeps(self, value: PrimExpr | None) -> bool:
+        if not isinstance(value, (IntImm, FloatImm)):
+            return False
+        if self.kind is Max:
+            return bool(value.value <= self.start)
+        if self.kind is Min:
+            return bool(value.value >= self.start)
+        return bool(value.value == self.start)
+
+
+def _least_change(block: StmtSRef, step: PrimExpr) -> _LeastChange:
+    kind = type(step)
+    neutral = _constant(_NEUTRAL[kind](step.dtype))
+    assert neutral is not None
+    init = block.block.init
+    if kind in (Max, Min) and isinstance(init, BufferStore) and init_runs_first(block):
+        start = _constant(init.value)
+        if start is not None and not math.isnan(start):
+            return _LeastChange(kind, start)
+    return _LeastChange(kind, neutral)
+
+
+def _constant(value: PrimExpr) -> float | None:
+    return value.value if isinstance(value, (IntImm, FloatImm)) else None
+
+
+def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
+    return isinstance(value, BufferLoad) and value.buffer is store.buffer
+
+
+# ------------------------------------------------------------------------------ beyond the extent
+
+
+class _Outside:
+    """What expressions are where an axis is beyond its extent, and what it indexes is 0."""
+
+    def __init__(self, axis: Var, extent: PrimExpr) -> None:
+        self._axis = axis
+        self._beyond = axis >= extent
+
+    def value(self, expr: PrimExpr) -> PrimExpr | None:
+        """Return the constant that an expression is there, None if it may be anything."""
+        if isinstance(expr, (IntImm, FloatImm)):
+            return expr
+        if isinstance(expr, BufferLoad):
+            return const(0, expr.dtype) if self._axis in expr.indices else None
+        if isinstance(expr, Cast):
+            inner = self.value(expr.value)
+            return None if inner is None else cast(expr.dtype, inner)
+        if isinstance(expr, Select):
+            return self._chosen(expr.condition, expr.true_value, expr.false_value)
+        if isinstance(expr, Call) and getattr(expr.op, "short_name", "") == "if_then_else":
+            return self._chosen(*expr.args)
+        if isinstance(expr, (Add, Sub)):
+            a, b = self.value(expr.a), self.value(expr.b)
+            return a if _is_zero(a) and _is_zero(b) else None
+        if isinstance(expr, Mul):
+            a, b = self.value(expr.a), self.value(expr.b)
+            if _is_zero(a) and _is_finite(expr.b if b is None else b):
+                return a
+            if _is_zero(b) and _is_finite(expr.a if a is None else a):
+                return b
+        return None
+
+    def _chosen(
+        self, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr
+    ) -> PrimExpr | None:
+        analyzer = Analyzer()
+        with analyzer.constraint_scope(self._beyond):
+            if analyzer.can_prove(condition):
+                return self.value(true_value)
+            if analyzer.can_prove(logical_not(condition)):
+                return self.value(false_value)
+        a, b = self.value(true_value), self.value(false_value)
+        same = a is not None and b is not None and _constant(a) == _constant(b)
+        return a if same else None
+
+
+def _is_zero(value: PrimExpr | None) -> bool:
+    return value is not None and _constant(value) == 0
+
+
+def _is_finite(expr: PrimExpr) -> bool:
+    """Say whether an expression surely is neither infinite nor NaN: times 0 it is 0."""
+    if not expr.dtype.is_floating:
+        return True
+    if isinstance(expr, FloatImm):
+        return math.isfinite(expr.value)
+    if not isinstance(expr, Cast) or expr.value.dtype.is_floating:
+        return False
+    known = FORMATS.get(expr.dtype)
+    return known is not None and 2**expr.value.dtype.bits <= known.largest
