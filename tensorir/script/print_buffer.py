@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tensorir.buffer import Buffer
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import is_const_int
-from tensorir.script.print_expr import quote
-from tensorir.script.print_names import identifier
+from tensorir.quoting import identifier, quote
 from tensorir.visit import collect_vars
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from tensorir.buffer import BufferRegion, Range
 from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.index_map import IndexMap
+from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST
 from tensorir.script.constants import KEY
@@ -50,17 +51,6 @@ _REBUILT: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
 }
 _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
-
-
-_ESCAPES: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), 127)},
-    **str.maketrans({'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}),
-}
-
-
-def quote(text: str) -> str:
-    """Return a string as a double-quoted literal, without control characters."""
-    return f'"{text.translate(_ESCAPES)}"'
 
 
 class ExprPrinter:

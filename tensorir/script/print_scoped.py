@@ -10,7 +10,7 @@ from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import PointerType, Var
 from tensorir.ops import is_const_int
-from tensorir.script.print_expr import quote
+from tensorir.quoting import quote
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from keyword import iskeyword
 from typing import Any, Final
 
 from tensorir import expr as e
@@ -14,12 +13,13 @@ from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, T
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, is_const_int
+from tensorir.quoting import is_name, quote
 from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
 from tensorir.script import print_graph, print_program, print_scoped
 from tensorir.script.constants import LEFT_OUT, metadata_lines
 from tensorir.script.print_buffer import buffer_call, shape
-from tensorir.script.print_expr import ExprPrinter, quote
+from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.stmt import ForKind
@@ -56,7 +56,7 @@ class Printer:
             self._program(lambda: print_program.module(self, node), node)
         elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
-            if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
+            if not isinstance(symbol, str) or not is_name(symbol):
                 symbol = "main"
             name = self.options.name or symbol
             self._program(lambda: self.function(node, name), node)
