@@ -31,7 +31,9 @@ def structural_hash(
     """
     writer = (_WithoutIntegers if ignore_integers else _Writer)(ignore_ndarray)
     writer.write(program)
-    digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        "\n".join(writer.tokens).encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     return int(struct.unpack("<Q", digest)[0])
 
 
