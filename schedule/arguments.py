@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, Protocol
 from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import CONSTANTS, Parameter
-from schedule.operand_types import matches, type_text
+from schedule.operand_types import matches, python_number, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
@@ -148,7 +148,7 @@ def _accept_annotation(call: Arguments, param: Parameter, path: str, value: Any)
         }
     if not isinstance(value, (str, int, float, PrimExpr)):
         call.refuse(path, "a str, int, float, ExprRV, or a list or dict of those", value)
-    return value
+    return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
 
 
 def _accept_ints(call: Arguments, param: Parameter, path: str, value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from schedule.sref import StmtSRef
 from tensorir.errors import TensorIRError
 from tensorir.node import Node
+from tensorir.quoting import quote
 from tensorir.stmt import Block, For
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def describe(node: Node) -> str:
     if isinstance(node, For):
         return f"loop `{node.loop_var.name}`"
     if isinstance(node, Block):
-        return f'block "{node.name_hint}"'
+        return f"block {quote(node.name_hint)}"
     return f"`{node}`"
 
 

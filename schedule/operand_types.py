@@ -1,10 +1,12 @@
-"""Whether a value has the type that the annotation of a primitive's parameter gives."""
+"""The types of values that a trace records, and those that parameters of primitives take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
+
+from tensorir.expr import FloatImm, IntImm
 
 
 def matches(annotation: Any, value: Any) -> bool:
@@ -37,3 +39,8 @@ def type_text(annotation: Any) -> str:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
+
+
+def python_number(value: IntImm | FloatImm) -> bool | int | float:
+    """Return a constant as the Python value that a trace records."""
+    return bool(value.value) if value.dtype.is_bool else value.value

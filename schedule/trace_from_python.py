@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 
 from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind, Parameter
+from schedule.operand_types import python_number
 from schedule.trace_json import checked_value, define_output
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.expr import FloatImm, IntImm
@@ -113,7 +114,6 @@ class _Reader:
     def _output(self, kind: InstructionKind, target: ast.expr) -> Any:
         if not isinstance(target, ast.Name):
             self._fail(target, "what a primitive gives is assigned to plain names")
-        self._known.pop(target.id, None)
         return define_output(kind, target.id, self._known)
 
     def _arguments(self, kind: InstructionKind, call: ast.Call) -> tuple[list[Any], Any]:
@@ -192,7 +192,7 @@ class _Reader:
         value = self._parsed(node, "", parse_expr)
         if isinstance(value, (IntImm, FloatImm)):
             # Arithmetic on numbers is a number.
-            return bool(value.value) if value.dtype.is_bool else value.value
+            return python_number(value)
         return value
 
     def _random_variable(self, node: ast.Name) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from schedule.handles import BlockRV, LoopRV
 from schedule.instruction import Instruction, InstructionKind, Parameter
-from schedule.operand_types import matches, type_text
+from schedule.operand_types import matches, python_number, type_text
 from schedule.trace_names import Names
 from schedule.trace_object_dump import read_index_map
 from tensorir.errors import TensorIRError
@@ -38,7 +38,9 @@ def to_json(insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]) 
     names = Names("tvm")
     rows: list[Any] = []
     for inst in insts:
-        inputs, attrs = inst.kind.pack(inst.values)
+        pairs = zip(inst.kind.params, inst.values, strict=True)
+        # Flags are 0 and 1, as TVM writes them; other truth values stay what they are.
+        inputs, attrs = inst.kind.pack([int(v) if p.annotation is bool else v for p, v in pairs])
         rows.append(
             [
                 inst.kind.name,
@@ -72,10 +74,8 @@ def _attr(value: Any, names: Names) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bool):
-        return int(value)
     if isinstance(value, (IntImm, FloatImm)):
-        return value.value
+        return python_number(value)
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -147,12 +147,19 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
         raise TraceTypeError(f"{where}: {error}") from error
     except (TensorIRError, ValueError, RecursionError) as error:
         raise TraceError(f"{where}: {error}") from error
-    outputs = [define_output(kind, name, known) for name in row[3]]
+    outputs = []
+    for name in row[3]:
+        if name in known:
+            raise TraceError(
+                f"ValueError: {where}: the output {name!r} has the name of another; give each "
+                "output of the trace a name of its own"
+            )
+        outputs.append(define_output(kind, name, known))
     return Instruction(kind, typed, outputs)
 
 
 def define_output(kind: InstructionKind, name: str, known: dict[str, Any]) -> Any:
-    """Return a new random variable for an output, known by `name`; None for `_`."""
+    """Return a new random variable for an output, known by `name` from here on; None for `_`."""
     if name == "_":
         return None
     if kind.result.startswith("block"):
@@ -161,7 +168,7 @@ def define_output(kind: InstructionKind, name: str, known: dict[str, Any]) -> An
         rv = LoopRV()
     else:
         rv = Var(name)
-    known.setdefault(name, rv)
+    known[name] = rv
     return rv
 
 
@@ -228,9 +235,7 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
         for number in value if listed else [value]:
             if not _is_int(number) and (kind != "expr" or not isinstance(number, _NUMBERS)):
                 raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
-    if isinstance(value, PrimExpr) and isinstance(value, (IntImm, FloatImm)):
-        return value.value
-    return value
+    return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
 
 
 _NUMBERS = (PrimExpr, type(None))

@@ -55,8 +55,10 @@ class Names:
 
     def ranges(self, index_map: IndexMap) -> str:
         """Return an index map to begins and ends as a function that gives a list of pairs."""
-        axes = ", ".join(var.name for var in index_map.initial_indices)
-        ends = [str(self._named(e)) for e in index_map.final_indices]
+        final = [self._named(e) for e in index_map.final_indices]
+        named = IndexMap(index_map.initial_indices, final).with_fit_names()
+        axes = ", ".join(var.name for var in named.initial_indices)
+        ends = [str(e) for e in named.final_indices]
         pairs = ", ".join(f"({b}, {e})" for b, e in zip(ends[::2], ends[1::2], strict=True))
         return self._importing(f"lambda {axes}: [{pairs}]")
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from schedule.instruction import Instruction, Parameter
+from schedule.operand_types import python_number
 from schedule.trace_names import Anonymous, Names
 from tensorir.dialect import Dialect
 from tensorir.expr import FloatImm, IntImm
+from tensorir.quoting import quote
 
 
 def python_lines(
@@ -62,12 +63,16 @@ def _line(inst: Instruction, decision: Any, names: Names) -> str:
     return f"{target} = {call}" if outputs else call
 
 
+_OF_FLOATS: Final = (float, Sequence[float])
+"""Parameters that take a whole number for a float, so that it need not show what it is."""
+
+
 def _argument(param: Parameter, value: Any, names: Names) -> list[str]:
     if param.variadic:
         return [_value(item, names) for item in value]
     if param.operand.omit_empty and not value:
         return []
-    text = _value(value, names, keep_type=param.operand.kind == "annotation")
+    text = _value(value, names, keep_type=param.annotation not in _OF_FLOATS)
     if param.operand.kind == "buffer":
         text = f'("{value[0]}", {value[1]})'
     elif param.operand.kind == "ranges":
@@ -80,9 +85,9 @@ def _value(value: Any, names: Names, *, keep_type: bool = False) -> str:
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quote(value)
     if isinstance(value, (IntImm, FloatImm)):
-        value = value.value
+        value = python_number(value)
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
@@ -95,7 +100,8 @@ def _value(value: Any, names: Names, *, keep_type: bool = False) -> str:
         return f"[{', '.join(parts)}]"
     if isinstance(value, dict):
         pairs = (
-            f'"{key}": {_value(value[key], names, keep_type=keep_type)}' for key in sorted(value)
+            f"{quote(key)}: {_value(value[key], names, keep_type=keep_type)}"
+            for key in sorted(value)
         )
         return "{" + ", ".join(pairs) + "}"
     return names.text(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,10 +12,8 @@ from numpy.typing import NDArray
 from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
-from tensorir.intrin import Op
 from tensorir.node import Node
 
-_FLOAT_TOLERANCE: Final = 1e-9
 _DEFINES: Final[dict[str, frozenset[str]]] = {
     "IterVar": frozenset({"var"}),
     "Let": frozenset({"var"}),
@@ -52,9 +51,11 @@ def structural_equal(
 
     Variables are mapped to each other where they are defined, which they are by the layouts of
     buffers, too, also where they are parts of expressions; free variables must be identical, unless
-    `map_free_vars`. Names of blocks and buffers do not count. Of constant arrays dtype, shape and
+    `map_free_vars`. Names of blocks and buffers do not count. Floats are equal that are the same
+    number: 0.0 and -0.0 are two, a NaN is equal to every NaN. Among attributes, 1, 1.0 and True are
+    three values, and a list is equal to the tuple of its items. Of constant arrays dtype, shape and
     bits count, with `ignore_ndarray` not the bits. With `ignore_integers` only the types of
-    integers count.
+    integers count. Equal programs have one `structural_hash`.
     """
     return Comparison(map_free_vars, ignore_ndarray, ignore_integers).same(a, b, map_free_vars)
 
@@ -110,21 +111,21 @@ class Comparison:
     def same(self, a: Any, b: Any, defining: bool) -> bool:
         """Compare two values; `defining` says that free variables may be mapped here."""
         kind = type(a)
-        if kind is not type(b):
-            return self._plain(a, b)
-        if kind is IntImm:
+        if kind is IntImm and type(b) is IntImm:
             return a.dtype is b.dtype and (
                 a.value == b.value or self._ignore_integers or self._at(".value")
             )
-        if isinstance(a, Var):
-            return self._var(a, b, defining)
         if isinstance(a, Node):
+            if kind is not type(b):
+                return False
+            if isinstance(a, Var):
+                return self._var(a, b, defining)
             of_kind = _KINDS.get(kind)
             return self.fields(a, b, defining) if of_kind is None else of_kind(self, a, b, defining)
-        if kind is tuple:
-            return self._sequence(a, b, defining)
+        if isinstance(a, (tuple, list)):
+            return isinstance(b, (tuple, list)) and self._sequence(a, b, defining)
         if isinstance(a, dict):
-            return self._mapping(a, b, "")
+            return isinstance(b, dict) and self._mapping(a, b, "")
         return self._plain(a, b)
 
     def _at(self, step: str, other: str = "") -> bool:
@@ -137,18 +138,13 @@ class Comparison:
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             same_kind = a.dtype == b.dtype and a.shape == b.shape
             return same_kind and (self._ignore_ndarray or np.array_equal(_bits(a), _bits(b)))
-        if isinstance(a, (Node, Op)) or isinstance(b, (Node, Op)):
-            return a is b
-        return bool(a == b)
+        return same_plain(a, b)
 
     def float_imm(self, a: FloatImm, b: FloatImm, defining: bool) -> bool:
-        """Compare floats, up to a tolerance."""
+        """Compare floats."""
         if a.dtype is not b.dtype:
             return self._at(".dtype")
-        if a.value != a.value and b.value != b.value:
-            return True
-        close = a.value == b.value or abs(a.value - b.value) < _FLOAT_TOLERANCE
-        return close or self._at(".value")
+        return same_plain(a.value, b.value) or self._at(".value")
 
     def _var(self, a: Var, b: Var, defining: bool) -> bool:
         mapped = self._forward.get(a)
@@ -198,7 +194,7 @@ class Comparison:
                 return self._at(f".{field}")
         return True
 
-    def _sequence(self, a: tuple[Any, ...], b: tuple[Any, ...], defining: bool) -> bool:
+    def _sequence(self, a: Sequence[Any], b: Sequence[Any], defining: bool) -> bool:
         for k, (x, y) in enumerate(zip(a, b, strict=False)):
             if not self.same(x, y, defining):
                 return self._at(f"[{k}]")
@@ -277,7 +273,25 @@ def _same_annotation(a: Var, b: Var) -> bool:
     if isinstance(x, PointerType) and isinstance(y, PointerType):
         same_scope = (x.storage_scope or "global") == (y.storage_scope or "global")
         return same_scope and Comparison(False).same(x.element_type, y.element_type, False)
-    return (x is None) == (y is None)
+    return x is y or Comparison(False).same(x, y, False)
+
+
+def same_plain(a: Any, b: Any) -> bool:
+    """Say whether two values that are no nodes are the same, which numbers of two types are not."""
+    if isinstance(a, str):
+        return isinstance(b, str) and a == b
+    if a is b or type(a) is not type(b) or isinstance(a, Node):
+        return a is b
+    if isinstance(a, float) and a != a:
+        return b != b  # type: ignore[no-any-return]
+    if isinstance(a, float) and a == 0 == b:
+        return math.copysign(1, a) == math.copysign(1, b)
+    return bool(a == b)
+
+
+def plain_text(value: Any) -> str:
+    """Return a value that is no node as a text that is the same for the same values only."""
+    return str.__repr__(value) if isinstance(value, str) else repr(value)
 
 
 def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
@@ -298,6 +312,4 @@ def _deep(a: Any, b: Any) -> bool:
         return expr_deep_equal(a, b)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(_deep(x, y) for x, y in zip(a, b, strict=True))
-    if isinstance(a, (Node, Op)):
-        return a is b
-    return bool(a == b)
+    return same_plain(a, b)

@@ -28,7 +28,8 @@ from tensorir.expr import BinaryOp, Call, Cast, ExprLike, IntImm, PrimExpr, Sele
 from tensorir.index_values import index_values
 from tensorir.intrin import Op
 from tensorir.ops import TRUE, as_expr, cast, const, if_then_else, match_types
-from tensorir.visit import Rewriter, substitute
+from tensorir.quoting import RESERVED, identifier, is_name
+from tensorir.visit import Rewriter, collect_vars, substitute
 
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 
@@ -276,10 +277,29 @@ class IndexMap:
         pairs = itertools.starmap(match_types, zip(mine, theirs, strict=True))
         return all(analyzer.can_prove_equal(a, b) for a, b in pairs)
 
+    def with_fit_names(self) -> IndexMap:
+        """Return the map with indices that text can tell apart: by names of their own."""
+        own = self.initial_indices
+        others = (v for f in self.final_indices for v in collect_vars(f) if v not in own)
+        taken = {*RESERVED, *(v.name for v in others)}
+        renamed: dict[Var, Var] = {}
+        for index in own:
+            base = name = identifier(index.name)
+            count = itertools.count(1)
+            while name in taken or not is_name(name):
+                name = f"{base if base.isidentifier() else 'i'}_{next(count)}"
+            taken.add(name)
+            renamed[index] = index if name == index.name else Var(name, index.dtype)
+        if all(index is name for index, name in renamed.items()):
+            return self
+        final = [substitute(f, renamed) for f in self.final_indices]
+        return IndexMap([renamed[i] for i in own], final, self.inverse_index_map)
+
     def script(self, *, dialect: Dialect = "tensorir") -> str:
         """Return the map as text that `parse_index_map` reads, in either dialect."""
-        names = ", ".join(v.name for v in self.initial_indices)
-        parts = " ".join(f"{f}," for f in self.final_indices)
+        named = self.with_fit_names()
+        names = ", ".join(v.name for v in named.initial_indices)
+        parts = " ".join(f"{f}," for f in named.final_indices)
         text = f"lambda {names}: ({parts})"
         if self.inverse_index_map is None:
             return text

@@ -1,8 +1,7 @@
 """A hash of programs that is the same in every process and on every machine.
 
 The program is written as a canonical sequence of bytes, in which a variable is the number of its
-first occurrence, and hashed with BLAKE2b. Floats that are equal only within the tolerance of
-structural equality may hash differently.
+first occurrence, and hashed with BLAKE2b.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.equal import IGNORED, VARIABLES
+from tensorir.equal import IGNORED, VARIABLES, plain_text
 from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
@@ -31,7 +30,9 @@ def structural_hash(
     """
     writer = (_WithoutIntegers if ignore_integers else _Writer)(ignore_ndarray)
     writer.write(program)
-    digest = hashlib.blake2b("\n".join(writer.tokens).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        "\n".join(writer.tokens).encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     return int(struct.unpack("<Q", digest)[0])
 
 
@@ -61,15 +62,14 @@ class _Writer:
         elif isinstance(value, Op):
             out.append(value.name)
         else:
-            out.append(repr(value))
+            out.append(plain_text(value))
 
     def _node(self, node: Node) -> None:
         out = self.tokens
         if isinstance(node, Var):
             self._var(node)
         elif isinstance(node, FloatImm):
-            text = "nan" if node.value != node.value else repr(node.value + 0.0)
-            out.append(f"f{node.dtype}:{text}")
+            out.append(f"f{node.dtype}:{plain_text(node.value)}")
         elif isinstance(node, GlobalVar):
             out.append(f"@{node.name}")
         elif isinstance(node, PrimFunc):

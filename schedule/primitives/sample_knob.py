@@ -170,10 +170,18 @@ def knob_option_domain(
         raise ArgumentError("sample_knob_option", "candidates", "is empty; give at least one")
     try:
         labels = tuple(json.dumps(one, sort_keys=True, allow_nan=False) for one in candidates)
+        if not all(map(_has_text_keys, candidates)):
+            raise TypeError("the keys of a dict are strings")
     except (TypeError, ValueError) as error:
         reason = f"has a value that JSON cannot hold: {error}"
         raise ArgumentError("sample_knob_option", "candidates", reason) from None
     return OptionDomain(labels)
+
+
+def _has_text_keys(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _has_text_keys(v) for k, v in value.items())
+    return not isinstance(value, (list, tuple)) or all(map(_has_text_keys, value))
 
 
 @primitive("SampleKnobOption", domain=knob_option_domain)

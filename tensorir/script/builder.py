@@ -10,7 +10,7 @@ import numpy as np
 from tensorir import expr as e
 from tensorir import ops
 from tensorir import stmt as s
-from tensorir.dtype import HANDLE, INT32, DataType
+from tensorir.dtype import HANDLE, INT32
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import PrimExpr, Type, Var
 from tensorir.function import PrimFunc
@@ -245,7 +245,8 @@ class FunctionBuilder(Definitions):
         if target[0] == "name" and len(frame.ranges) > 1:
             targets = [("starred", target[1], target)]
         types = [
-            DataType(f"int{max(low.dtype.bits, extent.dtype.bits)}") for low, extent in frame.ranges
+            low.dtype.with_bits(max(low.dtype.bits, extent.dtype.bits))
+            for low, extent in frame.ranges
         ]
         loop_vars: list[Var] = []
         values = spread(targets, types, f"the loop has {len(types)} variable(s)")

@@ -51,6 +51,42 @@ def _list_text(values: Any) -> str:
     return f'"{text}"' if text in ("nan", "inf", "-inf") else text
 
 
+def elements_text(array: np.ndarray[Any, Any]) -> str:
+    """Return the elements of an array in a row, as `array_of_elements` reads them.
+
+    What has no digits is in quotes: `"inf"`, `"nan"`, and another NaN by its bits, `"0xffc00000"`.
+    """
+    texts = [repr(x) for x in array.ravel().tolist()]
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return ", ".join(texts)
+    bits = array.ravel().view(f"u{array.itemsize}").tolist()
+    usual = np.array(np.nan, array.dtype).view(f"u{array.itemsize}").item()
+    for k, value in enumerate(np.isfinite(array.ravel()).tolist()):
+        if not value:
+            unusual = texts[k] == "nan" and bits[k] != usual
+            texts[k] = f'"{bits[k]:#x}"' if unusual else f'"{texts[k]}"'
+    return ", ".join(texts)
+
+
+def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Return the array of elements, some of them in quotes; IRValueError for what is no element."""
+    kind = DataType(dtype)
+    storage = kind.to_numpy()
+    if not isinstance(values, (list, tuple)) or not any(isinstance(x, str) for x in values):
+        return np.asarray(values, storage)
+    array = np.empty(len(values), storage)
+    bits = array.view(f"u{storage.itemsize}")
+    for k, value in enumerate(values):
+        try:
+            if isinstance(value, str) and value.startswith("0x"):
+                bits[k] = int(value, 16)
+            else:
+                array[k] = float(value) if isinstance(value, str) else value
+        except (ValueError, OverflowError):
+            raise IRValueError(f"{value!r} is no element of an array of {kind}") from None
+    return array
+
+
 def metadata_lines(constants: Sequence[Constant], options: PrintOptions) -> list[str]:
     """Return the statement that gives a program the arrays of `metadata[...]`.
 

@@ -16,6 +16,7 @@ from tensorir.dtype import INT64, DataType
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.expr import NE, PointerType, PrimType, TupleType, Type, Var
 from tensorir.ops import as_expr, const, is_const_int
+from tensorir.script.constants import array_of_elements
 from tensorir.script.records import BufferRecord, FreshVar, ScopeFrame, attributes, make_buffer
 from tensorir.script.scope import Scope
 from tensorir.stmt import Allocate, AllocateConst, DeclBuffer, Stmt
@@ -187,7 +188,7 @@ def allocate_const(
     """Allocate constant memory with the given elements."""
     dims = [as_expr(n) for n in extents]
     sizes = [int(n) for n in dims]  # type: ignore[call-overload]
-    array = np.asarray(data, DataType(dtype).to_numpy()).reshape(sizes)
+    array = array_of_elements(data, dtype).reshape(sizes)
     kept = attributes(annotations)
 
     def make(var: Var, body: Stmt) -> Stmt:

@@ -28,28 +28,36 @@ from tensorir.script.syntax import parse_module
 def prim_func(
     func: Any = None,
     *,
+    name: str | None = None,
     private: bool = False,
     check_well_formed: bool = True,
     s_tir: bool = True,
 ) -> Any:
     """Turn a Python function in the script dialect into a `PrimFunc`.
 
-    The options are read from the decorator's text. Inside a class that `I.ir_module` decorates, the
-    function stays as it is until the class is read as a whole.
+    `name` is the function's, where that is no Python name. The options are read from the
+    decorator's text. Inside a class that `I.ir_module` decorates, the function stays as it is until
+    the class is read as a whole.
     """
-    del private, s_tir
+    del name, private, s_tir
     return _decorated(func, check_well_formed)
 
 
 def function(
-    func: Any = None, *, private: bool = False, pure: bool = True, check_well_formed: bool = True
+    func: Any = None,
+    *,
+    name: str | None = None,
+    private: bool = False,
+    pure: bool = True,
+    check_well_formed: bool = True,
 ) -> Any:
     """Turn a Python function in the script dialect into a graph function.
 
-    The options are read from the decorator's text. Inside a class that `I.ir_module` decorates, the
-    function stays as it is until the class is read as a whole.
+    `name` is the function's, where that is no Python name. The options are read from the
+    decorator's text. Inside a class that `I.ir_module` decorates, the function stays as it is until
+    the class is read as a whole.
     """
-    del private, pure
+    del name, private, pure
     return _decorated(func, check_well_formed)
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir import ops
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.dtype import DataType
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
@@ -148,13 +147,13 @@ class Evaluator:
     def attribute(self, tree: Tree) -> Any:
         """Read `owner.name`, as far as scripts may see the owner's attributes."""
         owner, name = self(tree[2]), tree[3]
-        if name.startswith("_"):
-            raise self.fail(f"`{name}` is private and cannot be reached from a script", tree[1])
         kind = type(owner)
-        if kind is Namespace:
-            return getattr(owner, name)
         if isinstance(owner, ScriptObject):
             return owner.script_attribute(name)
+        if name.startswith("_"):
+            raise self.fail(f"`{name}` is private and cannot be reached from a script", tree[1])
+        if kind is Namespace:
+            return getattr(owner, name)
         allowed = _PUBLIC_FIELDS.get(kind)
         if allowed is None and isinstance(owner, PrimExpr):
             allowed = frozenset({"dtype", "name", "value", "astype", "var"})
@@ -256,14 +255,7 @@ class Evaluator:
             if not isinstance(item, slice):
                 result.append(as_expr(item))
                 continue
-            low = const(0, extent.dtype) if item.start is None else as_expr(item.start)
-            high = extent if item.stop is None else as_expr(item.stop)
-            step = const(1, low.dtype) if item.step is None else as_expr(item.step)
-            span = range_of(low, high).extent
-            lanes = ops.floordiv(span + step - 1, step)
-            if not isinstance(lanes, IntImm) or lanes.value < 1:
-                raise IRValueError(f"a slice read as a vector has a constant length, got {lanes}")
-            result.append(low if lanes.value == 1 else Ramp(low, step, lanes.value))
+            result.append(_vector_index(item, extent))
         return result
 
     def store_indices(self, buffer: Buffer, subscripts: list[Tree]) -> list[PrimExpr]:
@@ -334,6 +326,25 @@ def _signature(parameters: list[tuple[bool, str]]) -> inspect.Signature:
             for starred, name in parameters
         ]
     )
+
+
+def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
+    """Return the indices that a slice of a dimension names; a negative step counts down."""
+    step = as_expr(1 if item.step is None else item.step)
+    if not isinstance(step, IntImm) or step.value == 0:
+        raise IRValueError(f"the step of a slice is a constant other than 0, got {step}")
+    first, last = const(0, extent.dtype), extent
+    if step.value < 0:
+        first, last = extent - 1, const(-1, extent.dtype)
+    low = first if item.start is None else as_expr(item.start)
+    high = last if item.stop is None else as_expr(item.stop)
+    span = range_of(low, high).extent
+    if not isinstance(span, IntImm) or span.value * step.value <= 0:
+        raise IRValueError(
+            f"a slice read as a vector has a constant length of at least 1, got {low}:{high}:{step}"
+        )
+    lanes = -(-span.value // step.value)
+    return low if lanes == 1 else Ramp(low, step, lanes)
 
 
 def _range(item: Any, extent: PrimExpr) -> Range:

@@ -61,6 +61,8 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._name = name
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
+        self._names: dict[str, str] = {}
+        """What functions are called in the text, where that is another name."""
         self._built: dict[str, BaseFunc] = {}
         self._formulas: dict[str, PrimFunc] = {}
         self._stated: dict[str, FuncStructInfo] = {}
@@ -69,10 +71,14 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def declare(self, tree: Tree) -> None:
         """Take the text of a function."""
-        name = tree[3][2]
+        kind, where, text, *parts = tree[3]
+        name = read_options(tree[2], self._evaluate)["name"]
+        name = text if name is None else name
         if name in self._trees:
             raise IRValueError(f"function {name} already exists")
-        self._trees[name] = tree
+        if name != text:
+            self._names[text] = name
+        self._trees[name] = (*tree[:3], (kind, where, name, *parts))
 
     def add(self, name: str, function: Any) -> None:
         """Take a function that exists."""
@@ -123,18 +129,20 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
 
     def script_attribute(self, name: str) -> Any:
         """Return what calls a function of the module from a tensor function."""
-        self.require(name)
+        name = self.named(name)
         if self.is_graph_function(name):
             raise IRTypeError(f"{name} is a graph function; tensor functions cannot call it")
         dtype = self._result_dtype(name)
         return lambda *args: Call(dtype, GlobalVar(name), [as_expr(_argument(a)) for a in args])
 
-    def require(self, name: str) -> None:
-        """Raise AttributeError if there is no function of that name."""
+    def named(self, text: str) -> str:
+        """Return the name of the function that the text calls so; AttributeError without one."""
+        name = self._names.get(text, text)
         if name not in self:
             close = get_close_matches(name, list(self), 1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise AttributeError(f"Cannot find the function `{name}` in the current IRModule{hint}")
+        return name
 
     def __contains__(self, name: object) -> bool:
         return name in self._trees or name in self._built
@@ -174,7 +182,8 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return read_options(self._trees[name][2], evaluate), evaluate
 
     def _graph_builder(self, evaluate: Evaluator, options: dict[str, Any]) -> GraphBuilder:
-        siblings = {name: _Sibling(self, name) for name in self}
+        texts = {name: text for text, name in self._names.items()}
+        siblings = {texts.get(name, name): _Sibling(self, name) for name in self}
         names = {**siblings, self._name: _Siblings(self)}
         return GraphBuilder(
             evaluate,
@@ -200,8 +209,7 @@ class _Siblings(ScriptObject):
 
     def script_attribute(self, name: str) -> Any:
         """Return a function of the module."""
-        self._functions.require(name)
-        return _Sibling(self._functions, name)
+        return _Sibling(self._functions, self._functions.named(name))
 
 
 class _Sibling(Callee):
@@ -234,7 +242,12 @@ def _returns(tree: Any) -> bool:
 
 def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
     """Return what the decorators of a definition say; DiagnosticError for any other decorator."""
-    options: dict[str, Any] = {"private": False, "pure": True, "check_well_formed": True}
+    options: dict[str, Any] = {
+        "private": False,
+        "pure": True,
+        "check_well_formed": True,
+        "name": None,
+    }
     for decorator in decorators:
         if _role(decorator) not in ("prim_func", "function", "ir_module"):
             raise evaluate.fail(
@@ -245,8 +258,10 @@ def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str,
         for argument in decorator[3] if decorator[0] == "call" else ():
             if argument[0] != "keyword" or argument[3][0] != "constant":
                 raise evaluate.fail("decorator options are literals by name", decorator[1])
-            if argument[2] not in ("private", "pure", "check_well_formed", "s_tir"):
+            if argument[2] not in (*options, "s_tir"):
                 raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
+            if (argument[2] == "name") is not isinstance(argument[3][2], str):
+                raise evaluate.fail("the option name is a string, others are bools", argument[1])
             options[argument[2]] = argument[3][2]
     return options
 

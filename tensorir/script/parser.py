@@ -102,6 +102,8 @@ def _read(
 ) -> PrimFunc | Function | IRModule:
     _, _, decorators, body = tree
     options = read_options(decorators, evaluate)
+    if options["name"] is not None:
+        body = (*body[:2], options["name"], *body[3:])
     if body[0] == "class":
         result: PrimFunc | Function | IRModule = read_module(body, evaluate)
     elif is_graph(tree):

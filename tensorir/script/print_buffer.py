@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tensorir import expr as e
 from tensorir.buffer import Buffer
+from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import is_const_int
-from tensorir.script.print_expr import quote
-from tensorir.script.print_names import identifier
+from tensorir.quoting import identifier, quote
 from tensorir.visit import collect_vars
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ def buffer_call(printer: Printer, constructor: str, buffer: Buffer, source: str 
     """
     names, expr = printer.names, printer.expr
     fresh = list(buffer.shape) if constructor == "match_buffer" else []
+    offset, usual = buffer.elem_offset, _usual_offset(buffer)
+    fresh += [v for v in (*buffer.strides, offset) if v.dtype is not usual or type(v) is e.SizeVar]
     if buffer.strides:
-        fresh += _used_twice((*buffer.strides, buffer.elem_offset))
+        fresh += _used_twice((*buffer.strides, offset))
     _define_before(printer, fresh)
     name = names.define(buffer)
     args = [source] if source else []
@@ -43,10 +46,11 @@ def buffer_call(printer: Printer, constructor: str, buffer: Buffer, source: str 
         names.alias(buffer.data, f"{name}.data")
     if buffer.strides:
         args.append(f"strides={_strides(printer, buffer, name)}")
-    offset = buffer.elem_offset
     fresh_offset = isinstance(offset, Var) and offset not in names.texts
     if fresh_offset and isinstance(offset, Var):
         names.alias(offset, f"{name}.elem_offset")
+    elif is_const_int(offset, 0) and offset.dtype is not usual:
+        args.append(f"elem_offset={expr.typed(offset)}")
     elif not is_const_int(offset, 0):
         args.append(f"elem_offset={expr(offset)}")
     if buffer.scope() != "global" and not shares:
@@ -60,6 +64,11 @@ def buffer_call(printer: Printer, constructor: str, buffer: Buffer, source: str 
     if buffer.axis_separators:
         args.append(f"axis_separators={list(buffer.axis_separators)}")
     return f"{printer.options.tir_prefix}.{constructor}({', '.join(args)})"
+
+
+def _usual_offset(buffer: Buffer) -> DataType:
+    """Return the type of strides and offsets that goes without saying."""
+    return buffer.shape[0].dtype if buffer.shape else INT64
 
 
 def _used_twice(fields: Sequence[PrimExpr]) -> list[Var]:
@@ -102,6 +111,7 @@ def is_simple(buffer: Buffer) -> bool:
         not buffer.strides
         and all(isinstance(n, IntImm) for n in buffer.shape)
         and is_const_int(buffer.elem_offset, 0)
+        and buffer.elem_offset.dtype is _usual_offset(buffer)
         and buffer.scope() == "global"
         and buffer.data_alignment == 64
         and buffer.offset_factor == 1

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorir import expr as e
 from tensorir import ops
 from tensorir.buffer import BufferRegion, Range
+from tensorir.constants import const
 from tensorir.errors import TensorIRError
 from tensorir.expr import IntImm, PrimExpr
 from tensorir.index_map import IndexMap
+from tensorir.quoting import quote
 from tensorir.relax.expr import Constant, GraphVar
 from tensorir.script.calls import DTYPE_FIRST
 from tensorir.script.constants import KEY
@@ -52,17 +54,6 @@ _IMMEDIATE: Final = frozenset({IntImm, e.FloatImm, e.Broadcast})
 _RENAMED: Final = {"tvm_call_packed": "call_packed", "tvm_call_cpacked": "call_cpacked"}
 
 
-_ESCAPES: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), 127)},
-    **str.maketrans({'"': '\\"', "\\": "\\\\", "\t": "\\t", "\r": "\\r", "\n": "\\n"}),
-}
-
-
-def quote(text: str) -> str:
-    """Return a string as a double-quoted literal, without control characters."""
-    return f'"{text.translate(_ESCAPES)}"'
-
-
 class ExprPrinter:
     """Turns expressions into text, with the names that a printer hands out."""
 
@@ -81,6 +72,13 @@ class ExprPrinter:
         text, precedence = _PRINT[type(node)](self, node)
         return f"({text})" if precedence < loosest else text
 
+    def typed(self, node: Any) -> str:
+        """Return `node` as text in which every number says its type."""
+        before, self.int_dtype = self.int_dtype, ""
+        text = self(node)
+        self.int_dtype = before
+        return text
+
     def items(self, nodes: Any) -> str:
         """Return several expressions with commas in between."""
         return ", ".join(self(n) for n in nodes)
@@ -90,11 +88,19 @@ class ExprPrinter:
         return ", ".join(self._index(n) for n in nodes) or "()"
 
     def _index(self, node: PrimExpr) -> str:
-        if type(node) is not e.Ramp or not isinstance(node.stride, IntImm):
+        if type(node) is not e.Ramp:
             return self(node)
-        stop = self(ops.add(node.base, node.stride * node.lanes))
-        text = f"{self(node.base)}:{stop}"
-        return text if node.stride.value == 1 else f"{text}:{node.stride.value}"
+        base, stride = node.base, node.stride
+        if not isinstance(stride, IntImm) or stride.value == 0:
+            return self(node)
+        length = stride.value * node.lanes
+        end = length + base.value if isinstance(base, IntImm) else length
+        low, high = e.integer_limits(base.dtype)
+        if not low <= min(length, end) <= max(length, end) <= high:
+            # The end of the slice is no number of the type of its beginning.
+            return self(node)
+        text = f"{self(base)}:{self(ops.add(base, const(length, base.dtype)))}"
+        return text if stride.value == 1 else f"{text}:{stride.value}"
 
     def region(self, region: BufferRegion) -> str:
         """Return a buffer region."""
@@ -216,9 +222,9 @@ class ExprPrinter:
         """Return the name of a function as graph functions know it."""
         options = self._printer.options
         if options.is_oldest:
-            return node.name, ATOM
+            return self._printer.symbol(node.name), ATOM
         if self._printer.module_name:
-            return f"cls.{node.name}", ATOM
+            return f"cls.{self._printer.symbol(node.name)}", ATOM
         return f"{options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
 
     def metadata(self, constant: Constant) -> str:
@@ -232,7 +238,7 @@ class ExprPrinter:
         """Return a call of an intrinsic or of another function of the module."""
         if isinstance(node.op, e.GlobalVar):
             module = self._printer.module_name or "cls"
-            return f"{module}.{node.op.name}({self.items(node.args)})", ATOM
+            return f"{module}.{self._printer.symbol(node.op.name)}({self.items(node.args)})", ATOM
         name = node.op.short_name
         args = [self(a) for a in node.args]
         if name in DTYPE_FIRST:

@@ -23,8 +23,8 @@ _STATES_RESULT: Final = (CALL_TIR, CALL_TIR_INPLACE, CALL_DPS_PACKED)
 def function(printer: Printer, func: Function, name: str) -> None:
     """Print a graph function."""
     r, names = printer.options.relax_prefix, printer.names
-    private = "global_symbol" not in func.attrs
-    chosen = ["private=True"] * private + ["pure=False"] * (not func.is_pure)
+    chosen = printer.name_option(name) + ["private=True"] * ("global_symbol" not in func.attrs)
+    chosen += ["pure=False"] * (not func.is_pure)
     printer.line(f"@{r}.function" + (f"({', '.join(chosen)})" if chosen else ""))
     names.open()
     infos = [param.struct_info for param in func.params]
@@ -36,7 +36,7 @@ def function(printer: Printer, func: Function, name: str) -> None:
         names.define(param)
     params = [f"{printer.expr(p)}: {t}" for p, t in zip(func.params, texts, strict=True)]
     result = signature_text(printer.expr, func.ret_struct_info)
-    printer.line(f"def {name}({', '.join(params)}) -> {result}:", func)
+    printer.line(f"def {printer.symbol(name)}({', '.join(params)}) -> {result}:", func)
     printer.depth += 1
     for size in sizes:
         printer.line(f"{printer.var(size)} = {printer.fresh_var(size)}")

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from tensorir import expr as e
 from tensorir.dtype import INT64
 from tensorir.expr import GlobalVar, IntImm, PrimExpr
+from tensorir.quoting import is_name, quote
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.operator import Operator
 from tensorir.script.constants import inline_text
-from tensorir.script.print_expr import ATOM, ExprPrinter, Text, quote, register_text
+from tensorir.script.print_expr import ATOM, ExprPrinter, Text, register_text
 from tensorir.visit import walk
 
 
@@ -161,7 +162,9 @@ def _old_outputs(p: ExprPrinter, output: si.StructInfo) -> tuple[str, str]:
 
 
 def _attributes(p: ExprPrinter, n: g.GraphCall) -> list[str]:
-    return [f"{key}={p.value(value)}" for key, value in n.attrs.items()]
+    named = [f"{key}={p.value(value)}" for key, value in n.attrs.items() if is_name(key)]
+    others = {key: value for key, value in n.attrs.items() if not is_name(key)}
+    return [*named, f"**{p.mapping(others)}"] if others else named
 
 
 def _stated(p: ExprPrinter, n: g.GraphCall) -> list[str]:

@@ -77,14 +77,15 @@ class MarkingPrinter(Printer):
         for node in nodes:
             note = self.marks.notes.get(id(node))
             if note is not None and isinstance(node, _OF_SEVERAL_LINES):
-                super().line(f"# {note}")
+                for part in note.splitlines():
+                    super().line(f"# {part}")
         plain, carets = _carets(text)
         if any(id(node) in self.marks.nodes for node in nodes) and not _is_nest(nodes):
             carets = "^" * len(plain)
         for node in nodes:
             note = self.marks.notes.get(id(node))
             if note is not None and not isinstance(node, _OF_SEVERAL_LINES):
-                plain += f"  # {note}"
+                plain += f"  # {' '.join(note.splitlines())}"
         super().line(plain)
         if carets:
             super().line(carets)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tensorir.buffer import Buffer
 from tensorir.expr import Var
+from tensorir.quoting import RESERVED, identifier
 from tensorir.relax.expr import GraphVar
 
 Named: TypeAlias = Var | Buffer | GraphVar
-
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
-_RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
-
-
-def identifier(hint: str) -> str:
-    """Return a name with what an identifier cannot have replaced by underscores."""
-    return _FOREIGN.sub("_", hint)
 
 
 class Scope:
@@ -49,7 +40,7 @@ class Names:
         self._at_home: dict[int, list[Named]] = {}
         for thing, number in homes.items():
             self._at_home.setdefault(number, []).append(thing)
-        self._taken: set[str] = set(_RESERVED)
+        self._taken: set[str] = set(RESERVED)
         self._first_defined: dict[Named, Scope] = {}
         self._scope = Scope(0, None)
         self._count = 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from tensorir.dialect import Dialect, checked_dialect
 from tensorir.errors import IRValueError
+from tensorir.quoting import is_name
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class PrintOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             named = field.name in ("ir_prefix", "tir_prefix", "relax_prefix", "name")
-            if named and value is not None and not value.isidentifier():
+            if named and value is not None and not is_name(value):
                 raise IRValueError(f"script: {field.name} is an identifier, got {value!r}")
 
     @property

@@ -19,9 +19,12 @@ def module(printer: Printer, mod: IRModule) -> None:
     """Print a module."""
     options = printer.options
     printer.module_name = options.name or "Module"
-    # In the oldest form, functions are called by their names alone.
-    for name in (printer.module_name, *(mod.functions if options.is_oldest else ())):
-        printer.names.reserve(name)
+    printer.name_functions(mod.functions)
+    printer.names.reserve(printer.module_name)
+    if options.is_oldest:
+        # There, functions are called by their names alone.
+        for name in mod.functions:
+            printer.names.reserve(printer.symbol(name))
     printer.line(
         "@tvm.script.ir_module" if options.is_oldest else f"@{options.ir_prefix}.ir_module"
     )
@@ -45,12 +48,13 @@ def module(printer: Printer, mod: IRModule) -> None:
 
 def tensor_function(printer: Printer, func: PrimFunc, name: str) -> None:
     """Print a tensor function."""
-    private = "global_symbol" not in func.attrs
-    printer.line(f"@{printer.options.tir_prefix}.prim_func" + ("(private=True)" if private else ""))
+    chosen = printer.name_option(name) + ["private=True"] * ("global_symbol" not in func.attrs)
+    options = f"({', '.join(chosen)})" if chosen else ""
+    printer.line(f"@{printer.options.tir_prefix}.prim_func{options}")
     printer.names.open()
     inline = {p for p in func.params if printer.sugar and _prints_inline(func, p)}
     params = [_parameter(printer, func, p, p in inline) for p in func.params]
-    printer.line(f"def {name}({', '.join(params)}){_result(printer, func)}:", func)
+    printer.line(f"def {printer.symbol(name)}({', '.join(params)}){_result(printer, func)}:", func)
     printer.depth += 1
     _func_attrs(printer, func, name)
     for param in func.params:

@@ -10,7 +10,8 @@ from tensorir.buffer import Buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import PointerType, Var
 from tensorir.ops import is_const_int
-from tensorir.script.print_expr import quote
+from tensorir.quoting import quote
+from tensorir.script.constants import elements_text
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -102,11 +103,11 @@ def allocate(printer: Printer, node: s.Allocate, last: bool) -> None:
 
 def allocate_const(printer: Printer, node: s.AllocateConst, last: bool) -> None:
     """Print constant memory, every element of it."""
-    values = ", ".join(str(v) for v in node.data.ravel().tolist())
     extents = printer.expr.items(node.extents)
-    call = (
-        f"{printer.options.tir_prefix}.allocate_const([{values}], {quote(node.dtype)}, [{extents}])"
-    )
+    args = [f"[{elements_text(node.data)}]", quote(node.dtype), f"[{extents}]"]
+    if node.annotations:
+        args.append(f"annotations={printer.expr.mapping(node.annotations)}")
+    call = f"{printer.options.tir_prefix}.allocate_const({', '.join(args)})"
     _pointer(printer, node, call, last)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from keyword import iskeyword
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tensorir import expr as e
@@ -14,12 +13,13 @@ from tensorir.expr import IterVar, PointerType, PrimExpr, PrimType, TupleType, T
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.ops import add, is_const_int
+from tensorir.quoting import identifier, is_name, quote
 from tensorir.relax.expr import Binding, Constant
 from tensorir.relax.function import Function
 from tensorir.script import print_graph, print_program, print_scoped
 from tensorir.script.constants import LEFT_OUT, metadata_lines
 from tensorir.script.print_buffer import buffer_call, shape
-from tensorir.script.print_expr import ExprPrinter, quote
+from tensorir.script.print_expr import ExprPrinter
 from tensorir.script.print_names import Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.stmt import ForKind
@@ -43,6 +43,7 @@ class Printer:
         self.lines: list[str] = []
         self.depth = 0
         self.module_name = ""
+        self._symbols: dict[str, str] = {}
         self.constants: list[Constant] = []
         """Arrays that are too long to be written out, in the order of their first use."""
         self.expr = ExprPrinter(self)
@@ -56,7 +57,7 @@ class Printer:
             self._program(lambda: print_program.module(self, node), node)
         elif isinstance(node, BaseFunc):
             symbol = node.attrs.get("global_symbol")
-            if not isinstance(symbol, str) or not symbol.isidentifier() or iskeyword(symbol):
+            if not isinstance(symbol, str) or not is_name(symbol):
                 symbol = "main"
             name = self.options.name or symbol
             self._program(lambda: self.function(node, name), node)
@@ -99,6 +100,31 @@ class Printer:
         return known
 
     # --------------------------------------------------------------------------------------- naming
+
+    def name_functions(self, names: Iterable[str]) -> None:
+        """Give the functions of a module the names that their definitions have in the text."""
+        options = self.options
+        prefixes = {options.ir_prefix, options.tir_prefix, options.relax_prefix}
+        plain = {name for name in names if is_name(name) and name not in prefixes}
+        self._symbols = {name: name for name in plain}
+        taken = {*plain, *prefixes}
+        for name in sorted(set(names) - plain):
+            base = identifier(name)
+            base = text = base if base.isidentifier() else f"f_{base}"
+            count = 1
+            while text in taken or not is_name(text):
+                text, count = f"{base}_{count}", count + 1
+            taken.add(text)
+            self._symbols[name] = text
+
+    def symbol(self, name: str) -> str:
+        """Return what a function is called in the text."""
+        known = self._symbols.get(name)
+        return identifier(name) if known is None else known
+
+    def name_option(self, name: str) -> list[str]:
+        """Return the option of a decorator that names a function as its definition cannot."""
+        return [f"name={quote(name)}"] if self.symbol(name) != name else []
 
     def var(self, var: Var) -> str:
         """Return the name of a variable; one that is defined nowhere is defined here."""
@@ -279,7 +305,7 @@ class Printer:
         if not self.sugar or axis.iter_type not in (IterVar.DATA_PAR, IterVar.COMM_REDUCE):
             return False
         loop = self._loops.get(value) if isinstance(value, Var) else None
-        if loop is None or axis.dom is None:
+        if loop is None or axis.dom is None or axis.var.dtype is not loop.loop_var.dtype:
             return False
         return expr_deep_equal(loop.min, axis.dom.min) and expr_deep_equal(
             loop.extent, axis.dom.extent
@@ -304,7 +330,7 @@ class Printer:
             dom = f"({self.expr(axis.dom.min)}, {self.expr(add(axis.dom.min, axis.dom.extent))})"
         dtype = axis.var.dtype
         args = [dom] if value is None else [dom, value]
-        if dtype != "int32" and axis.dom.extent.dtype is not dtype:
+        if dtype.bits != max(32, axis.dom.min.dtype.bits, axis.dom.extent.dtype.bits):
             args.append(f"dtype={quote(dtype)}")
         self.names.define(axis.var)
         self.line(f"{self.axis_name(axis)} = {self._t}.axis.{kind}({', '.join(args)})")

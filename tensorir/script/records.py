@@ -13,7 +13,7 @@ from typing import Any
 from tensorir.buffer import Buffer, decl_buffer
 from tensorir.errors import IRTypeError
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, SizeVar, Type, Var
-from tensorir.ops import as_expr, const, is_const_int
+from tensorir.ops import as_expr, const
 from tensorir.stmt import ForKind
 
 
@@ -94,13 +94,13 @@ def make_buffer(
 ) -> Buffer:
     """Return a buffer; strides given as strings are fresh variables of that name.
 
-    An offset of 0 has the type that it has where it is not written.
+    An offset of 0 without a type has the one that it has where it is not written.
     """
     dims = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     first = dims[0] if dims else None
     dtype = first.dtype if isinstance(first, PrimExpr) else "int32"
     known = [Var(s, dtype) if isinstance(s, str) else s for s in strides or ()]
-    if elem_offset is not None and is_const_int(as_expr(elem_offset), 0):
+    if type(elem_offset) is int and elem_offset == 0:
         elem_offset = const(0, dtype if dims else "int64")
     return decl_buffer(dims, strides=known, elem_offset=elem_offset, name=name, **options)
 

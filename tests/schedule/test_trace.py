@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
+from schedule import BlockRV, InstructionKind, LoopRV, Schedule, ScheduleError, Trace, TraceError
 from tensorir import assert_structural_equal, parse
 from tests.schedule.programs import STAGES
 
@@ -659,10 +659,14 @@ def test_strings_lose_one_pair_of_quotes():
         assert sch.get(sch.get_block("C")).annotations["key"] == text
 
 
-def test_a_name_keeps_its_first_meaning():
+def test_every_output_has_a_name_of_its_own():
     again = ["GetBlock", [], ["B", "main"], ["b0"]]
-    sch = replay([GET, again, LOOPS, ["Parallel", ["l1"], [], []]])
-    assert "for x in T.parallel(8)" in sch.mod.script()
+    with pytest.raises(
+        TraceError, match=r"instruction 1 \(GetBlock\): the output 'b0' has the name"
+    ):
+        Trace.from_json([[GET, again], []])
+    with pytest.raises(TraceError, match="the output 'inline' has the name of another"):
+        Trace.from_json([[["GetBlock", [], ["B", "main"], ["inline"]]], []])
 
 
 def test_nothing_in_the_json_is_executed(tmp_path):

@@ -135,6 +135,8 @@ def test_the_oldest_dialect():
     [
         ({"dialect": "relay"}, "dialect is one of tensorir, tvm, tvm-0.10, got 'relay'"),
         ({"tir_prefix": "T-1"}, "tir_prefix is an identifier, got 'T-1'"),
+        ({"tir_prefix": "for"}, "tir_prefix is an identifier, got 'for'"),
+        ({"name": "class"}, "name is an identifier, got 'class'"),
         ({"path_to_underline": ["body"]}, "a path begins with <root>, got 'body'"),
         ({"path_to_underline": ["<root>.body.x"]}, "there is no .body at <root>"),
         ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' is no step"),
@@ -337,6 +339,15 @@ def test_comments_stand_above_blocks_and_beside_stores():
     store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
     text = func.script(obj_to_annotate={nest: "the nest", store: "the update"})
     assert "    # the nest\n    for i, k in T.grid(8, 4):\n" in text
+    assert text.endswith("B[vi] = B[vi] + A[vi, vk]  # the update")
+
+
+def test_comments_of_several_lines_stay_comments():
+    func = parse(SUM)["main"]
+    nest = func.body.block.body
+    store = [n for n in walk(func.body) if isinstance(n, BufferStore)][-1]
+    text = func.script(obj_to_annotate={nest: "the\nnest", store: "the\nupdate"})
+    assert "    # the\n    # nest\n    for i, k in T.grid(8, 4):\n" in text
     assert text.endswith("B[vi] = B[vi] + A[vi, vk]  # the update")
 
 

@@ -1,0 +1,37 @@
+"""Strings of a program in printed text: as literals, and as names.
+
+Every string that a program, a trace or an error message shows passes through here, so that no name
+or annotation can end its literal and become code.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Final
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
+RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
+"""What no variable is called, since it means something else in a script."""
+
+
+def quote(text: str) -> str:
+    """Return a string as a double-quoted literal of printable characters."""
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else _escaped(c) for c in text])
+    return f'"{text}"'
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def identifier(hint: str) -> str:
+    """Return a name with what an identifier cannot have replaced by underscores."""
+    return _FOREIGN.sub("_", hint)
+
+
+def is_name(text: str) -> bool:
+    """Say whether a definition can be called `text` in a script."""
+    return text.isidentifier() and not keyword.iskeyword(text)
