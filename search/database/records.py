@@ -126,6 +126,13 @@ class TuningRecord:
         """16 bytes that two records share if they have the same trace."""
         return digest(self.trace_text.encode())
 
+    def check(self) -> None:
+        """Raise DatabaseError if no database takes the record: its times are no seconds.
+
+        That is the rule by which files are read, so that what was written can be read.
+        """
+        seconds_of(None if self.run_secs is None else [float(s) for s in self.run_secs])
+
     def as_json(self) -> list[Any]:
         """Return `[trace, run_secs, target, args_info]`, None for what is missing."""
         return [self.trace.as_json(), *self.measured_as_json()]
