@@ -100,6 +100,11 @@ class TuningRecord:
     args_info: Sequence[ArgInfo] | None = None
     error_msg: str | None = field(default=None, compare=False)
 
+    @cached_property
+    def place(self) -> str | None:
+        """Where the record is stored, with its line; None for one that is in memory only."""
+        return None
+
     @property
     def mean_seconds(self) -> float:
         """The mean of `run_secs`, by which records are ordered; 1e10 without any."""
