@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.builder import Builder, BuilderInput
+from search.database.records import TuningRecord
+from search.database.usable_records import usable
 from search.errors import TuningError
 from search.runner import Runner, RunnerInput
 
 if TYPE_CHECKING:
     from search.context import TuneContext
-    from search.database.records import TuningRecord
 
 _LEAST_ROUNDS: Final = 3
 """However little time there is: fewer say nothing of how certain the result is."""
@@ -71,7 +72,9 @@ def confirm_best(
     target = context.target
     if target is None:
         raise TuningError("the task has no target: pass one to TuneContext")
-    candidates = [record.as_measure_candidate() for record in records]
+    replayed = list(usable(records, TuningRecord.as_measure_candidate))
+    records = [record for record, _ in replayed]
+    candidates = [candidate for _, candidate in replayed]
     built = builder.build([BuilderInput(c.mod, target) for c in candidates])
     contenders = {
         place: RunnerInput(result.artifact_path, target.kind, candidate.args_info)

@@ -64,6 +64,8 @@ class TuneContext:
             None if search_strategy is None else SearchStrategy.create(search_strategy)
         )
         self.task_name = task_name
+        self.seed = rand_state
+        """The seed as it was given, -1 for any."""
         self.rand_state = RandomState(rand_state)
         """The random stream of the task, from which every part forks its seed."""
         self.num_threads = _thread_count(num_threads)

@@ -48,6 +48,19 @@ class Site:
         """The number of alternatives, None if it is not known."""
         return None if self.domain is None else self.domain.size
 
+    def may_decide(self, decision: Any, own: Any) -> bool:
+        """Say whether a stored decision means something here, as `own` does.
+
+        It may be one that does not fit any more and is repaired where it is applied.
+        """
+        if self.domain is None or decision is None or decision == own:
+            return True
+        try:
+            numbers, known = map(self.domain.numbers, (self.domain.repair(decision), own))
+        except (ValueError, TypeError):
+            return False
+        return numbers is None or known is None or len(numbers) == len(known)
+
     def decision_in(self, decisions: Mapping[Instruction, Any], inst: Instruction) -> Any:
         """Return what `inst`, which stands at this site, has decided; None if nothing."""
         value = decisions.get(inst) if self.is_sampling else annotated_number(inst)

@@ -84,12 +84,15 @@ class DesignSpace:
     def decisions_of(self, trace: Trace) -> Decisions | None:
         """Return the point that a trace is, None if it is not of this space.
 
-        The trace may be one of `trace_of`, a replay of one, postprocessed or not, or a stored one.
+        The trace may be one of `trace_of`, a replay of one, postprocessed or not, or a stored one,
+        whose decisions may mean nothing here.
         """
         insts = trace.simplified(remove_postproc=True).insts
         if len(insts) != len(self.trace.insts) or not self._same_instructions(insts):
             return None
-        return self._decisions(insts, trace.decisions)
+        point = self._decisions(insts, trace.decisions)
+        sites = zip(self.sites, self.decisions, point, strict=True)
+        return point if all(site.may_decide(new, own) for site, own, new in sites) else None
 
     def _decisions(
         self, insts: Sequence[Instruction], decisions: Mapping[Instruction, Any]

@@ -10,15 +10,15 @@ from typing import Any
 from search.progress import Progress
 
 
-def live_display(total: int, done: int = 0) -> Progress:
-    """Return a display for `total` trials, `done` of which were made before.
+def live_display(total: int) -> Progress:
+    """Return a display for `total` trials.
 
     In a notebook and on a terminal a bar and the table change in place. Elsewhere the table is
     written once, at the end.
     """
     if "ipykernel" in sys.modules:
-        return _Notebook(total, done)
-    return _Terminal(total, done) if sys.stderr.isatty() else _Lines()
+        return _Notebook(total)
+    return _Terminal(total) if sys.stderr.isatty() else _Lines()
 
 
 def _step(what: str, done: int, total: int) -> str:
@@ -51,13 +51,17 @@ class _Lines(Progress):
 class _Terminal(_Lines):
     """A bar with the table below it; both make room for messages and for the last table."""
 
-    def __init__(self, total: int, done: int) -> None:
+    def __init__(self, total: int) -> None:
         from tqdm import tqdm  # noqa: PLC0415  takes long to import
 
         super().__init__()
         self._line = partial(tqdm, leave=False, dynamic_ncols=True)
-        self._bar: Any = self._line(total=total, initial=done, unit="trial", position=0)
+        self._bar: Any = self._line(total=total, unit="trial", position=0)
         self._rows: list[Any] = []
+
+    def resumed(self, done: int) -> None:
+        self._bar.initial = self._bar.n = done
+        self._bar.refresh()
 
     def phase(self, what: str, done: int = 0, total: int = 0) -> None:
         self._bar.set_description_str(_step(what, done, total))
@@ -93,15 +97,19 @@ class _Notebook(Progress):
     table. This one needs no widgets, and a saved notebook holds its last state.
     """
 
-    def __init__(self, total: int, done: int) -> None:
+    def __init__(self, total: int) -> None:
         from IPython.display import display  # noqa: PLC0415  only there in a notebook
 
         self._total = total
-        self._done = done
+        self._done = 0
         self._best = ""
         self._phase = "starting"
         self._table = ""
         self._handle: Any = display(self._content(), raw=True, display_id=True)
+
+    def resumed(self, done: int) -> None:
+        self._done = done
+        self._update()
 
     def phase(self, what: str, done: int = 0, total: int = 0) -> None:
         self._phase = _step(what, done, total)

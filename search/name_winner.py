@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from search.confirm_best import confirm_best, summary
 from search.database.best_records import RIVAL
+from search.database.usable_records import with_schedules
 from search.errors import blamed_on
 from search.profiler import Profiler
 
@@ -72,5 +74,6 @@ def _best(run: TuningRun, task: TuneContext) -> list[TuningRecord]:
     if task.mod is None or run.config.num_confirmed == 0:
         return []
     workload = run.database.commit_workload(task.mod)
-    best = run.database.top_records(workload, run.config.num_confirmed, task.target)
+    ranked = run.database.top_records(workload, len(run.database), task.target)
+    best = [record for record, _ in islice(with_schedules(ranked), run.config.num_confirmed)]
     return [record for record in best if record.mean_seconds < RIVAL * best[0].mean_seconds]

@@ -12,6 +12,9 @@ class Progress:
     Anything that takes longer than a second or two calls `phase` now and then.
     """
 
+    def resumed(self, done: int) -> None:
+        """Take note that `done` candidates were measured before the search was interrupted."""
+
     def phase(self, what: str, done: int = 0, total: int = 0) -> None:
         """Take note that `what` is going on, `done` of `total` steps (0: unknown) being over."""
 

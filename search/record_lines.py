@@ -1,22 +1,19 @@
-"""Files with a record a line, as logs of measurements are: read, appended to, replaced."""
+"""Files with a record a line, as logs of measurements are, and what they say in their lines."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TextIO, TypeAlias, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from codegen import Target
 from search.errors import TuningError
-from tensorir.replaced_file import replaced_file
 
 T = TypeVar("T")
-PathLike: TypeAlias = "str | os.PathLike[str]"
 
 _MOST_NAMED: Final = 5
 _OF_LINKING: Final = re.compile(
@@ -71,12 +68,14 @@ def _should_be_record(line: str) -> bool:
     return bool(line.strip()) and not line.startswith("#")
 
 
-def warn_of_left_out(name: object, refused: Sequence[str], logger: logging.Logger) -> None:
-    """Warn once of all that was left out of a log, naming the first few; nothing if none was."""
+def warn_of_left_out(
+    name: object, refused: Sequence[str], logger: logging.Logger, kind: str = "line"
+) -> None:
+    """Warn once of all that was left out of a file, naming the first few; nothing if none was."""
     if refused:
         rest = len(refused) - _MOST_NAMED
         named = [*refused[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
-        logger.warning("%s: left out %d line(s): %s", name, len(refused), "; ".join(named))
+        logger.warning("%s: left out %d %s(s): %s", name, len(refused), kind, "; ".join(named))
 
 
 def json_object(line: str) -> dict[str, Any]:
@@ -121,24 +120,3 @@ def target_of_line(text: Any) -> Target:
 def _target(text: str) -> Target:
     """Return a target; most lines of a log have the same."""
     return Target(_OF_LINKING.sub("", text).replace(" -target=", " -mtriple="))
-
-
-def append_lines(path: PathLike, lines: Iterable[str]) -> None:
-    """Append lines to a file, each in one write.
-
-    A process that is killed loses at most the line it was at; that is ended before the next.
-    """
-    with open(path, "a+b", buffering=0) as file:
-        start = b""
-        if file.seek(0, os.SEEK_END) > 0:
-            file.seek(-1, os.SEEK_END)
-            start = b"" if file.read(1) == b"\n" else b"\n"
-        for line in lines:
-            file.write(start + f"{line}\n".encode())
-            start = b""
-
-
-def replace_lines(path: PathLike, lines: Iterable[str]) -> None:
-    """Replace a file; whoever reads it meanwhile sees the old one or the new one."""
-    with replaced_file(path) as file:
-        file.writelines(f"{line}\n".encode() for line in lines)

@@ -1,141 +1,137 @@
-"""Knowing at the start of a run that the one before it was interrupted."""
+"""Knowing at the start of a run that the same run was begun before, and how far it came."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tensorir.replaced_file import replaced_file
+from search.appended_file import append, is_file_at
+from search.database.growing_file import json_line
 
-if TYPE_CHECKING:
-    from codegen import Target
-    from search.context import TuneContext
-    from search.cost_model.cost_model import CostModel
-    from search.database import Database, Workload
-    from search.tune_config import TuneConfig
-
-JOURNAL_FILE: Final = "unfinished_run.json"
+_NAME: Final = "unfinished_run"
 
 
 class RunJournal:
     """A file in the working directory that exists while a run is unfinished.
 
-    It holds what the run was to do and how many records each workload had when it began. A run that
-    is to do the same and finds the file goes on with the trials that are left; a run that ended
-    removes it, so that the next one makes all its trials again (those measured before are not
-    repeated). While the run goes on it has a lock on the file: another one in the same directory
-    at the same time has nothing to resume, and leaves the file alone.
+    Its name stands for what the run is (`search.run_plan`), which its first line says; then follows
+    a line for each trial, with the number of its task. Who is to do the same and finds the file
+    goes on with the trials that are left. Any other run has a file of its own beside it, so that
+    neither knows of the other. A run that ended removes its file: the next one that is the same
+    makes all its trials (those measured before are not repeated).
+
+    While the run goes on it has a lock on the file. If the same run is begun a second time
+    meanwhile, that one has nothing to resume, and leaves the file alone.
     """
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
-        self.path = Path(work_dir) / JOURNAL_FILE
-        self._lock: int | None = None
+        self.folder = Path(work_dir)
+        self._path: Path | None = None
+        self._file: int | None = None
 
-    def begin(self, plan: Mapping[str, Any], record_counts: Mapping[str, int]) -> dict[str, int]:
-        """Return how many trials of each task were made already, and note that the run goes on.
+    def begin(self, plan: Mapping[str, Any], tasks: int) -> list[int]:
+        """Return how many trials of each of so many tasks were made already.
 
-        `plan` is plain data that says what is to be done; `record_counts` how many records each
-        task has in the database now.
+        `plan` is plain data that says what the run is.
         """
         self.close()
-        self._lock = _locked(self.path)
-        if self._lock is None and self.path.exists():
-            return dict.fromkeys(record_counts, 0)
-        before = self._counts_of(plan)
-        if before is None:
-            self.close()
-            self._write({"plan": plan, "records_at_start": dict(record_counts)})
-            self._lock = _locked(self.path)
-            return dict.fromkeys(record_counts, 0)
-        return {task: max(0, count - before.get(task, 0)) for task, count in record_counts.items()}
+        heading = json_line(plan)
+        self._path = self.folder / f"{_NAME}.{_digest(heading)}.json"
+        self._file = _locked(self._path)
+        if self._file is None:
+            return [0] * tasks
+        first, *lines = self._path.read_text(encoding="utf-8", errors="replace").split("\n")
+        if first != heading or not lines:
+            os.ftruncate(self._file, 0)  # a run that was killed before it had begun
+            append(self._file, f"{heading}\n".encode())
+            lines = []
+        return [lines.count(_line_of(task)) for task in range(tasks)]
+
+    def note_trial(self, task: int) -> None:
+        """Note that a trial of a task was made."""
+        if self._file is not None:
+            append(self._file, f"{_line_of(task)}\n".encode())
+
+    @property
+    def model(self) -> Path | None:
+        """Where the cost model of the run is kept while it is unfinished, None for no such run."""
+        return None if self._file is None or self._path is None else self._path.with_suffix(".xgb")
+
+    def keep_model(self, saved: Path) -> None:
+        """Keep a copy of a saved cost model, which no other run puts its own in the place of."""
+        if self.model is not None:
+            beside = self.model.with_suffix(".new")
+            shutil.copyfile(saved, beside)
+            beside.replace(self.model)
+
+    def others(self) -> list[dict[str, Any]]:
+        """Return the plans of the other unfinished runs in the directory."""
+        plans = []
+        for path in sorted(self.folder.glob(f"{_NAME}.*.json")):
+            if path != self._path:
+                try:
+                    with path.open(encoding="utf-8") as file:
+                        plan = json.loads(file.readline())
+                except (OSError, ValueError):
+                    continue
+                plans += [plan] if isinstance(plan, dict) else []
+        return plans
 
     def end(self) -> None:
         """Note that the run is over."""
-        if self._lock is not None:
-            self.path.unlink(missing_ok=True)
+        if self._file is not None and self._path is not None:
+            for path in (self.model, self._path):
+                assert path is not None
+                path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
         """Let go of the file, whether the run is over or not."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _counts_of(self, plan: Mapping[str, Any]) -> dict[str, int] | None:
-        """Return the counts at the start of an unfinished run of `plan`, None without one."""
-        try:
-            saved = json.loads(self.path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
-            return None
-        if not isinstance(saved, dict) or saved.get("plan") != json.loads(json.dumps(plan)):
-            return None
-        counts = saved.get("records_at_start")
-        valid = isinstance(counts, dict) and all(type(n) is int for n in counts.values())
-        return counts if valid else None
-
-    def _write(self, content: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(self.path) as file:
-            file.write(json.dumps(content).encode())
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._path = None
 
 
-def plan_of(
-    tasks: Sequence[TuneContext], config: TuneConfig, cost_model: CostModel | None
-) -> dict[str, Any]:
-    """Return as plain data what a run is to do; one with another plan does not go on with it."""
-    return {
-        "tasks": [
-            [
-                _task_key(k, task),
-                str(task.target),
-                type(task.space_generator).__name__,
-                type(task.search_strategy).__name__,
-            ]
-            for k, task in enumerate(tasks)
-        ],
-        "max_trials_global": config.max_trials_global,
-        "max_trials_per_task": config.trials_of_a_task,
-        "cost_model": type(cost_model).__name__,
-    }
+def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return in words in what two runs differ, as far as both have it."""
+    found = [name for name, value in plan.items() if other.get(name) != value and name != "tasks"]
+    ours, theirs = plan.get("tasks"), other.get("tasks")
+    if not isinstance(ours, Sequence) or not isinstance(theirs, Sequence):
+        return found
+    if len(ours) != len(theirs):
+        return ["the number of tasks", *found]
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if isinstance(b, Mapping)]
+    names = dict.fromkeys(name for a, b in pairs for name in a if b.get(name) != a[name])
+    return [*names, *found]
 
 
-def record_counts(tasks: Sequence[TuneContext], database: Database) -> dict[str, int]:
-    """Return how many records each task has; those with one program and target share theirs."""
-    sharing: list[tuple[Workload, Target | None, list[str]]] = []
-    for k, task in enumerate(tasks):
-        assert task.mod is not None
-        workload = database.commit_workload(task.mod)
-        for other, target, names in sharing:
-            if target == task.target and database.same_workload(other.mod, workload.mod):
-                names.append(_task_key(k, task))
-                break
-        else:
-            sharing.append((workload, task.target, [_task_key(k, task)]))
-    counts = {}
-    for workload, target, names in sharing:
-        count = database.count(workload, target)
-        for place, name in enumerate(names):
-            counts[name] = (count + len(names) - 1 - place) // len(names)
-    return counts
+def _line_of(task: int) -> str:
+    """Return the line of a trial, no part of which is that of another task."""
+    return f"[{task}]"
 
 
-def _task_key(index: int, task: TuneContext) -> str:
-    return f"{index} {task.task_name}"
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _locked(path: Path) -> int | None:
-    """Return a descriptor that locks a file; None if there is none or another run has the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    """Return a descriptor that locks a file, which is made if need be.
+
+    None if another run has the lock.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if is_file_at(path, descriptor):
+            return descriptor
         os.close(descriptor)
-        return None
-    return descriptor

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from search.database.growing_file import GrowingFile, json_line, json_of, located, refusals_named
+from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.errors import DatabaseError
 
 TRIALS_FILE: Final = "tuning_trials.json"
@@ -132,26 +132,24 @@ class TrialLog:
 
     def __init__(self, work_dir: str | os.PathLike[str]) -> None:
         self.path = Path(work_dir) / TRIALS_FILE
-        self._file = GrowingFile(self.path)
+        self._file = GrowingFile(self.path, b"{")
 
     def append(self, trial: Trial) -> None:
         """Add a trial. DatabaseError if the file cannot be written."""
-        with refusals_named(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.lock():
-            for _ in self._file.new_lines():
-                pass
+        with self._file.appending(_pass_over):
             self._file.append([json_line(trial.as_json())])
 
     def read(self) -> list[Trial]:
-        """Return all trials; DatabaseError names file, line and field of one that is none."""
-        file = GrowingFile(self.path)
-        trials = []
-        with file.lock():
-            for line in file.new_lines():
-                with located(self.path, line):
-                    trials.append(Trial.from_json(json_of(line.text)))
+        """Return all trials; lines that are none are left out, and one warning names them."""
+        trials: list[Trial] = []
+        GrowingFile(self.path, b"{").catch_up(
+            lambda line: trials.append(Trial.from_json(json_of(line.text)))
+        )
         return trials
+
+
+def _pass_over(_: Line) -> None:
+    """Take a line that nobody asks for."""
 
 
 class RunTable(Sequence[Trial]):
@@ -291,7 +289,7 @@ class RunTable(Sequence[Trial]):
 def load_run(work_dir: str | os.PathLike[str]) -> RunTable:
     """Return the trials that the runs in a working directory left.
 
-    DatabaseError if there are none, or if a line of the file is no trial.
+    DatabaseError if there are none. Lines that are no trials are left out, with a warning.
     """
     log = TrialLog(work_dir)
     if not log.path.exists():

@@ -6,12 +6,13 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from codegen.history import without_history
+from schedule import Schedule
 from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
@@ -22,7 +23,8 @@ from search.logs import Logs
 from search.measure_callback import MeasureCallback
 from search.name_winner import name_winner
 from search.progress import Progress
-from search.run_journal import RunJournal, plan_of, record_counts
+from search.run_journal import RunJournal, differences
+from search.run_plan import plan_of
 from search.runner import Runner
 from search.task_scheduler import TaskScheduler
 from search.trials import TrialLog
@@ -40,7 +42,8 @@ _PROBE_BYTES: Final = 1 << 16
 class TuningRun:
     """What a run consists of, from `open` until the end of its `with`.
 
-    `trials_done` are the trials of each task that were made before the run was interrupted.
+    `spaces` are the design spaces of each task, `trials_done` the trials of each that were made
+    before the run was interrupted.
     """
 
     tasks: Sequence[TuneContext]
@@ -57,6 +60,7 @@ class TuningRun:
     progress: Progress
     trial_log: TrialLog
     journal: RunJournal
+    spaces: list[list[Schedule]]
     trials_done: list[int]
     started: float = field(default_factory=time.monotonic)
     """When the run was opened, in seconds of the monotonic clock."""
@@ -96,12 +100,8 @@ class TuningRun:
             journal = stack.enter_context(contextlib.closing(RunJournal(folder)))
             db = open_database(database, folder, module_equality=module_equality)
             model = _cost_model(cost_model, config, tasks[0])
-            plan = plan_of(tasks, config, model)
-            made = journal.begin(plan, record_counts(tasks, db)).values()
-            # beyond the trials there may be records of the best that were measured again
-            done = [min(count, config.trials_of_a_task) for count in made]
             if progress is None:
-                progress = live_display(config.max_trials_global, sum(done))
+                progress = live_display(config.max_trials_global)
             stack.enter_context(contextlib.closing(progress))
             logs = stack.enter_context(Logs(folder, [task.task_name for task in tasks], progress))
             for task, logger in zip(tasks, logs.tasks, strict=True):
@@ -113,6 +113,14 @@ class TuningRun:
             if not isinstance(runner, Runner):
                 runner = Runner.create(runner)
                 stack.callback(runner.close)
+            builder.warm_up()
+            runner.warm_up()
+            spaces = [task.generate_design_space() for task in tasks]
+            plan = plan_of(tasks, spaces, config, model)
+            # a trial whose record is gone is made again
+            made = zip(tasks, journal.begin(plan, len(tasks)), strict=True)
+            done = [min(count, _record_count(db, task)) for task, count in made]
+            progress.resumed(sum(done))
             run = TuningRun(
                 tasks=tasks,
                 task_weights=task_weights,
@@ -131,9 +139,10 @@ class TuningRun:
                 progress=progress,
                 trial_log=TrialLog(folder),
                 journal=journal,
+                spaces=spaces,
                 trials_done=done,
             )
-            run._say_how_it_starts()
+            run._say_how_it_starts(plan)
             run._resume_model(made_here=not isinstance(cost_model, CostModel))
             yield run
 
@@ -162,15 +171,23 @@ class TuningRun:
         path = self.work_dir / MODEL_FILE
         try:
             self.cost_model.save(path)
+            self.journal.keep_model(path)
         except OSError as error:
             self.logs.scheduler.warning("The cost model cannot be saved: %s", error)
 
-    def _say_how_it_starts(self) -> None:
+    def _say_how_it_starts(self, plan: Mapping[str, Any]) -> None:
         self.logs.scheduler.info("Working directory: %s", self.work_dir)
         done = sum(self.trials_done)
         if done:
             total = self.config.max_trials_global
             self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
+        for other in () if done else self.journal.others():
+            self.logs.scheduler.info(
+                "Beside an unfinished run of %s, which goes on when it is started as it was; this "
+                "one has another %s",
+                _names(other),
+                ", ".join(differences(plan, other)) or "process that it goes on in",
+            )
         for task in self.tasks:
             assert task.mod is not None
             workload = self.database.commit_workload(task.mod)
@@ -190,8 +207,8 @@ class TuningRun:
         One that the user gave is as the user wants it. Without a file that can be read, the model
         learns from the database like that of any other run.
         """
-        path = self.work_dir / MODEL_FILE
-        if self.cost_model is None or not made_here or not sum(self.trials_done):
+        path = self.journal.model
+        if self.cost_model is None or not made_here or path is None or not sum(self.trials_done):
             return
         try:
             self.cost_model.load(path)
@@ -224,6 +241,18 @@ def _cost_model(
     elif kind == "random":
         options["seed"] = task.fork_seed()
     return CostModel.create(kind, **options)
+
+
+def _record_count(database: Database, task: TuneContext) -> int:
+    assert task.mod is not None
+    return database.count(database.commit_workload(task.mod), task.target)
+
+
+def _names(plan: Mapping[str, Any]) -> str:
+    """Return the names of the tasks of an unfinished run, as far as its file has them."""
+    tasks = plan.get("tasks")
+    names = [str(task["name"]) for task in tasks or () if isinstance(task, dict) and "name" in task]
+    return ", ".join(f'"{name}"' for name in names[:3]) + (" ..." if len(names) > 3 else "")
 
 
 def _writable(folder: Path) -> Path:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from search.appended_file import PathLike
 from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.database import (
     BestOfLogs,
@@ -22,7 +23,6 @@ from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
 from search.errors import TuningError
-from search.record_lines import PathLike
 
 if TYPE_CHECKING:
     from codegen import Target

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tqdm import TqdmWarning
 
+from search.appended_file import PathLike
 from search.arg_info import ArgInfo
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.record import append_to_file, check_protocol, encode
@@ -17,7 +18,6 @@ from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
 from search.context import normalize_mod
 from search.database import Database, TuningRecord
 from search.measure_error_no import MeasureErrorNo
-from search.record_lines import PathLike
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from search.context import TuneContext
-from search.database.records import FAILED
+from search.database.records import FAILED, TuningRecord
 from search.database.target_key import same_target
+from search.database.usable_records import usable, with_traces
 from search.errors import blamed_on
 from search.measure_candidate import described
 from search.runner import RunnerResult
-from tensorir.errors import TensorIRError
 
 if TYPE_CHECKING:
     from search.cost_model.cost_model import CostModel
-    from search.database import Database, TuningRecord
+    from search.database import Database
     from search.measure_candidate import MeasureCandidate
 
 _MOST_OF_TASK: Final = 256
@@ -54,14 +54,8 @@ def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord
     """
     candidates: list[MeasureCandidate] = []
     results: list[RunnerResult] = []
-    for record in records:
-        if model.knows(context, record.trace):
-            continue
-        try:
-            candidate = record.as_measure_candidate()
-        except TensorIRError as error:
-            context.logger.info("A record cannot be replayed: %s", error)
-            continue
+    new = (r for r, trace in with_traces(records) if not model.knows(context, trace))
+    for record, candidate in usable(new, TuningRecord.as_measure_candidate):
         candidates.append(candidate)
         results.append(_result(record))
     if candidates:

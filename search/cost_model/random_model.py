@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from search.cost_model.cost_model import CostModel
+from search.cost_model.saved_model import read_arrays
+from tensorir.replaced_file import replaced_file
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -42,18 +43,17 @@ class RandomModel(CostModel):
         return False
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Take over the state of the random stream that `save` wrote."""
-        with np.load(Path(path), allow_pickle=False) as saved:
-            self._rng.bit_generator.state = {
-                "bit_generator": "MT19937",
-                "state": {"key": saved["key"], "pos": int(saved["pos"])},
-            }
-            self.max_range = float(saved["max_range"])
+        """Take over the random stream that `save` wrote; TuningError for another file."""
+        with read_arrays(path) as saved:
+            state = {"key": saved["key"], "pos": int(saved["pos"])}
+            max_range = float(saved["max_range"])
+            self._rng.bit_generator.state = {"bit_generator": "MT19937", "state": state}
+            self.max_range = max_range
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state of the random stream to a file."""
         state = self._rng.bit_generator.state["state"]
-        with Path(path).open("wb") as file:
+        with replaced_file(path) as file:
             np.savez(file, key=state["key"], pos=state["pos"], max_range=self.max_range)
 
     def update(

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from search.cost_model.measurements import Cost, Measurements
 from search.errors import TuningError
 from tensorir.replaced_file import replaced_file
 
-logger = logging.getLogger("tvm.meta_schedule")
-
 _VERSION: Final = 2
+_NOT_SAVED: Final = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What a file that was cut short or changed makes NumPy and zipfile raise."""
+
+
+class OutdatedModelError(TuningError):
+    """A saved cost model was made by another version, or of other features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,33 +72,51 @@ class SavedModel:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     @staticmethod
-    def read(path: str | os.PathLike[str], features: str) -> SavedModel | None:
-        """Read a file; None if another version of this program or another extractor made it.
+    def read(path: str | os.PathLike[str], features: str) -> SavedModel:
+        """Read a file, which is data: nothing in it is run.
 
-        Raises TuningError for a file that is no saved model.
+        Raises OutdatedModelError if another version of this program or another extractor made it,
+        TuningError for a file that is no saved model.
         """
-        try:
-            with np.load(Path(path), allow_pickle=False) as file:
-                saved = {name: file[name] for name in file.files}
-            if saved.get("version") != _VERSION:
-                logger.warning("%s is of another version and not used", path)
-                return None
-            if str(saved["features"]) != features:
-                logger.warning(
-                    "%s was made with %s and not used: it is %s", path, saved["features"], features
+        with read_arrays(path) as saved:
+            version = saved["version"].tolist() if "version" in saved else None
+            if version != _VERSION:
+                raise OutdatedModelError(
+                    f"the cost model {path} is of version {version}, and this is {_VERSION}: "
+                    "it is not used"
                 )
-                return None
+            if str(saved["features"]) != features:
+                raise OutdatedModelError(
+                    f"the cost model {path} was made with {saved['features']}, and this is "
+                    f"{features}: it is not used"
+                )
             return _decoded(saved)
-        except FileNotFoundError:
-            raise TuningError(f"there is no saved cost model {path}") from None
-        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-            raise TuningError(
-                f"{path} is no saved cost model: {error}; delete it to start without one"
-            ) from error
+
+
+@contextlib.contextmanager
+def read_arrays(path: str | os.PathLike[str]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Give the arrays of a file by name; none of them may be an object, so nothing is unpickled.
+
+    TuningError for a file that is missing or holds something else, and for what is found to be
+    wrong with the arrays inside of the `with` (KeyError, TypeError, ValueError).
+    """
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        yield arrays
+    except FileNotFoundError:
+        raise TuningError(f"there is no saved cost model {path}") from None
+    except _NOT_SAVED as error:
+        raise TuningError(
+            f"{path} is no saved cost model: {error}; delete it to start without one"
+        ) from error
 
 
 def _decoded(saved: dict[str, Any]) -> SavedModel:
+    counts = {len(saved[name]) for name in ("candidates", "seconds", "is_bound", "row_counts")}
     names = [str(name) for name in saved["workloads"]]
+    if counts != {int(saved["sizes"].sum())}:
+        raise ValueError("its parts do not belong together")
     costs = iter(zip(saved["seconds"].tolist(), saved["is_bound"].tolist(), strict=True))
     candidates = iter(saved["candidates"].tolist())
     features = iter(_pieces(saved["rows"], saved["row_counts"]))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from search.cost_model.cost_model import Scores
 from search.cost_model.measurements import TrainingSet
 from search.cost_model.ranking_loss import RankingLoss
+from search.errors import TuningError
 from search.feature_extractor import PackedFeatures
 
 logger = logging.getLogger("tvm.meta_schedule")
@@ -147,13 +148,17 @@ class TreeEnsemble:
 
     @staticmethod
     def loaded(members: Sequence[bytes], config: XGBConfig) -> TreeEnsemble:
-        """Return the committee of which `saved` gave the members."""
+        """Return the committee of which `saved` gave the members; TuningError for other bytes."""
         import xgboost  # noqa: PLC0415  takes long to import, and not every search needs it
 
         threads = {"nthread": config.nthread}
-        return TreeEnsemble(
-            [xgboost.Booster(threads, model_file=bytearray(raw)) for raw in members]
-        )
+        try:
+            return TreeEnsemble(
+                [xgboost.Booster(threads, model_file=bytearray(raw)) for raw in members]
+            )
+        except xgboost.core.XGBoostError as error:
+            reason = str(error).partition("\n")[0]
+            raise TuningError(f"XGBoost cannot read its part of a saved model: {reason}") from error
 
 
 class _Training:

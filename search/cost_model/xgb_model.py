@@ -228,15 +228,13 @@ class XGBModel(CostModel):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take over what `save` wrote; TuningError if the file holds something else.
 
-        A model of another version, or of other features, is of no use: it is left alone, which the
-        log says.
+        That of another version, or of other features, is an OutdatedModelError. The model is then
+        as it was.
         """
         saved = SavedModel.read(path, self._features)
-        if saved is None:
-            return
+        self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)
         self._measurements = saved.measurements
         self._trained_sizes = saved.trained_sizes
-        self._ensemble = TreeEnsemble.loaded(saved.boosters, self.config)
 
     @property
     def _features(self) -> str:

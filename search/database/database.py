@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from codegen import Target
@@ -11,6 +12,7 @@ from search.database.best_records import best_of_each
 from search.database.entered import Entered, innermost
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
 from search.database.target_key import same_target
+from search.database.usable_records import with_schedules
 from search.database.validate import Findings, validate
 from search.kinds import Kinds
 from tensorir.errors import IRValueError
@@ -169,10 +171,9 @@ class Database(Entered):
         What was recorded of a program that only counts as the same is no schedule of this one;
         `search.find_schedule` makes one of it where it can.
         """
-        for record in self.query_tuning_records(mod, target, workload_name)[:1]:
-            if same_structure(record.workload.mod, mod):
-                return record.schedule()
-        return None
+        records = self.query_tuning_records(mod, target, workload_name)
+        own = takewhile(lambda record: same_structure(record.workload.mod, mod), records)
+        return next((sch for _, sch in with_schedules(own)), None)
 
     def query_ir_module(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search.database.database import Database
-from search.database.growing_file import (
-    GrowingFile,
-    Line,
-    json_line,
-    json_of,
-    located,
-    refusals_named,
-)
+from search.database.growing_file import GrowingFile, Line, json_line, json_of
 from search.database.keyed_database import Choose, KeyedDatabase
 from search.database.module_equality import ModuleEquality
 from search.database.record_line import RecordLine, read_record_line, write_record_line
@@ -55,10 +48,13 @@ class JSONDatabase(KeyedDatabase):
     """Workloads and records in files, each on a line of its own.
 
     The paths default to `database_workload.json` and `database_tuning_record.json` in `work_dir`.
+    Files are made by the first commit; until then a missing one is an empty one, or an error with
+    `allow_missing=False`. Reading changes nothing, so that files may be read-only.
+
     Every commit appends one line and hands it to the system at once, so a process that is killed
-    loses at most the line being written. A last line without its end is such a loss: it is removed
-    with a warning. Any other line that cannot be read is a DatabaseError that names file, line and
-    field. `allow_missing=False` makes a missing file an error.
+    loses at most the line being written. Lines that cannot be read, such a one or one that somebody
+    has edited, are left out with a warning that names file, line and field. DatabaseError for a
+    file of another kind, and if the system refuses.
 
     Traces stay in the file until they are asked for, so a broken one is found only then, or by
     `validate`. Several processes may write to the same files. Each takes a lock on the file of
@@ -81,13 +77,10 @@ class JSONDatabase(KeyedDatabase):
         folder = Path(work_dir or ".")
         self.path_workload = Path(path_workload or folder / WORKLOAD_FILE)
         self.path_tuning_record = Path(path_tuning_record or folder / RECORD_FILE)
-        for path in (self.path_workload, self.path_tuning_record):
-            with refusals_named(path):
+        if not allow_missing:
+            for path in (self.path_workload, self.path_tuning_record):
                 if not path.exists():
-                    if not allow_missing:
-                        raise DatabaseError(f"there is no database file {path}")
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.touch()
+                    raise DatabaseError(f"there is no database file {path}")
         self._workload_file = GrowingFile(self.path_workload)
         self._record_file = GrowingFile(self.path_tuning_record)
         self._workloads = WorkloadTable()
@@ -97,21 +90,33 @@ class JSONDatabase(KeyedDatabase):
 
     def refresh(self) -> None:
         """Read what other processes have written."""
-        with self._up_to_date():
-            pass
+        with self._workload_file.lock_for_reading():
+            self._read_new()
+
+    def _read_new(self) -> None:
+        self._workload_file.read_new(self._take_workload)
+        self._record_file.read_new(self._take_record)
 
     @contextlib.contextmanager
-    def _up_to_date(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         """Keep other processes from writing, after all that they have written was read."""
         with self._workload_file.lock():
-            for line in self._workload_file.new_lines():
-                with located(self.path_workload, line):
-                    workload = Workload.from_json(json_of(line.text))
-                    self._workloads.add(self.workload_key(workload.mod), workload)
-            for line in self._record_file.new_lines():
-                with located(self.path_tuning_record, line):
-                    self._add_line(line, read_record_line(line.text))
+            self._read_new()
+            self._workload_file.end_torn_line(self._take_workload)
+            self._record_file.end_torn_line(self._take_record)
             yield
+
+    def _take_workload(self, line: Line) -> None:
+        try:
+            workload = Workload.from_json(json_of(line.text))
+        except DatabaseError:
+            if line.is_ended:
+                self._workloads.add_empty()
+            raise
+        self._workloads.add(self.workload_key(workload.mod), workload)
+
+    def _take_record(self, line: Line) -> None:
+        self._add_line(line, read_record_line(line.text))
 
     def _add_line(self, line: Line, content: RecordLine) -> None:
         if content.workload >= len(self._workloads) or content.workload < 0:
@@ -119,6 +124,7 @@ class JSONDatabase(KeyedDatabase):
                 f"field 0 is workload {content.workload}, but {self.path_workload} has "
                 f"{len(self._workloads)}; the two files belong together"
             )
+        self._workloads[content.workload]  # one that is there
         entry = _Entry(
             line.number,
             line.offset,
@@ -143,7 +149,7 @@ class JSONDatabase(KeyedDatabase):
         """Return the workload with the same script under a key; it is added if there is none."""
         place = self._workloads.find(key, workload)
         if place is None:
-            with self._up_to_date():
+            with self._writing():
                 place = self._workloads.find(key, workload)
                 if place is None:
                     self._workload_file.append([json_line(workload.as_json())])
@@ -160,19 +166,21 @@ class JSONDatabase(KeyedDatabase):
 
     def put_records(self, records: Sequence[tuple[str, TuningRecord]]) -> None:
         """Add records with the keys of their workloads, which were put before."""
-        with self._up_to_date():
+        with self._writing():
             texts = []
             for key, record in records:
                 place = self._workloads.find(key, record.workload)
                 if place is None:
                     raise DatabaseError(f"{self.path_workload}: a record of an unknown workload")
                 texts.append(write_record_line(place, record))
-            for line in self._record_file.append(texts):
-                self._add_line(line, read_record_line(line.text))
+            contents = [read_record_line(text.encode()) for text in texts]
+            lines = self._record_file.append(texts)
+            for line, content in zip(lines, contents, strict=True):
+                self._add_line(line, content)
 
     def retain(self, choose: Choose) -> None:
         """Drop all records but those that `choose` returns of all, in a new file of records."""
-        with self._up_to_date():
+        with self._writing():
             records = self.records()
             kept = set(map(id, choose(records)))
             self._record_file.rewrite(

@@ -76,7 +76,11 @@ class KeyedDatabase(Database):
         return self.put_workload(self.workload_key(mod), Workload(mod))
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
-        """Add a record; IRValueError if its workload was not committed before."""
+        """Add a record; IRValueError if its workload was not committed before.
+
+        DatabaseError for one that no database takes: see `TuningRecord.check`.
+        """
+        record.check()
         key, known = self._find(record.workload.mod)
         if not known:
             raise IRValueError("commit the workload of a record before the record")
@@ -84,7 +88,9 @@ class KeyedDatabase(Database):
         self.put_records([(key, record)])
 
     def commit_records(self, records: Sequence[TuningRecord]) -> None:
-        """Commit records and their workloads, all at once."""
+        """Commit records and their workloads, all at once; nothing if one is not taken."""
+        for record in records:
+            record.check()
         keys: dict[Workload, str] = {}
         for workload in dict.fromkeys(record.workload for record in records):
             keys[workload] = self.workload_key(workload.mod)

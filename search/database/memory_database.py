@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from search.database.database import Database
 from search.database.keyed_database import Choose, KeyedDatabase
@@ -15,6 +16,10 @@ from search.database.workload_table import WorkloadTable
 if TYPE_CHECKING:
     from codegen import Target
     from search.database.records import TuningRecord, Workload
+
+
+_adding: Final = threading.Lock()
+"""Of threads that commit the same workload, one adds it."""
 
 
 @Database.kinds.register("memory")
@@ -33,8 +38,9 @@ class MemoryDatabase(KeyedDatabase):
 
     def put_workload(self, key: str, workload: Workload) -> Workload:
         """Return the workload with the same script under a key; it is added if there is none."""
-        place = self._workloads.find(key, workload)
-        return self._workloads[self._workloads.add(key, workload) if place is None else place]
+        with _adding:
+            place = self._workloads.find(key, workload)
+            return self._workloads[self._workloads.add(key, workload) if place is None else place]
 
     def records(self, key: str | None = None, target: Target | None = None) -> list[TuningRecord]:
         """Return the records under a key, or all, in the order of their commit."""

@@ -100,6 +100,11 @@ class TuningRecord:
     args_info: Sequence[ArgInfo] | None = None
     error_msg: str | None = field(default=None, compare=False)
 
+    @cached_property
+    def place(self) -> str | None:
+        """Where the record is stored, with its line; None for one that is in memory only."""
+        return None
+
     @property
     def mean_seconds(self) -> float:
         """The mean of `run_secs`, by which records are ordered; 1e10 without any."""
@@ -125,6 +130,13 @@ class TuningRecord:
     def trace_key(self) -> bytes:
         """16 bytes that two records share if they have the same trace."""
         return digest(self.trace_text.encode())
+
+    def check(self) -> None:
+        """Raise DatabaseError if no database takes the record: its times are no seconds.
+
+        That is the rule by which files are read, so that what was written can be read.
+        """
+        seconds_of(None if self.run_secs is None else [float(s) for s in self.run_secs])
 
     def as_json(self) -> list[Any]:
         """Return `[trace, run_secs, target, args_info]`, None for what is missing."""

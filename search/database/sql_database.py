@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
 
 from search.database.database import Database
 from search.database.growing_file import json_line, json_of, refusals_named
@@ -19,11 +23,17 @@ from search.database.records import Workload, seconds_of
 from search.database.stored_record import StoredRecord
 from search.database.target_key import target_key
 from search.errors import DatabaseError
+from search.record_lines import warn_of_left_out
 
 if TYPE_CHECKING:
     from codegen import Target
     from search.database.records import TuningRecord
     from tensorir.function import IRModule
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+logger = logging.getLogger("tvm.meta_schedule")
 
 SQL_FILE: Final = "database.sqlite"
 VERSION: Final = 1
@@ -64,9 +74,12 @@ class SQLDatabase(KeyedDatabase):
     """Workloads and records in tables of an SQLite file, `database.sqlite` in `work_dir`.
 
     Every commit is a transaction: a process that is killed leaves all of it or nothing. Several
-    processes may write; one waits for the other. Nothing is read before it is asked for, so opening
-    takes no time whatever the number of records, and queries see what others wrote. A file of
-    another version or equality of modules, and one that is no database, is a DatabaseError.
+    processes and threads may write; one waits for the other. Nothing is read before it is asked
+    for, so opening takes no time whatever the number of records, and queries see what others wrote.
+    The file is made by the first commit; until then a missing one is an empty one, or an error with
+    `allow_missing=False`. One that may not be written answers queries and refuses commits. A file
+    of another version or equality of modules, and one that is no database, is a DatabaseError.
+    Rows that cannot be read are left out with a warning.
 
     The file is kept in write-ahead mode, in which a commit is one write at the end of a second file
     beside it. That one is gone when the last process has closed the database; move both together if
@@ -86,20 +99,20 @@ class SQLDatabase(KeyedDatabase):
         if path is None and work_dir is None:
             raise DatabaseError("SQLDatabase needs work_dir or the path of its file")
         self.path = Path(path or Path(work_dir or ".") / SQL_FILE)
-        with refusals_named(self.path):
-            if not self.path.exists():
-                if not allow_missing:
-                    raise DatabaseError(f"there is no database file {self.path}")
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not allow_missing and not self.path.exists():
+            raise DatabaseError(f"there is no database file {self.path}")
         self._workloads: dict[int, Workload] = {}
-        self._connection: tuple[int, sqlite3.Connection] | None = None
-        self._check()
+        self._told: set[str] = set()
+        """The rows that were left out, each of which is warned of once."""
+        self._link: _Link | None = None
+        self._opened(writes=False)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        if self._connection is not None and self._connection[0] == os.getpid():
-            self._connection[1].close()
-        self._connection = None
+        if self._link is not None and self._link.process == os.getpid():
+            with self._link.lock:
+                self._link.connection.close()
+        self._link = None
 
     # ------------------------------------------------------------------------------------ storage
 
@@ -107,7 +120,7 @@ class SQLDatabase(KeyedDatabase):
         """Return the programs under a key in the order of their commit; all without a key."""
         where, values = ("WHERE key = ?", (key,)) if key is not None else ("", ())
         rows = self._select(f"SELECT id FROM workload {where} ORDER BY id", values)
-        return [self._workload(number) for (number,) in rows]
+        return self._readable([number for (number,) in rows], self._workload)
 
     def put_workload(self, key: str, workload: Workload) -> Workload:
         """Return the workload with the same script under a key; it is added if there is none."""
@@ -142,6 +155,8 @@ class SQLDatabase(KeyedDatabase):
         They are compared by `equality`. Each is hashed once, and the hash kept in the file.
         """
         kind = ModuleEquality.create(equality)
+        if not self._opened(writes=False).is_written:
+            return super().workloads_like(mod, kind, where)
         self._hash_new(kind)
         asked = unnamed(mod)
         found = self._select(
@@ -149,7 +164,7 @@ class SQLDatabase(KeyedDatabase):
             "WHERE equality = ? AND hash = ? ORDER BY id",
             (type(kind).__name__, str(kind.hash(asked))),
         )
-        known = [(key, self._workload(number)) for key, number in found]
+        known = self._readable(found, lambda row: (row[0], self._workload(row[1])))
         return [
             entry for entry in known if where(entry[1]) and kind.equal(unnamed(entry[1].mod), asked)
         ]
@@ -186,8 +201,8 @@ class SQLDatabase(KeyedDatabase):
             dropped = [(number,) for number, record in numbered if id(record) not in kept]
             connection.executemany("DELETE FROM trace WHERE record = ?", dropped)
             connection.executemany("DELETE FROM record WHERE id = ?", dropped)
-        with self._errors_named():
-            self._opened().execute("VACUUM")
+        with self._connected(writes=True) as connection:
+            connection.execute("VACUUM")
 
     def _numbered(self, key: str | None, target: Target | None) -> list[tuple[int, TuningRecord]]:
         where, values = _condition(key, target)
@@ -196,7 +211,21 @@ class SQLDatabase(KeyedDatabase):
             f"FROM record {where} ORDER BY id",
             values,
         )
-        return [(row[0], self._record(*row)) for row in rows]
+        return self._readable(rows, lambda row: (row[0], self._record(*row)))
+
+    def _readable(self, rows: Sequence[R], read: Callable[[R], S]) -> list[S]:
+        """Return what `read` makes of rows; those that it refuses are left out with a warning."""
+        found: list[S] = []
+        refused: list[str] = []
+        for row in rows:
+            try:
+                found.append(read(row))
+            except DatabaseError as error:
+                refused.append(str(error).partition("\n")[0])
+        new = [text for text in dict.fromkeys(refused) if text not in self._told]
+        self._told.update(new)
+        warn_of_left_out(self.path, new, logger, "row")
+        return found
 
     def _record(
         self,
@@ -221,7 +250,7 @@ class SQLDatabase(KeyedDatabase):
                 bool(schedules),
             )
         except DatabaseError as error:
-            raise DatabaseError(f"{place}: {error}") from error
+            raise DatabaseError(f"record {number}: {error}") from error
 
     def _trace_text(self, number: int) -> str:
         for (text,) in self._select("SELECT text FROM trace WHERE record = ?", (number,)):
@@ -239,7 +268,8 @@ class SQLDatabase(KeyedDatabase):
             "(SELECT workload FROM likeness WHERE equality = ?)",
             (name,),
         )
-        rows = [(name, k, str(kind.hash(unnamed(self._workload(k).mod)))) for (k,) in new]
+        known = self._readable([k for (k,) in new], lambda k: (k, self._workload(k)))
+        rows = [(name, k, str(kind.hash(unnamed(workload.mod)))) for k, workload in known]
         if rows:
             with self._transaction() as connection:
                 connection.executemany("INSERT OR IGNORE INTO likeness VALUES (?, ?, ?)", rows)
@@ -263,38 +293,66 @@ class SQLDatabase(KeyedDatabase):
             try:
                 known = self._workloads[number] = Workload.from_script(text)
             except DatabaseError as error:
-                raise DatabaseError(f"{self.path}: workload {number}: {error}") from error
+                raise DatabaseError(f"workload {number}: {error}") from error
         return known
 
     # --------------------------------------------------------------------------------- the SQLite
 
-    def _opened(self) -> sqlite3.Connection:
-        """Return a connection of this process; one that was inherited by a fork is not used."""
-        if self._connection is None or self._connection[0] != os.getpid():
-            connection = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
+    def _opened(self, writes: bool) -> _Link:
+        """Return a connection of this process; one that was inherited by a fork is not used.
+
+        For reading a file that is missing it is one to an empty database in memory.
+        """
+        link = self._link
+        if link is not None and link.process == os.getpid():
+            if link.is_written or not (writes or (link.is_missing and self.path.exists())):
+                return link
+            if not link.is_missing:
+                raise DatabaseError(
+                    f"{self.path}: it may not be written, so it answers queries only, and nothing "
+                    "was committed; see who may write to the file and to its directory, or "
+                    "copy_to another database"
+                )
+        with _opening, self._errors_named():
+            if self._link is not link:
+                return self._opened(writes)
+            self._link = self._made_link(writes)
+        return self._opened(writes)
+
+    def _made_link(self, writes: bool) -> _Link:
+        if writes:
+            with refusals_named(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+        elif not self.path.exists():
+            connection = _connect(":memory:")
+            _execute(connection, _TABLES)
+            return _Link(connection, is_written=False, is_missing=True)
+        if _may_be_written(self.path):
+            connection = _connect(str(self.path))
             connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection = (os.getpid(), connection)
-        return self._connection[1]
+            link = _Link(connection, is_written=True)
+            self._check(connection, may_be_new=True)
+        else:
+            link = _Link(_connect_to_read(self.path), is_written=False)
+            self._check(link.connection, may_be_new=False)
+        return link
+
+    @contextlib.contextmanager
+    def _connected(self, writes: bool) -> Iterator[sqlite3.Connection]:
+        """Give the connection to this thread alone."""
+        link = self._opened(writes)
+        with self._errors_named(), link.lock:
+            yield link.connection
 
     def _select(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._errors_named():
-            return self._opened().execute(query, values).fetchall()
+        with self._connected(writes=False) as connection:
+            return connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Keep other processes from writing; commit all that was done, or nothing if it raises."""
-        with self._errors_named():
-            connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        with self._connected(writes=True) as connection, _transaction(connection):
+            yield connection
 
     @contextlib.contextmanager
     def _errors_named(self) -> Iterator[None]:
@@ -306,41 +364,110 @@ class SQLDatabase(KeyedDatabase):
                 "database, that it can be written, and that there is room"
             ) from error
 
-    def _check(self) -> None:
+    def _check(self, connection: sqlite3.Connection, *, may_be_new: bool) -> None:
         """Make the tables of a new file; refuse one that this class cannot read."""
-        if self._select("PRAGMA journal_mode") != [("wal",)]:
+        equality = type(self.module_equality).__name__
+        if may_be_new and not _table_count(connection):
             with contextlib.suppress(sqlite3.OperationalError):  # another process is about it
-                self._opened().execute("PRAGMA journal_mode = WAL")
-        with self._transaction() as connection:
-            ((application,),) = connection.execute("PRAGMA application_id")
-            ((version,),) = connection.execute("PRAGMA user_version")
-            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
-            equality = type(self.module_equality).__name__
-            if not tables:
-                _execute(connection, _TABLES)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
-                connection.execute("INSERT INTO setting VALUES ('module_equality', ?)", (equality,))
-                return
-            if application != _APPLICATION:
-                raise DatabaseError(f"{self.path}: an SQLite file, but no database of records")
-            if version != VERSION:
-                raise DatabaseError(
-                    f"{self.path}: a database of version {version}; this package reads {VERSION}. "
-                    "Copy it to a JSONDatabase with the package that made it"
-                )
-            ((made_with,),) = connection.execute(
-                "SELECT value FROM setting WHERE name = 'module_equality'"
+                connection.execute("PRAGMA journal_mode = WAL")
+            with _transaction(connection):
+                if not _table_count(connection):
+                    _execute(connection, _TABLES)
+                    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                    connection.execute(f"PRAGMA user_version = {VERSION}")
+                    connection.execute(
+                        "INSERT INTO setting VALUES ('module_equality', ?)", (equality,)
+                    )
+        ((application,),) = connection.execute("PRAGMA application_id")
+        ((version,),) = connection.execute("PRAGMA user_version")
+        if application != _APPLICATION:
+            raise DatabaseError(f"{self.path}: an SQLite file, but no database of records")
+        if version != VERSION:
+            raise DatabaseError(
+                f"{self.path}: a database of version {version}; this package reads {VERSION}. "
+                "Copy it to a JSONDatabase with the package that made it"
             )
-            if made_with != equality:
-                raise DatabaseError(
-                    f"{self.path}: its workloads were told apart by {made_with}, not {equality}; "
-                    "open it with that and copy_to another database"
-                )
+        ((made_with,),) = connection.execute(
+            "SELECT value FROM setting WHERE name = 'module_equality'"
+        )
+        if made_with != equality:
+            raise DatabaseError(
+                f"{self.path}: its workloads were told apart by {made_with}, not {equality}; "
+                "open it with that and copy_to another database"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by path."""
         return (_reopen, (self.path, self.module_equality))
+
+
+@dataclass(frozen=True, eq=False)
+class _Link:
+    """A connection, which threads use in turns, and what it is to."""
+
+    connection: sqlite3.Connection
+    is_written: bool
+    """Whether it is to a file that may be written."""
+    is_missing: bool = False
+    """Whether it is to nothing, because there is no file."""
+    process: int = field(default_factory=os.getpid)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+_opening: Final = threading.RLock()
+"""Threads open files in turns."""
+
+
+def _connect(path: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=uri
+    )
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Connect to a file that may not be written.
+
+    SQLite wants to write beside it even then, as others may be writing. Where it cannot, nobody
+    can, and the file is read as it is: that is all of it, unless there is a file of commits beside
+    it which only a writer can bring in.
+    """
+    place = f"file:{quote(str(path.resolve()))}"
+    connection = _connect(f"{place}?mode=ro", uri=True)
+    try:
+        _table_count(connection)
+    except sqlite3.OperationalError:
+        connection.close()
+        commits = Path(f"{path}-wal")
+        if commits.exists() and commits.stat().st_size:
+            raise DatabaseError(
+                f"{path}: it may not be written, and its last commits are still in {commits}; "
+                "open it once where both may be written"
+            ) from None
+        return _connect(f"{place}?immutable=1", uri=True)
+    return connection
+
+
+def _may_be_written(path: Path) -> bool:
+    """Say whether this process may write to a file, or make it, and to others beside it."""
+    places = [path, path.parent] if path.exists() else [path.parent]
+    return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
+
+
+def _table_count(connection: sqlite3.Connection) -> int:
+    ((count,),) = connection.execute("SELECT count(*) FROM sqlite_schema")
+    return int(count)
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _execute(connection: sqlite3.Connection, statements: str) -> None:

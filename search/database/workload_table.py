@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from search.errors import DatabaseError
+
 if TYPE_CHECKING:
     from search.database.records import Workload
 
 
 class WorkloadTable:
-    """Workloads by their place, in the order of their commit, and those under one key."""
+    """Workloads by their place, in the order of their commit, and those under one key.
+
+    A place may be empty: that of a line that holds no workload, which other places count on.
+    """
 
     def __init__(self) -> None:
-        self._rows: list[Workload] = []
+        self._rows: list[Workload | None] = []
         self._keys: list[str] = []
         self._places: dict[str, list[int]] = {}
 
@@ -21,7 +26,10 @@ class WorkloadTable:
         return len(self._rows)
 
     def __getitem__(self, place: int) -> Workload:
-        return self._rows[place]
+        workload = self._rows[place]
+        if workload is None:
+            raise DatabaseError(f"the line of workload {place} holds none")
+        return workload
 
     def key(self, place: int) -> str:
         """Return the key of the workload at a place."""
@@ -30,13 +38,13 @@ class WorkloadTable:
     def under(self, key: str | None) -> Sequence[Workload]:
         """Return the workloads under a key in the order of their commit; all without a key."""
         if key is None:
-            return list(self._rows)
-        return [self._rows[place] for place in self._places.get(key, ())]
+            return [workload for workload in self._rows if workload is not None]
+        return [self[place] for place in self._places.get(key, ())]
 
     def find(self, key: str, workload: Workload) -> int | None:
         """Return the place of the workload with the same script under a key, None without one."""
         for place in self._places.get(key, ()):
-            known = self._rows[place]
+            known = self[place]
             if known is workload or known.script == workload.script:
                 return place
         return None
@@ -47,3 +55,8 @@ class WorkloadTable:
         self._rows.append(workload)
         self._keys.append(key)
         return len(self._rows) - 1
+
+    def add_empty(self) -> None:
+        """Add an empty place."""
+        self._rows.append(None)
+        self._keys.append("")

@@ -13,11 +13,11 @@ from codegen.target import as_target
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
+from search.database.usable_records import with_schedules
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.anchor_trace import schedule_by_anchor
 from search.dispatch.compatible_trace import schedule_by_compatible
 from search.errors import DatabaseError
-from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 
@@ -116,10 +116,8 @@ def find_schedule(
     programs = [program, *_with_fewer_free_layouts(program)]
     answers = [database.query_tuning_records(p, wanted, workload_name) for p in programs]
     own = [_own(p, records) for p, records in zip(programs, answers, strict=True)]
-    for record in islice(merge(*own, key=_seconds), _ATTEMPTS):
-        sch = _replayed(database, record, workload_name)
-        if sch is not None:
-            return FoundSchedule(sch, record, "exact")
+    for record, sch in with_schedules(islice(merge(*own, key=_seconds), _ATTEMPTS)):
+        return FoundSchedule(sch, record, "exact")
     if include_compatible:
         found = _compatible(database, programs, wanted)
         if found is not None:
@@ -130,9 +128,9 @@ def find_schedule(
         like = database.records_like(program, wanted, module_equality, _OF_EACH)
         others = sorted(like, key=_seconds)
     for record in others[:_ATTEMPTS]:
-        sch = _adapted(schedule_by_anchor, program, record, wanted)
-        if sch is not None:
-            return FoundSchedule(sch, record, "anchor")
+        adapted = _adapted(schedule_by_anchor, program, record, wanted)
+        if adapted is not None:
+            return FoundSchedule(adapted, record, "anchor")
     if sample_on_miss is not None:
         sampled = sample_on_miss.sample(program, wanted, workload_name)
         if sampled is not None:
@@ -151,22 +149,6 @@ def _seconds(record: TuningRecord) -> float:
 def _own(program: IRModule, records: Sequence[TuningRecord]) -> Iterator[TuningRecord]:
     """Yield the records that are of a program itself, which are the first ones."""
     return takewhile(lambda record: same_structure(record.workload.mod, program), records)
-
-
-def _replayed(database: Database, record: TuningRecord, name: str) -> Schedule | None:
-    """Return the schedule of a record; None, with a warning, if it cannot be replayed."""
-    try:
-        return record.schedule()
-    except TensorIRError as error:
-        logger.warning(
-            'Function "%s": a record of workload %s with %s does not replay any more and is '
-            "left out: %s; tune the program again, or see database.validate() for all such records",
-            name,
-            database.workload_key(record.workload.mod),
-            _time(record),
-            str(error).strip().partition("\n")[0],
-        )
-        return None
 
 
 _Adapt = Callable[["IRModule", "Trace", "IRModule", "Target"], "Schedule"]

@@ -15,6 +15,7 @@ from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
+from search.cost_model.saved_model import OutdatedModelError
 from search.cost_model.xgb_model import XGBModel
 from search.database.memory_database import MemoryDatabase
 from search.database.records import TuningRecord, Workload
@@ -157,5 +158,8 @@ class SampleOnMiss(Sampler):
             return self.cost_model
         model = XGBModel()
         if self.cost_model is not None:
-            model.load(self.cost_model)
+            try:
+                model.load(self.cost_model)
+            except OutdatedModelError as error:
+                logger.warning("Sampling goes by estimates: %s", error)
         return model

@@ -8,11 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schedule import Schedule, ScheduleError
-from schedule.trace_json import TraceError
+from schedule import Schedule
 from search.analysis.resources import Resources, resources_of
-from search.database import Database
-from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
+from search.database.in_directory import database_in
+from search.database.usable_records import usable, with_traces
 from search.decision_columns import decision_columns
 from search.decision_site import sites_of
 from search.design_space import DesignSpace
@@ -97,16 +96,16 @@ class _Programs:
         self._records: dict[str, TuningRecord] = {}
         self._flops: dict[str, float] = {}
         self._sites: dict[tuple[str, int | None], tuple[Site, ...]] = {}
-        if not all((work_dir / name).exists() for name in (WORKLOAD_FILE, RECORD_FILE)):
+        database = database_in(work_dir)
+        if database is None:
             return
-        database = Database.create("json", work_dir=work_dir)
-        for record in database.get_all_tuning_records():
+        for record, trace in with_traces(database.get_all_tuning_records()):
             workload = database.workload_key(record.workload.mod)
             if workload not in self._flops:
                 self._flops[workload] = estimate_tir_flops(record.workload.mod)
-            trace = record.trace.simplified(remove_postproc=True)
-            sites = sites_of(trace.insts)
-            decisions = [site.decision_in(trace.decisions, site.inst) for site in sites]
+            drawn = trace.simplified(remove_postproc=True)
+            sites = sites_of(drawn.insts)
+            decisions = [site.decision_in(drawn.decisions, site.inst) for site in sites]
             self._records[_key(workload, decisions, record.run_secs or ())] = record
         for trial in trials:
             stored = self._record(trial)
@@ -133,13 +132,14 @@ class _Programs:
 
 
 def _replayed(record: TuningRecord) -> Schedule | None:
-    """Return the program of a record, None for one whose trace does not apply any more."""
-    sch = Schedule(record.workload.mod, seed=1, error_render_level="none")
-    try:
+    """Return the schedule of a record, None for one whose trace does not apply any more."""
+
+    def schedule(record: TuningRecord) -> Schedule:
+        sch = Schedule(record.workload.mod, seed=1, error_render_level="none")
         record.trace.apply_to_schedule(sch, remove_postproc=False)
-    except (ScheduleError, TraceError):
-        return None
-    return sch
+        return sch
+
+    return next((sch for _, sch in usable([record], schedule)), None)
 
 
 def _key(workload: str, decisions: Any, run_secs: Sequence[float]) -> str:

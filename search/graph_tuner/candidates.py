@@ -14,6 +14,7 @@ from schedule import ScheduleError
 from search.context import normalize_mod
 from search.database import Database
 from search.database.module_equality import same_structure
+from search.database.usable_records import with_schedules
 from search.dispatch.apply_database import under_its_name
 from search.dispatch.find_schedule import find_schedule
 from search.errors import TuningError
@@ -29,7 +30,7 @@ from search.graph_tuner.layouts import (
     wanted_layout,
     with_layouts,
 )
-from tensorir.errors import IRTypeError, IRValueError, TensorIRError
+from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
 from tensorir.relax.expr import GraphVar
 
@@ -230,14 +231,10 @@ def _recorded(func: PrimFunc, database: Database, target: Target) -> Iterator[Pr
     program = normalize_mod(func)
     if not database.has_workload(program):
         return
-    for record in database.top_records(database.commit_workload(program), _RECORDS, target):
-        if same_structure(record.workload.mod, program):
-            try:
-                mod = record.schedule().mod
-            except TensorIRError as error:
-                logger.debug("A record cannot be replayed: %s", error)
-            else:
-                yield from mod.prim_funcs().values()
+    records = database.top_records(database.commit_workload(program), _RECORDS, target)
+    own = (record for record in records if same_structure(record.workload.mod, program))
+    for _, sch in with_schedules(own):
+        yield from sch.mod.prim_funcs().values()
 
 
 def _distinct(layouts: Iterable[Layout]) -> tuple[Layout, ...]:

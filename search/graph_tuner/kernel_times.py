@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput
-from search.database.growing_file import GrowingFile
+from search.database.growing_file import GrowingFile, Line, json_of
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
@@ -62,10 +62,8 @@ class KernelTimes:
         self._seconds: dict[str, float] = {}
         self._file: GrowingFile | None = None
         if work_dir is not None:
-            Path(work_dir).mkdir(parents=True, exist_ok=True)
             self._file = GrowingFile(Path(work_dir) / FILE)
-            with self._file.lock():
-                self._read_new(self._file)
+            self._file.catch_up(self._take)
 
     def __call__(self, kernels: Sequence[PrimFunc]) -> list[float]:
         """Return seconds per call; those that are not known yet are measured now."""
@@ -124,21 +122,16 @@ class KernelTimes:
         self._seconds.update(found)
         lines = [json.dumps(entry) for entry in found.items() if entry[1] < math.inf]
         if self._file is not None and lines:
-            with self._file.lock():
-                self._read_new(self._file)
+            with self._file.appending(self._take):
                 self._file.append(lines)
 
-    def _read_new(self, file: GrowingFile) -> None:
+    def _take(self, line: Line) -> None:
         """Take over what this process or another one wrote to the file."""
-        for line in file.new_lines():
-            try:
-                key, seconds = json.loads(line.text)
-                self._seconds.setdefault(str(key), _time(seconds))
-            except (ValueError, TypeError) as error:
-                raise DatabaseError(
-                    f"{file.path}, line {line.number}: expected [key, seconds], got "
-                    f"{line.text[:60]!r}; delete the line, and the kernel is measured again"
-                ) from error
+        try:
+            key, seconds = json_of(line.text)
+            self._seconds.setdefault(str(key), _time(seconds))
+        except (ValueError, TypeError) as error:
+            raise DatabaseError(f"expected [key, seconds], got {line.text[:60]!r}") from error
 
 
 def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:

@@ -13,6 +13,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.database.best_records import those_that_count
 from search.database.module_equality import ModuleSet
+from search.database.usable_records import with_traces
 from search.design_space import DesignSpace
 from search.errors import TuningError
 from search.measure_candidate import MeasureCandidate
@@ -151,8 +152,9 @@ class EvolutionarySearch(SearchStrategy):
             per_iter=num_trials_per_iter,
         )
         workload = database.commit_workload(context.mod)
-        for record in those_that_count(database.tuning_records_of(workload, context.target)):
-            individual = Individual.of_trace(record.trace, spaces)
+        known = those_that_count(database.tuning_records_of(workload, context.target))
+        for record, trace in with_traces(known):
+            individual = Individual.of_trace(trace, spaces)
             search.known.add(individual.key)
             if record.is_valid:
                 search.measured.add(individual, record.mean_seconds)

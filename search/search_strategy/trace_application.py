@@ -10,6 +10,7 @@ from schedule import Schedule, ScheduleError, Trace
 from search.arg_info import ArgInfo
 from search.errors import TuningError, blamed_on
 from search.measure_candidate import MeasureCandidate
+from tensorir.errors import TensorIRError
 from tensorir.function import IRModule
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class TraceApplication:
             trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=provider)
         except ScheduleError as error:
             self._count(f"{type(error).__name__} in {error.primitive}", error.message)
+            return None
+        except TensorIRError as error:  # a trace of a record whose arguments are wrong
+            self._count(type(error).__name__, str(error).partition("\n")[0])
             return None
         return sch
 

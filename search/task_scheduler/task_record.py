@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from search.database.best_records import best_records, those_that_count
+from search.database.usable_records import with_schedules
 from search.flops import estimate_tir_flops
 from search.runner.program_facts import ProgramFacts
 
@@ -72,7 +74,7 @@ class TaskRecord:
         if ctx.mod is not None:
             record.flop = max(1.0, estimate_tir_flops(ctx.mod))
             record.facts = ProgramFacts.of(ctx.mod)
-        for best in best_records(known, 1):
+        for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
             record.known_ms = best.mean_seconds * 1e3
         record.batches = int(len(those_that_count(known)) / batch_size + 0.5)
         record.best_history_ms = [record.known_ms] if record.batches else []

@@ -100,8 +100,6 @@ class TaskScheduler(ABC):
         self.tasks = []
         self.remaining_tasks = len(run.tasks)
         self._patience = Patience(run.config.early_stopping)
-        run.builder.warm_up()
-        run.runner.warm_up()
         try:
             for place in range(len(run.tasks)):
                 self._start(run, place)
@@ -125,7 +123,7 @@ class TaskScheduler(ABC):
             record = TaskRecord.of(ctx, weight, before, known, size)
             self.tasks.append(record)
             ctx.logger.info("\n%s", ctx.mod)
-            spaces = ctx.generate_design_space()
+            spaces = run.spaces[index]
             if not spaces:
                 raise TuningError(f'Task #{index} "{ctx.task_name}" has no design space')
             ctx.logger.info("Total %d design space(s) generated", len(spaces))
@@ -203,6 +201,7 @@ class TaskScheduler(ABC):
                 results.append(result)
                 candidate, build = batch.candidates[k], batch.builds[k].result()
                 run.trial_log.append(trial_of(task, run.database, candidate, build, result))
+                run.journal.note_trial(task_id)
                 self._tell(task_id, candidate, build, result)
                 self._note(task_id, candidate, build, result)
         finally:

@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import search as ms
+from schedule import Schedule
 from search.builder import Builder, BuilderFuture, BuilderInput, BuilderResult
 from search.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
+from tensorir.function import IRModule
 from tests.search.programs import Matmul, split_all
 
 TARGET = "llvm -num-cores=1"
@@ -77,12 +79,14 @@ def task(
     *,
     target: str = TARGET,
     seed: int = 1,
-    strategy: str = "evolutionary",
+    strategy: str | ms.SearchStrategy = "evolutionary",
+    program: IRModule = Matmul,
+    space: Callable[[Schedule], object] = split_all,
 ) -> ms.TuneContext:
     return ms.TuneContext(
-        Matmul,
+        program,
         target=target,
-        space_generator=split_all,
+        space_generator=space,
         search_strategy=strategy,
         task_name=name,
         rand_state=seed,

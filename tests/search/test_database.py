@@ -93,7 +93,7 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
     assert '", ' not in lines[0], "records are compact"
 
 
-def test_a_line_cut_by_a_kill_is_dropped_and_said(
+def test_a_line_cut_by_a_kill_is_left_out_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(JSONDatabase(work_dir=tmp_path), (8, 4), 1e-6)
@@ -103,9 +103,12 @@ def test_a_line_cut_by_a_kill_is_dropped_and_said(
     with caplog.at_level(logging.WARNING, "tvm.meta_schedule"):
         database = JSONDatabase(work_dir=tmp_path)
     assert len(database) == 1
-    assert "dropped 100 byte(s), kept 1 line(s)" in caplog.text
+    assert f"{path}: left out line 2, the last one: its 100 byte(s) are cut short" in caplog.text
+    assert path.read_bytes() == whole + whole[:100], "reading changes nothing"
     commit(database, (4, 8), 2e-6)
-    assert len(JSONDatabase(work_dir=tmp_path)) == 2
+    assert path.read_bytes().startswith(whole + whole[:100] + b"\n"), "the next writer ends it"
+    assert [r.run_secs for r in database.records()] == [(1e-6,), (2e-6,)]
+    assert [r.run_secs for r in JSONDatabase(work_dir=tmp_path).records()] == [(1e-6,), (2e-6,)]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +128,19 @@ def test_a_line_cut_by_a_kill_is_dropped_and_said(
         ('[0,[[[],[]],[1e999],{"kind":"llvm"},null]]', "field 1 (run_secs)"),
     ],
 )
-def test_a_foreign_line_is_an_error_with_its_place(tmp_path: Path, line: str, message: str) -> None:
+def test_a_foreign_line_is_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: str, message: str
+) -> None:
     commit(JSONDatabase(work_dir=tmp_path), (8, 4), 1e-6)
     path = tmp_path / "database_tuning_record.json"
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(DatabaseError) as caught:
-        JSONDatabase(work_dir=tmp_path)
-    assert f"{path}:2: " in str(caught.value)
-    assert message in str(caught.value)
+    database = JSONDatabase(work_dir=tmp_path)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{path}: left out 1 line(s): line 2: ")
+    assert message in warning
+    commit(database, (4, 8), 2e-6)
+    assert [r.run_secs for r in JSONDatabase(work_dir=tmp_path).records()] == [(1e-6,), (2e-6,)]
 
 
 @pytest.mark.parametrize(
@@ -160,12 +167,26 @@ def test_a_broken_trace_is_an_error_where_it_is_asked_for(
     assert message in str(caught.value)
 
 
-def test_a_workload_that_is_no_program_is_an_error(tmp_path: Path) -> None:
+def test_a_workload_that_is_no_program_is_left_out_with_its_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line is base64 of `__import__('os').system('true')`; the next one stays workload 1."""
     path = tmp_path / "database_workload.json"
     path.write_text('["1","X19pbXBvcnRfXygnb3MnKS5zeXN0ZW0oJ3RydWUnKQ=="]\n')
-    with pytest.raises(DatabaseError, match="field 1 \\(program\\) cannot be parsed") as caught:
-        JSONDatabase(work_dir=tmp_path)
-    assert f"{path}:1" in str(caught.value)
+    commit(JSONDatabase(work_dir=tmp_path), (8, 4), 1e-6)
+    records = tmp_path / "database_tuning_record.json"
+    assert records.read_text().startswith("[1,")
+    with records.open("a") as file:
+        file.write(records.read_text().replace("[1,", "[0,", 1))
+    caplog.clear()
+    database = JSONDatabase(work_dir=tmp_path)
+    first, second = caplog.messages
+    assert first.startswith(
+        f"{path}: left out 1 line(s): line 1: field 1 (program) cannot be parsed"
+    )
+    assert second == f"{records}: left out 1 line(s): line 2: the line of workload 0 holds none"
+    assert len(database) == 1
+    assert_structural_equal(database.workloads()[0].mod, Matmul)
 
 
 def test_missing_files_are_an_error_if_wanted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from search import DatabaseError, load_run
 from search.database import Database, JSONDatabase, KeyedDatabase, SQLDatabase, TuningRecord
-from search.database.json_database import RECORD_FILE
+from search.database.json_database import WORKLOAD_FILE
 from search.trials import TrialLog
 from tests.search.programs import Matmul
 from tests.search.test_database import TARGET, commit, scheduled
@@ -140,7 +140,7 @@ def test_a_full_disk_is_said_and_costs_nothing(
 def test_a_directory_that_cannot_be_written_is_said(kind: Files, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DatabaseError, match=re.escape(str(tmp_path / "file"))) as caught:
-        kind(work_dir=tmp_path / "file" / "below")
+        commit(kind(work_dir=tmp_path / "file" / "below"), (8, 4), 1e-6)
     assert "give a work_dir that can be written" in str(caught.value)
     with pytest.raises(
         DatabaseError, match=r"tuning_trials\.json: the system refuses it: File exists"
@@ -156,12 +156,12 @@ def test_a_directory_made_unwritable_is_said_at_the_commit(
     opened = os.open
 
     def refuses_writing(path: str, flags: int, *args: int) -> int:
-        if flags & os.O_WRONLY:
+        if flags & os.O_RDWR:
             raise PermissionError(13, "Permission denied")
         return opened(path, flags, *args)
 
     monkeypatch.setattr(os, "open", refuses_writing)
-    with pytest.raises(DatabaseError, match=f"{RECORD_FILE}: the system refuses it: Permission"):
+    with pytest.raises(DatabaseError, match=f"{WORKLOAD_FILE}: the system refuses it: Permission"):
         commit(database, (4, 8), 1e-6)
     monkeypatch.undo()
     assert len(database) == len(JSONDatabase(work_dir=tmp_path)) == 1
@@ -192,7 +192,9 @@ def test_an_sql_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         SQLDatabase(tmp_path / "none", allow_missing=False)
 
 
-def test_an_sql_file_with_a_broken_record_names_it(tmp_path: Path) -> None:
+def test_an_sql_file_with_a_broken_record_names_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "database.sqlite"
     commit(SQLDatabase(path), (8, 4), 1e-6)
     changed(path, "UPDATE trace SET text = '[[[]'")
@@ -200,8 +202,12 @@ def test_an_sql_file_with_a_broken_record_names_it(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match=re.escape(f"{path}: record 1: not a line of JSON")):
         record.schedule()
     changed(path, """UPDATE record SET run_secs = '["fast"]'""")
-    with pytest.raises(DatabaseError, match=r"record 1: field 1 \(run_secs\)"):
-        SQLDatabase(path).get_all_tuning_records()
+    database = SQLDatabase(path)
+    commit(database, (4, 8), 2e-6)
+    for _ in range(2):
+        assert [r.run_secs for r in database.get_all_tuning_records()] == [(2e-6,)]
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{path}: left out 1 row(s): record 1: field 1 (run_secs)")
 
 
 def test_trials_of_a_killed_process_are_read(tmp_path: Path) -> None:

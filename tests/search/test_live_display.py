@@ -21,7 +21,8 @@ class Screen(io.StringIO):
 
 
 def show(done: int = 0) -> None:
-    display = live_display(8, done)
+    display = live_display(8)
+    display.resumed(done)
     display.table(FIRST)
     display.phase("measuring", 1, 4)
     display.trial("7.00 us")

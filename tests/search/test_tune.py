@@ -12,7 +12,6 @@ from schedule import Schedule, Trace
 from search.cost_model import XGBModel
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord, Workload
 from search.measure_callback import MeasureCallback
-from search.run_journal import JOURNAL_FILE, RunJournal
 from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import assert_structural_equal
 from tests.search import programs
@@ -179,17 +178,6 @@ def test_random_search_returns_the_fastest(capsys: pytest.CaptureFixture[str]) -
     assert any("sample_perfect_tile" in line for line in best.trace.as_python())
 
 
-def test_a_journal_knows_what_an_interrupted_run_did(tmp_path: Path) -> None:
-    journal = RunJournal(tmp_path)
-    plan = {"trials": 8}
-    assert journal.begin(plan, {"main": 3}) == {"main": 0}
-    assert journal.begin(plan, {"main": 5}) == {"main": 2}, "2 records since the start"
-    assert journal.begin({"trials": 9}, {"main": 5}) == {"main": 0}, "another plan"
-    journal.end()
-    assert not (tmp_path / JOURNAL_FILE).exists()
-    assert journal.begin(plan, {"main": 8}) == {"main": 0}
-
-
 class Values(MemoryDatabase):
     """Gives out workloads and records that are equal to the ones it holds, but others."""
 
@@ -268,15 +256,3 @@ def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> Non
         "12 record(s)",
         "0 record(s)",
     ]
-
-
-def test_a_run_beside_another_has_nothing_to_resume(tmp_path: Path) -> None:
-    running, beside = RunJournal(tmp_path), RunJournal(tmp_path)
-    running.begin({"trials": 8}, {"main": 0})
-    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 0}
-    beside.end()
-    assert (tmp_path / JOURNAL_FILE).exists(), "it is not the other's to remove"
-    running.close()
-    assert beside.begin({"trials": 8}, {"main": 5}) == {"main": 5}, "the first was interrupted"
-    beside.end()
-    assert not (tmp_path / JOURNAL_FILE).exists()

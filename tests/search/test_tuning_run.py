@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import search as ms
 from codegen import Target, host
+from schedule import Schedule
 from search.cost_model import RandomModel, XGBModel
 from search.database import JSONDatabase
 from search.measure_callback import MeasureCallback
 from search.runner import RunnerResult
-from search.trials import load_run
+from search.search_strategy import EvolutionarySearch
+from search.trials import TRIALS_FILE, load_run
 from search.tuning_run import MODEL_FILE, TuningRun
+from tensorir.replaced_file import replaced_file
+from tests.search.compatible_programs import product
 from tests.search.made_up_runs import TARGET, LateFiles, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul, split_j
 
 EIGHT = ms.TuneConfig(8, num_trials_per_iter=4, num_confirmed=0)
+
+Wider = product(32, 64, 32)
 
 CONFIRMED = ms.TuneConfig(8, num_trials_per_iter=4)
 
@@ -164,7 +175,9 @@ def test_an_interrupted_run_goes_on_with_the_model_that_it_had(
     assert first.cost_model.data_size == 6
     capsys.readouterr()
     second = run(tmp_path, cost_model="xgb")
-    assert f"The cost model goes on from {tmp_path / MODEL_FILE}" in capsys.readouterr().out
+    (kept,) = re.findall("The cost model goes on from (.*)", capsys.readouterr().out)
+    assert Path(kept).parent == tmp_path
+    assert not Path(kept).exists(), "the run is over, and its model is in MODEL_FILE"
     assert isinstance(second.cost_model, XGBModel)
     assert second.cost_model.data_size == 8
     saved = XGBModel()
@@ -172,13 +185,51 @@ def test_an_interrupted_run_goes_on_with_the_model_that_it_had(
     assert saved.data_size == 8
 
 
-def test_a_model_that_cannot_be_read_learns_from_the_database(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def of_another_version(path: Path) -> None:
+    with np.load(path) as arrays, replaced_file(path) as file:
+        np.savez(file, **{**arrays, "version": np.array(99)})
+
+
+def of_other_features(path: Path) -> None:
+    with np.load(path) as arrays, replaced_file(path) as file:
+        np.savez(file, **{**arrays, "features": np.array("Guesses() of 7 columns")})
+
+
+def of_a_later_xgboost(path: Path) -> None:
+    with np.load(path) as arrays, replaced_file(path) as file:
+        boosters = np.frombuffer(b"nothing that is known" * 9, np.uint8)
+        sizes = np.array([len(boosters)])
+        np.savez(file, **{**arrays, "boosters": boosters, "booster_sizes": sizes})
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (cut_short, "{} is no saved cost model: "),
+        (of_another_version, "the cost model {} is of version 99, and this is "),
+        (of_other_features, "the cost model {} was made with Guesses() of 7 columns, and this is "),
+        (of_a_later_xgboost, "XGBoost cannot read its part of a saved model: "),
+        (Path.unlink, "there is no saved cost model {}"),
+    ],
+)
+def test_a_model_that_is_of_no_use_learns_from_the_database(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    why: str,
 ) -> None:
     run(tmp_path, cost_model="xgb", stop_after=6)
-    (tmp_path / MODEL_FILE).write_text("cut short")
+    (kept,) = tmp_path.glob("unfinished_run.*.xgb")
+    damage(kept)
+    capsys.readouterr()
     second = run(tmp_path, cost_model="xgb")
-    assert "The cost model starts anew: " in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"[WARNING] The cost model starts anew: {why.format(kept)}" in shown
+    assert "goes on from" not in shown
     assert isinstance(second.cost_model, XGBModel)
     assert second.cost_model.data_size == 8
 
@@ -189,6 +240,90 @@ def test_a_new_run_does_not_take_up_the_model_of_another(
     run(tmp_path, cost_model="xgb")
     run(tmp_path, cost_model="xgb")
     assert "goes on from" not in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------- which run goes on
+
+
+def trials_of(folder: Path) -> list[str]:
+    return [trial.task for trial in load_run(folder)] if (folder / TRIALS_FILE).exists() else []
+
+
+def test_a_run_of_one_program_knows_nothing_of_that_of_another(tmp_path: Path) -> None:
+    """B, then A up to a Ctrl-C, then B and A again: A goes on where it was, B is made anew."""
+    of_a = partial(task, program=Matmul)
+    of_b = partial(task, program=Wider)
+    run(tmp_path, of_b())
+    run(tmp_path, of_a(), stop_after=6)
+    assert len(run(tmp_path, of_b(seed=2)).database) == 8 + 6 + 8
+    assert len(run(tmp_path, of_b()).database) == 8 + 6 + 8 + 8
+    assert len(run(tmp_path, of_a()).database) == 8 + 6 + 8 + 8 + 2
+    assert not list(tmp_path.glob("unfinished_run.*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"target": "llvm -num-cores=2"}, "target"),
+        ({"space": split_j}, "space"),
+        ({"seed": 2}, "seed"),
+        ({"strategy": "replay-trace"}, "strategy"),
+        ({"strategy": EvolutionarySearch(eps_greedy=0.5)}, "strategy"),
+        ({"program": Wider}, "program"),
+    ],
+)
+def test_another_run_starts_anew_beside_one_that_was_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], name: str
+) -> None:
+    run(tmp_path, task(), stop_after=6)
+    capsys.readouterr()
+    four = ms.TuneConfig(4, num_trials_per_iter=4, num_confirmed=0)
+    run(tmp_path, task(**change), config=four)
+    shown = capsys.readouterr().out
+    assert "Resuming" not in shown
+    assert (
+        'Beside an unfinished run of "main", which goes on when it is started as it was; ' in shown
+    )
+    assert re.search(f"this one has another ({name}, )?max_trials_global|another {name}", shown)
+    assert len(trials_of(tmp_path)) == 10
+    run(tmp_path, task())
+    assert "Resuming after 6 of 8 trials" in capsys.readouterr().out
+    assert len(trials_of(tmp_path)) == 12
+
+
+def tiles_of(size: int) -> Callable[[Schedule], None]:
+    def tiled(sch: Schedule) -> None:
+        i, *_ = sch.get_loops("C")
+        j, *_ = sch.split(i, [None, size])
+        sch.split(j, sch.sample_perfect_tile(j, n=2))
+
+    return tiled
+
+
+def test_functions_with_one_name_are_different_spaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = ms.TuneConfig(2, num_trials_per_iter=2, num_confirmed=0)
+    run(tmp_path, task(space=tiles_of(2)), config=two, stop_after=1)
+    run(tmp_path, task(space=tiles_of(4)), config=two)
+    assert "Resuming" not in capsys.readouterr().out
+    run(tmp_path, task(space=tiles_of(2)), config=two)
+    assert "Resuming after 1 of 2 trials" in capsys.readouterr().out
+
+
+def test_the_model_of_an_interrupted_run_is_not_that_of_the_run_after_it(tmp_path: Path) -> None:
+    run(tmp_path, task(), cost_model="xgb", stop_after=6)
+    run(tmp_path, task(program=Wider), cost_model="xgb")
+    again = run(tmp_path, task(), cost_model="xgb")
+    assert isinstance(again.cost_model, XGBModel)
+    assert again.cost_model.data_size == 8 + 8, (
+        "what it had, and what the database has of the other"
+    )
+
+
+def test_trials_whose_records_are_gone_are_made_again(tmp_path: Path) -> None:
+    run(tmp_path, stop_after=6, database="memory")
+    assert len(run(tmp_path, database="memory").database) == 8
 
 
 def test_the_users_own_model_is_left_as_it_was_given(tmp_path: Path) -> None:

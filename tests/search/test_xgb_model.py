@@ -1,10 +1,11 @@
 """The cost model learns what is fast, says how certain it is, and survives being saved."""
 
-import logging
+import pickle
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import pytest
 import search as ms
 from schedule import Schedule
 from schedule.random_state import RandomState
-from search.cost_model import XGBModel
+from search.cost_model import CostModel, RandomModel, XGBModel
 from search.cost_model.measurements import FAILURE, Cost, Measurements
 from search.cost_model.ranking_loss import RankingLoss, average_peak, pairwise_accuracy
+from search.cost_model.saved_model import OutdatedModelError
 from search.cost_model.tree_ensemble import TreeEnsemble, XGBConfig
 from search.design_space import DesignSpace
 from search.feature_extractor import FeatureExtractor, PackedFeatures
@@ -329,27 +331,71 @@ def test_another_file_is_no_model(tmp_path: Path) -> None:
         XGBModel().load(path)
 
 
-def test_a_model_of_other_features_is_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
     learner, _ = learned(64)
     learner.save(tmp_path / "model.xgb")
     other = XGBModel()
-    with caplog.at_level(logging.WARNING):
+    with pytest.raises(OutdatedModelError, match=r"was made with TakeNumbers\(\) of any columns"):
         other.load(tmp_path / "model.xgb")
     assert other.data_size == 0
-    assert "was made with TakeNumbers() of any columns and not used" in caplog.text
 
 
-def test_a_model_of_another_version_is_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", version=np.array(1), rows=np.zeros((2, 3)))
     learner = model()
-    with caplog.at_level(logging.WARNING):
+    with pytest.raises(OutdatedModelError, match="is of version 1, and this is 2: it is not used"):
         learner.load(tmp_path / "model.npz")
     assert not learner.trained
-    assert "is of another version and not used" in caplog.text
+
+
+class Explodes:
+    """Is a file that was made if it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self._mark,))
+
+
+@pytest.mark.parametrize("kind", [XGBModel, RandomModel])
+def test_reading_a_model_runs_nothing(kind: type[CostModel], tmp_path: Path) -> None:
+    mark, path = tmp_path / "mark", tmp_path / "model.npz"
+    names = ("version", "features", "sizes", "key", "pos", "max_range")
+    np.savez(path, **{name: np.array([Explodes(mark)], object) for name in names})
+    with pytest.raises(ms.TuningError, match="is no saved cost model: Object arrays cannot be"):
+        kind().load(path)
+    path.write_bytes(pickle.dumps(Explodes(mark)))
+    with pytest.raises(ms.TuningError, match="is no saved cost model"):
+        kind().load(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", [XGBModel, RandomModel])
+def test_a_damaged_model_is_refused_and_leaves_the_other_as_it_was(
+    kind: type[CostModel], tmp_path: Path
+) -> None:
+    """Bytes are changed, or left out, all over the file."""
+    path = tmp_path / "model.npz"
+    saved = learned(64)[0] if kind is XGBModel else RandomModel(seed=1)
+    saved.save(path)
+    whole = path.read_bytes()
+    rng = random.Random(1)
+    refused: list[str] = []
+    for number in range(60):
+        place = rng.randrange(len(whole))
+        changed = bytes([whole[place] ^ rng.randrange(1, 256)])
+        damaged = whole[:place] + (changed + whole[place + 1 :] if number % 2 else b"")
+        path.write_bytes(damaged)
+        fresh = model() if kind is XGBModel else RandomModel(seed=1)
+        try:
+            fresh.load(path)
+        except ms.TuningError as error:
+            refused.append(str(error))
+            empty = not isinstance(fresh, XGBModel) or fresh.data_size == 0
+            refused += [] if empty else ["half of it was taken"]
+    assert len(refused) > 30
+    assert all(str(path) in text for text in refused)
 
 
 # ------------------------------------------------------------------------------------------- parts

@@ -10,6 +10,7 @@ from itertools import islice
 
 from codegen import Target
 from codegen.target import as_target
+from search.appended_file import PathLike, append_lines, locked, replace_lines
 from search.auto_scheduler.log.compatible_workload import compatible_factor
 from search.auto_scheduler.log.record import (
     MeasureInput,
@@ -21,7 +22,7 @@ from search.auto_scheduler.log.record import (
 from search.database.best_records import winner_first
 from search.database.target_key import target_key
 from search.errors import TuningError
-from search.record_lines import PathLike, append_lines, numbered_records, replace_lines
+from search.record_lines import numbered_records
 
 logger = logging.getLogger("auto_scheduler")
 
@@ -99,12 +100,15 @@ def load_best_record(
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each workload and target of a log to a file; return how many.
 
-    Records that the file has already compete, and nobody ever sees half of it.
+    Records that the file has already compete, and nobody ever sees half of it. Nobody else writes
+    to it meanwhile: of several processes that distill into one file none loses what another one has
+    put there.
     """
-    logs = [*([out_file] if os.path.exists(out_file) else []), in_file]
-    records = [record for log in logs for record in load_records(log)]
-    best = list(best_of_each(records))
-    replace_lines(out_file, (dump_record_to_string(*record) for record in best))
+    new = list(load_records(in_file))
+    with locked(out_file):
+        records = [*load_records(out_file), *new]
+        best = list(best_of_each(records))
+        replace_lines(out_file, (dump_record_to_string(*record) for record in best))
     logger.info("kept %d best record(s) of %d in %s", len(best), len(records), out_file)
     return len(best)
 

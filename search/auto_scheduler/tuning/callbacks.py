@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from search.appended_file import append_lines, replace_lines
 from search.auto_scheduler.log.record import (
     MeasureInput,
     MeasureResult,
@@ -17,7 +18,6 @@ from search.auto_scheduler.log.record import (
 from search.auto_scheduler.tuning.task_context import search_task_of
 from search.measure_callback import MeasureCallback
 from search.measure_error_no import MeasureErrorNo
-from search.record_lines import append_lines
 from search.task_scheduler.statistics_table import statistics_table
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ class LogEstimatedLatency(MeasureCallback):
         objective = task_scheduler.objective_now()
         latency = "N/A" if objective is None else f"{objective * 1e3:.3f}"
         trials = sum(task.trials for task in task_scheduler.tasks)
-        with self.log_file.open("a" if run is self._run else "w", encoding="utf-8") as file:
-            file.write(
-                f"ElapsedTime(s)\t{run.seconds:.0f}\tEstimatedLatency(ms)\t{latency}\t"
-                f"Trials\t{trials}\n"
-            )
+        line = (
+            f"ElapsedTime(s)\t{run.seconds:.0f}\tEstimatedLatency(ms)\t{latency}\tTrials\t{trials}"
+        )
+        write = append_lines if run is self._run else replace_lines
+        write(self.log_file, [line])
         self._run = run
 
 

@@ -1,5 +1,6 @@
 """Logs of measurements: their lines, their files, and what is picked from them."""
 
+from search.appended_file import PathLike
 from search.autotvm.record.encoding import (
     LOG_VERSION,
     Record,
@@ -15,7 +16,7 @@ from search.autotvm.record.log_file import (
     records_of,
 )
 from search.autotvm.record.picking import measure_str_key, pick_best, split_workload
-from search.record_lines import LineError, PathLike
+from search.record_lines import LineError
 
 __all__ = [
     "LOG_VERSION",

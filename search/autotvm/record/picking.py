@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 
+from search.appended_file import PathLike, locked
 from search.autotvm.measure.measurement import MeasureInput
 from search.autotvm.record.encoding import Record
 from search.autotvm.record.log_file import load_from_file, replace_file
 from search.measure_error_no import MeasureErrorNo
-from search.record_lines import PathLike
 
 logger = logging.getLogger("autotvm")
 
@@ -24,17 +24,20 @@ def pick_best(in_file: PathLike, out_file: PathLike) -> int:
     """Write the fastest record of each task and target of a log to another, and return how many.
 
     Records that the other log has already compete, and its records that are not beaten stay first.
+    Nobody else writes to it meanwhile: of several processes that pick into one log none loses what
+    another one has picked.
     """
-    records = [*(load_from_file(out_file) if os.path.exists(out_file) else ())]
-    records += load_from_file(in_file)
+    new = list(load_from_file(in_file))
     best: dict[str, Record] = {}
-    for inp, result in records:
-        if result.error_no != MeasureErrorNo.NO_ERROR:
-            continue
-        key = measure_str_key(inp, include_config=False)
-        if key not in best or result.mean_cost < best[key][1].mean_cost:
-            best[key] = (inp, result)
-    replace_file(out_file, best.values())
+    with locked(out_file):
+        records = [*load_from_file(out_file), *new]
+        for inp, result in records:
+            if result.error_no != MeasureErrorNo.NO_ERROR:
+                continue
+            key = measure_str_key(inp, include_config=False)
+            if key not in best or result.mean_cost < best[key][1].mean_cost:
+                best[key] = (inp, result)
+        replace_file(out_file, best.values())
     logger.info("picked %d best record(s) of %d into %s", len(best), len(records), out_file)
     return len(best)
 

@@ -1,0 +1,160 @@
+"""A record whose trace does not apply any more costs itself only, with a warning that names it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import search as ms
+from search import autotvm
+from search.cost_model import XGBModel
+from search.cost_model.learn_from_records import learn_from_records
+from search.database import JSONDatabase, SQLDatabase
+from search.database.json_database import RECORD_FILE
+from search.database.sql_database import SQL_FILE
+from search.tuning_run import TuningRun
+from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
+from tests.search.programs import Matmul
+
+CONFIRMED = ms.TuneConfig(8, num_trials_per_iter=4)
+
+
+def run(folder: Path, seed: int = 1, **parts: Any) -> TuningRun:
+    with TuningRun.open(
+        [task(seed=seed)],
+        [1.0],
+        folder,
+        CONFIRMED,
+        builder=ScriptFiles(folder / "artifacts"),
+        runner=TimesOfScripts(),
+        **{"cost_model": "xgb", **parts},
+    ) as opened:
+        opened.tune()
+    return opened
+
+
+def renamed(trace: Any) -> None:
+    """Let the trace ask for a block that the program does not have."""
+    trace[0][0][2][0] = "D"
+
+
+def of_an_unknown_kind(trace: Any) -> None:
+    trace[0][1][0] = "GetLoopsInOneGo"
+
+
+def with_an_argument_too_many(trace: Any) -> None:
+    trace[0][0][2].append("main")
+
+
+def with_an_argument_of_another_type(trace: Any) -> None:
+    trace[0][0][2][0] = 7
+
+
+def with_another_count_of_loops(trace: Any) -> None:
+    trace[0][1][3].append("l99")
+
+
+def with_a_decision_that_does_not_fit(trace: Any) -> None:
+    trace[1][0][1] = [7, 1, 1, 1, 1]
+
+
+def with_half_of_an_instruction(trace: Any) -> None:
+    del trace[0][1][2:]
+
+
+DAMAGES = [
+    renamed,
+    of_an_unknown_kind,
+    with_an_argument_too_many,
+    with_an_argument_of_another_type,
+    with_another_count_of_loops,
+    with_a_decision_that_does_not_fit,
+    with_half_of_an_instruction,
+]
+
+
+def damage(folder: Path, change: Any, seconds: float = 1e-9) -> int:
+    """Change the trace of the third record, and let it be the fastest; return its line."""
+    path = folder / RECORD_FILE
+    lines = path.read_text().splitlines()
+    index, (trace, _, target, args) = json.loads(lines[2])
+    change(trace)
+    lines[2] = json.dumps([index, [trace, [seconds], target, args]])
+    path.write_text("\n".join(lines) + "\n")
+    return 3
+
+
+@pytest.mark.parametrize("change", DAMAGES)
+def test_a_run_goes_on_beside_a_stale_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any
+) -> None:
+    run(tmp_path)
+    line = damage(tmp_path, change)
+    capsys.readouterr()
+    made = run(tmp_path, seed=2)
+    shown = capsys.readouterr().out
+    assert shown.count(f"{tmp_path / RECORD_FILE}:{line}: the record is left out, its trace") == 1
+    assert sum(task.trials for task in made.scheduler.tasks) == 8
+    (winner,) = [task.winner for task in made.scheduler.tasks]
+    assert "65536.0000" not in shown, "the speed that the stale one would have"
+    assert winner is not None, "the stale one is the fastest as it says, and is not measured"
+    later = JSONDatabase(work_dir=tmp_path)
+    best = ms.compile_tir(later, Matmul, TARGET)
+    assert best is not None
+    assert str(best.trace) == str(winner.record.trace)
+    found = later.query_schedule(Matmul, TARGET)
+    assert found is not None
+    assert str(found.trace) == str(winner.record.trace)
+    assert [finding.number for finding in later.validate()] == [line - 1]
+
+
+def test_a_model_learns_from_the_others(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    damage(tmp_path, of_an_unknown_kind)
+    model = XGBModel(num_tuning_cores=1)
+    context = task()
+    count = learn_from_records(model, JSONDatabase(work_dir=tmp_path), context)
+    known = {record.trace_key for record in made.database.get_all_tuning_records()}
+    assert model.data_size == len(known) - 1
+    assert count == len(made.database) - 1
+
+
+@pytest.mark.parametrize("change", DAMAGES)
+def test_a_run_with_a_stale_record_is_explained(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Any
+) -> None:
+    run(tmp_path)
+    line = damage(tmp_path, change, seconds=1e-3)
+    explained = autotvm.explain_log(tmp_path)
+    assert "8 measurements of 1 task" in str(explained)
+    assert len(caplog.messages) <= 1, "one that applies to the program tells nothing of itself"
+    assert all(f"{RECORD_FILE}:{line}: " in message for message in caplog.messages)
+
+
+def test_a_run_in_an_sql_database_is_explained(tmp_path: Path) -> None:
+    run(tmp_path / "json")
+    run(tmp_path / "sql", database="sql")
+    tables = [autotvm.explain_log(tmp_path / kind).table() for kind in ("json", "sql")]
+    assert [list(table.knobs) for table in tables] == [list(tables[0].knobs)] * 2
+    assert tables[0].knobs
+    assert [row["gflops"] for row in tables[1]] == [row["gflops"] for row in tables[0]]
+
+
+def test_a_stale_row_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(tmp_path, database="sql")
+    connection = sqlite3.connect(tmp_path / SQL_FILE)
+    with connection:
+        connection.execute("UPDATE trace SET text = replace(text, 'GetBlock', 'GetBrick')")
+        connection.execute("UPDATE record SET run_secs = '[-1]' WHERE id = 2")
+    connection.close()
+    caplog.clear()
+    assert "8 measurements" in str(autotvm.explain_log(tmp_path))
+    assert caplog.messages[0].startswith(
+        f"{tmp_path / SQL_FILE}: left out 1 row(s): record 2: field 1 (run_secs) is a list"
+    )
+    assert caplog.messages[1].startswith(f"{tmp_path / SQL_FILE}: record 1: the record is left out")
+    assert SQLDatabase(work_dir=tmp_path).query_schedule(Matmul, TARGET) is None
