@@ -1,8 +1,8 @@
 """Measure every budget of the project and print the table: `make bench`.
 
 Times are those of this machine at this moment. Ratios between things measured side by side hold
-better than times do, so budgets of Python code are in calls of `benchmarks.reference_loop`, which is
-timed beside them.
+better than times do, so budgets of Python code are in calls of a loop that is timed beside it; see
+`benchmarks.reference_loop`.
 """
 
 from __future__ import annotations

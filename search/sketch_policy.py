@@ -195,7 +195,7 @@ class Sketch:
         count = sum(other.rstrip("'") == named for other in taken)
         return named + "'" * count
 
-    def _origins(self, loop: object, makers: Mapping[object, Instruction]) -> Iterator[str]:
+    def _origins(self, loop: object, makers: Mapping[Any, Instruction]) -> Iterator[str]:
         """Yield the names of the loops of the program that a loop was made of."""
         maker = makers[loop]
         if maker.kind.name == "GetLoops":

@@ -45,13 +45,15 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
         if isinstance(value, Buffer):
             known.check_layout(var, value)
     special = _Specialize(known.scalars, known.buffers, known.values)
-    if not never_wraps(special(func.body), special.placed):
+    body = special(func.body)
+    if not never_wraps(body, special.placed):
         marked = {var: as_value(known.scalars[var]) for var in known.values}
         special = _Specialize({**known.scalars, **marked}, known.buffers)
+        body = special(func.body)
     return func.with_(
         params=[param for param in func.params if param not in known.scalars],
         buffer_map={param: special.buffer(buffer) for param, buffer in func.buffer_map.items()},
-        body=special(func.body),
+        body=body,
         attrs=special.value(func.attrs),
     )
 
