@@ -57,9 +57,9 @@ OUTPUT_BLOCK = Problem(
 )
 NOT_PIPELINE = Problem(
     "NotStagePipelineError",
-    "the scope {0} is not a stage pipeline. A stage pipeline has only blocks whose reads are "
-    "covered by their producers, and no block that overwrites what an earlier one reads; "
-    "{reason}",
+    'the scope {0} is not a stage pipeline around block "{name}". A stage pipeline has only blocks '
+    "whose reads are covered by their producers, and no block that overwrites what an earlier one "
+    "reads; {reason}",
 )
 
 
@@ -190,11 +190,12 @@ def require_pipeline(
     known: Collection[Buffer] = (),
     stays: bool = False,
 ) -> tuple[StmtSRef, BlockScope]:
-    """Return the block whose scope `block` is in, a stage pipeline, and its dependency graph.
+    """Return the block whose scope `block` is in, and its dependency graph.
 
-    Raises unless it is one, and unless the graph shows all that the block depends on. Unless the
-    block `stays` below the conditions around it, there must be none. The state may have these
-    checks disabled. Of the `known` buffers it is known that what is read has been written.
+    Raises unless the block is a stage of a pipeline there, and unless the graph shows all that the
+    block depends on. Unless the block `stays` below the conditions around it, there must be none.
+    The state may have these checks disabled. Of the `known` buffers it is known that what is read
+    has been written.
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
@@ -202,22 +203,31 @@ def require_pipeline(
         if not stays:
             check_unguarded(block, scope)
         check_dependencies_show(state, graph, block)
-        _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph)
+        _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph, block)
     return scope, graph
 
 
-def _check_stage_pipeline(state: ScheduleState, scope: StmtSRef, graph: BlockScope) -> None:
-    for edge in graph.edges():
+def _check_stage_pipeline(
+    state: ScheduleState, scope: StmtSRef, graph: BlockScope, block: StmtSRef
+) -> None:
+    """Raise unless a block, what it reads from and what reads from it are stages of a pipeline.
+
+    What other blocks of the scope do to one another does not matter.
+    """
+    into, out_of = graph.into(block), graph.out_of(block)
+    for edge in (*into, *out_of):
         if edge.kind in (DepKind.WAR, DepKind.OPAQUE):
             reason = (
                 f'here block "{edge.dst.block.name_hint}" overwrites {edge.buffer.name}, '
                 f'which block "{edge.src.block.name_hint}" reads before'
             )
-            fail(NOT_PIPELINE, scope, edge.dst, reason=reason)
-    for child in graph.children:
-        if not reads_covered(state, child, graph):
-            reason = f'here block "{child.block.name_hint}" reads more than its producers write'
-            fail(NOT_PIPELINE, scope, child, reason=reason)
+            fail(NOT_PIPELINE, scope, edge.dst, name=block.block.name_hint, reason=reason)
+    written = {edge.buffer for edge in out_of}
+    readers = dict.fromkeys(edge.dst for edge in out_of if edge.kind is DepKind.RAW)
+    for reader, buffers in ((block, None), *((reader, written) for reader in readers)):
+        if not reads_covered(state, reader, graph, buffers):
+            reason = f'here block "{reader.block.name_hint}" reads more than its producers write'
+            fail(NOT_PIPELINE, scope, reader, name=block.block.name_hint, reason=reason)
 
 
 def is_spatial(block: StmtSRef) -> bool:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from schedule.analysis.dependency import BlockScope, DepKind
-from schedule.analysis.region_cover import covers_reads
+from collections.abc import Collection
+
+from schedule.analysis.dependency import BlockScope
+from schedule.analysis.region_cover import covers_reads, flow_into
 from schedule.analysis.whole_buffer import fills_buffer
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
+from tensorir.buffer import Buffer
 from tensorir.node import Node
 
 _LIMIT = 128
 """How many blocks a schedule remembers; what it remembers keeps old loop nests in memory."""
 
 
-def reads_covered(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
-    """Return what `covers_reads` says.
+def reads_covered(
+    state: ScheduleState,
+    consumer: StmtSRef,
+    graph: BlockScope,
+    buffers: Collection[Buffer] | None = None,
+) -> bool:
+    """Return what `covers_reads` says of all that a block reads, or of some buffers alone.
 
     Producers in other loop nests that fill their buffers settle it. Else it depends on the loop
     nests of the consumer and its producers, and on the loops around their scope. Statements are
     immutable, so if all these are the same objects as before, so is the answer.
     """
     nest = _nest(consumer)
-    edges = [edge for edge in graph.into(consumer) if edge.kind is DepKind.RAW]
+    edges = flow_into(graph, consumer, buffers)
     nests = [_nest(edge.src) for edge in edges]
     if all(
         other is not nest and fills_buffer(edge.src, edge.buffer)
@@ -39,7 +47,7 @@ def reads_covered(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -
     before, answer = state.covered.get(consumer.block, ([], False))
     if len(before) == len(evidence) and all(a is b for a, b in zip(before, evidence, strict=True)):
         return answer
-    answer = covers_reads(state, consumer, graph)
+    answer = covers_reads(state, consumer, graph, buffers)
     if len(state.covered) >= _LIMIT:
         state.covered.clear()
     state.covered[consumer.block] = evidence, answer

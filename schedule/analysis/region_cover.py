@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from schedule.analysis.bindings import loop_domain
-from schedule.analysis.dependency import BlockScope, DepKind
+from schedule.analysis.dependency import BlockScope, Dependency, DepKind
 from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import Box, bound_region, path_domain, relax
 from schedule.analysis.sure_writes import holds, surely_written
@@ -19,17 +19,23 @@ from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import TRUE, conjuncts, const, logical_and, max_, min_
 
 
-def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) -> bool:
+def covers_reads(
+    state: ScheduleState,
+    consumer: StmtSRef,
+    graph: BlockScope,
+    buffers: Collection[Buffer] | None = None,
+) -> bool:
     """Say whether every part of a buffer that `consumer` reads is surely written by its producers.
+
+    With `buffers` only what it reads of these is looked at.
 
     For each group of producers that meet the consumer at one loop, what they surely write below
     that loop is compared with all that the consumer may read there.
     """
     groups: dict[StmtSRef, dict[Buffer, list[StmtSRef]]] = defaultdict(dict)
-    for edge in graph.into(consumer):
-        if edge.kind is DepKind.RAW:
-            meeting = lowest_common_ancestor([edge.src, consumer])
-            groups[meeting].setdefault(edge.buffer, []).append(edge.src)
+    for edge in flow_into(graph, consumer, buffers):
+        meeting = lowest_common_ancestor([edge.src, consumer])
+        groups[meeting].setdefault(edge.buffer, []).append(edge.src)
     for meeting, by_buffer in groups.items():
         analyzer = Analyzer()
         outer = loops_above(meeting) if meeting.is_block else [*loops_above(meeting), meeting]
@@ -49,6 +55,17 @@ def covers_reads(state: ScheduleState, consumer: StmtSRef, graph: BlockScope) ->
                     ):
                         return False
     return True
+
+
+def flow_into(
+    graph: BlockScope, consumer: StmtSRef, buffers: Collection[Buffer] | None = None
+) -> list[Dependency]:
+    """Return the edges along which a block gets what it reads, or what it reads of some buffers."""
+    return [
+        edge
+        for edge in graph.into(consumer)
+        if edge.kind is DepKind.RAW and (buffers is None or edge.buffer in buffers)
+    ]
 
 
 def written_below(

@@ -613,13 +613,6 @@ def at_the_same_time(change):
     [
         (COPY, at("root", "B", 0), "RootBlockError", "root block", ["block root"]),
         (
-            OVERWRITES,
-            at("C", "B", 0),
-            "NotStagePipelineError",
-            'block "A" overwrites A, which block "B" reads before',
-            ["block root", "block A"],
-        ),
-        (
             PARTLY_WRITTEN,
             at("C", "B", 0),
             "NotStagePipelineError",

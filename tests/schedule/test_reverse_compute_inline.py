@@ -620,13 +620,6 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
         (ROW_SUMS, inline("C"), "HasInitBlock", "has an init statement", ["block C"]),
         (COPY, inline("root"), "RootBlockError", "root block", ["block root"]),
         (
-            OVERWRITES,
-            inline("C"),
-            "NotStagePipelineError",
-            'block "A" overwrites A, which block "B" reads before',
-            ["block root", "block A"],
-        ),
-        (
             TWO_PRODUCED,
             inline("C"),
             "NotSingleReadWriteBuffer",
@@ -675,12 +668,6 @@ def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
 )
 def test_refused(before, call, code, words, marked):
     refused(before, call, code, words, marked)
-
-
-def test_without_checks_the_scope_need_not_be_a_stage_pipeline():
-    sch = Schedule(parse(OVERWRITES), enable_check=False)
-    sch.reverse_compute_inline("C")
-    assert "alloc_buffer" not in sch.mod.script()
 
 
 def test_an_argument_of_another_type():

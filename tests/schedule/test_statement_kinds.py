@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schedule import Schedule
+from schedule.analysis.dependency import dependencies
+from schedule.analysis.region_cover import covers_reads
 from schedule.stmt_cursor import NOTHING, with_child_replaced
 from tensorir import assert_structural_equal, parse
 from tensorir.buffer import decl_buffer
@@ -25,7 +27,7 @@ from tensorir.stmt import (
     Stmt,
     While,
 )
-from tests.schedule.transformation import apply, refused, scheduled
+from tests.schedule.transformation import apply, refused
 
 HEADER = """\
 @T.prim_func
@@ -353,27 +355,10 @@ def test_a_consumer_of_what_is_stored_under_a_condition_stays():
     ids=["the same condition", "its other branch", "equal conditions", "the same while"],
 )
 def test_a_condition_that_holds_for_producer_and_consumer(lines, accepted):
-    # Blocks are moved only where every block has what it reads.
-    unrelated = """\
-D = T.alloc_buffer((2,))
-for i in range(2):
-    with T.block("D"):
-        vi = T.axis.spatial(2, i)
-        D[vi] = A[vi, 0]
-for i in range(2):
-    with T.block("E"):
-        vi = T.axis.spatial(2, i)
-        C[vi, 0] = D[vi]
-"""
-    before = program(ALLOCATED, unrelated, *lines)
-
-    def call(sch: Schedule) -> None:
-        sch.compute_at("D", sch.get_loops("E")[0])
-
-    if accepted:
-        scheduled(before, call)
-    else:
-        refused(before, call, "NotStagePipelineError")
+    state = Schedule(parse(program(ALLOCATED, *lines))).state
+    root = state.root("main")
+    consumer = state.child_blocks(root)[1]
+    assert covers_reads(state, consumer, dependencies(state, root)) == accepted
 
 
 def test_blocks_that_write_one_memory_depend_on_each_other():
