@@ -7,6 +7,7 @@ find the range of each of its axes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.regions import Box
@@ -19,10 +20,21 @@ from tensorir.arith import (
     inverse_affine_iter_map,
 )
 from tensorir.buffer import Buffer, BufferRegion, Range
+from tensorir.equal import expr_deep_equal
 from tensorir.errors import IRValueError
-from tensorir.expr import FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
-from tensorir.ops import TRUE, const, floordiv, is_const_int, max_, min_
-from tensorir.visit import collect_vars, walk
+from tensorir.expr import GE, LE, FloorDiv, FloorMod, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.ops import (
+    TRUE,
+    compare,
+    const,
+    floordiv,
+    is_const_int,
+    logical_and,
+    logical_or,
+    max_,
+    min_,
+)
+from tensorir.visit import collect_vars, substitute, uses_var, walk
 
 
 class AxisDomain:
@@ -68,6 +80,39 @@ def solve_axis_domains(
         for domain in domains.values():
             domain.overlaps = False
     return [_settle(domains[var], ranges[var], analyzer) for var in ranges]
+
+
+def where_fixed_places_are_needed(
+    axes: Sequence[IterVar],
+    provided: Mapping[Buffer, list[BufferRegion]],
+    required: Mapping[Buffer, Box],
+    analyzer: Analyzer,
+) -> PrimExpr:
+    """Return when what is required holds the places that all instances of a block touch alike.
+
+    Those are constant indices, and axes of one value. Nothing else would say that an instance has
+    nothing to do with what is required.
+    """
+    only = {a.var: a.dom.min for a in axes if a.dom is not None and is_const_int(a.dom.extent, 1)}
+    varying = {axis.var for axis in axes if axis.var not in only}
+    cases: list[PrimExpr] = []
+    for buffer, regions in provided.items():
+        box = required.get(buffer)
+        if box is None:
+            continue
+        case: PrimExpr = TRUE
+        for have, need in zip(regions[0].region, box, strict=True):
+            if is_const_int(have.extent, 1) and not uses_var(have.min, varying.__contains__):
+                place = substitute(have.min, only)
+                for end, limit in ((need.min_value, LE), (need.max_value, GE)):
+                    if end is not None:
+                        held = analyzer.simplify(compare(limit, end, place))
+                        case = logical_and(case, held)
+        if len(regions) > 1 or is_const_int(case, 1):
+            return TRUE
+        if not any(expr_deep_equal(case, other) for other in cases):
+            cases.append(case)
+    return reduce(logical_or, cases) if cases else TRUE
 
 
 def is_always_solvable(provided: Sequence[BufferRegion]) -> bool:

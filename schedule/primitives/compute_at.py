@@ -17,6 +17,7 @@ from schedule.analysis.domain_solving import (
     AxisDomain,
     is_always_solvable,
     solve_axis_domains,
+    where_fixed_places_are_needed,
 )
 from schedule.analysis.insertion_place import check_place
 from schedule.analysis.iteration_cover import left_out
@@ -219,10 +220,10 @@ def plan_move(
     for var, values in loop_domain([*loops_above(loop), loop]).items():
         analyzer.bind(var, values)
     try:
-        domains = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
+        domains, predicate = _axis_domains(graph, block, loop, required, analyzer, to_consumers)
     except IRValueError as error:
         fail(UNSOLVABLE, block, loop, reason=error)
-    nest = _nest(block, domains, preserve_unit_loops, analyzer)
+    nest = _nest(block, domains, predicate, preserve_unit_loops, analyzer)
     if state.enable_check:
         _check_concurrent(block, loop, nest)
         _check_follows(block, loop, nest)
@@ -308,7 +309,8 @@ def _axis_domains(
     required: list[StmtSRef],
     analyzer: Analyzer,
     to_consumers: bool,
-) -> list[AxisDomain]:
+) -> tuple[list[AxisDomain], PrimExpr]:
+    """Return the values of each axis that are needed, and the condition under which they are."""
     node = block.block
     provided: dict[Buffer, list[BufferRegion]] = {}
     for region in node.writes if to_consumers else node.reads:
@@ -332,17 +334,24 @@ def _axis_domains(
         for buffer, parts in boxes.items()
         if (joined := union(parts, analyzer)) is not None
     }
-    return solve_axis_domains(node.iter_vars, provided, needed, analyzer, must_cover=to_consumers)
+    axes = node.iter_vars
+    domains = solve_axis_domains(axes, provided, needed, analyzer, must_cover=to_consumers)
+    if to_consumers:
+        return domains, TRUE
+    return domains, where_fixed_places_are_needed(axes, provided, needed, analyzer)
 
 
 def _nest(
-    block: StmtSRef, domains: list[AxisDomain], preserve_unit_loops: bool, analyzer: Analyzer
+    block: StmtSRef,
+    domains: list[AxisDomain],
+    predicate: PrimExpr,
+    preserve_unit_loops: bool,
+    analyzer: Analyzer,
 ) -> Stmt:
     """Return the loops over the needed instances, with the block inside."""
     node: Block = block.block
     loops: list[tuple[Var, PrimExpr]] = []
     bindings: list[PrimExpr] = []
-    predicate: PrimExpr = TRUE
     for axis, domain in zip(node.iter_vars, domains, strict=True):
         low = domain.dom.min_value
         extent = analyzer.simplify(domain.dom.max_value - low + 1)

@@ -908,3 +908,67 @@ def main(A: T.Buffer((6, 8)), D: T.Buffer((6, 8))):
         sch.reverse_compute_at(sch.get_block("D"), sch.get_loops(sch.get_block("E"))[1])
     assert caught.value.code == "LostIterationError"
     assert_structural_equal(sch.mod, program)
+
+
+ONE_ROW = """\
+@T.prim_func
+def main(A: T.Buffer((8, 16)), D: T.Buffer((1, 16, 1))):
+    B = T.alloc_buffer((8, 16))
+    for i_0, j_0, i_1, j_1 in T.grid(2, 4, 4, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i_0 * 4 + i_1)
+            vj = T.axis.spatial(16, j_0 * 4 + j_1)
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y, z in T.grid(1, 16, 1):
+        with T.block("D"):
+            v0, v1, v2 = T.axis.remap("SSS", [x, y, z])
+            D[v0, v1, v2] = B[{row}, v1] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "predicate"),
+    [("v0", "i_0 <= 0"), ("0", "i_0 <= 0"), ("5", "1 <= i_0")],
+)
+def test_a_row_that_one_iteration_writes_is_read_in_that_one(row, predicate):
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 16)), D: T.Buffer((1, 16, 1))):
+    B = T.alloc_buffer((8, 16))
+    for i_0, j_0 in T.grid(2, 4):
+        for i_1, j_1 in T.grid(4, 4):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i_0 * 4 + i_1)
+                vj = T.axis.spatial(16, j_0 * 4 + j_1)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for ax0 in range(4):
+            with T.block("D"):
+                v0 = T.axis.spatial(1, 0)
+                v1 = T.axis.spatial(16, j_0 * 4 + ax0)
+                v2 = T.axis.spatial(1, 0)
+                T.where({})
+                D[v0, v1, v2] = B[{}, v1] + T.float32(1)
+"""
+    apply(ONE_ROW.format(row=row), at("D", "B", 1), after.format(predicate, row))
+
+
+def test_rows_that_two_iterations_write_are_not_read_in_one():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((8, 4)), D: T.Buffer((4,))):
+    B = T.alloc_buffer((8, 4))
+    E = T.alloc_buffer((8, 4))
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, vj] = A[vi, vj] * T.float32(3)
+    for x in range(4):
+        with T.block("D"):
+            vx = T.axis.spatial(4, x)
+            D[vx] = B[0, vx] + E[{}, vx]
+"""
+    apply(before.format(0), at("D", "B", 0))
+    refused(before.format(1), at("D", "B", 0), "NotRegionCoverError")
