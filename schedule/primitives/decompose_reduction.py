@@ -98,7 +98,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     nest = substitute_loops(nest, renamed)
 
     # Rewrite: the update block keeps everything else.
-    updated = _update_block(old)
+    updated = without_init(old).with_(name_hint=f"{old.name_hint}_update")
     state.replace(block, updated)
     state.replace(loop, sequence([nest, loop.loop]))
 
@@ -123,10 +123,8 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
             )
 
 
-def _update_block(old: Block) -> Block:
+def without_init(old: Block) -> Block:
     """Return the block without its init; it now reads what it accumulates into."""
     read = {region.buffer for region in old.reads}
     accumulated = [region for region in old.writes if region.buffer not in read]
-    return old.with_(
-        name_hint=f"{old.name_hint}_update", init=None, reads=(*accumulated, *old.reads)
-    )
+    return old.with_(init=None, reads=(*accumulated, *old.reads))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedule.analysis.bindings import axis_domain
+from schedule.analysis.bindings import axis_domain, loop_domain
 from schedule.errors import Problem, check, fail
 from schedule.instruction import FactorsArg, LoopArg, NewLoops, primitive
+from schedule.primitives.decompose_reduction import without_init
 from schedule.primitives.loop_problems import check_plain
 from schedule.primitives.split import NOT_POSITIVE, SEVERAL_INFERRED
-from schedule.sref import StmtSRef
+from schedule.sref import loops_above
 from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
 from tensorir.buffer import BufferRegion, Range
-from tensorir.expr import IntImm, IterVar, Var
+from tensorir.expr import NE, IntImm, IterVar, Var
 from tensorir.fresh_copy import FreshCopy
-from tensorir.ops import TRUE, const
+from tensorir.ops import TRUE, compare, const
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
-from tensorir.visit import uses_var
 
 SYMBOLIC = Problem(
     "SymbolicShapeError",
@@ -29,12 +30,6 @@ WRONG_SUM = Problem(
     "the factors are the lengths of the pieces; leave some iterations for the last one",
 )
 NO_BLOCK = Problem("NoBlockError", "there is no block below {0}")
-REDUCES = Problem(
-    "ReductionPartitionError",
-    "{0} drives the reduction axis {axis} of {1}, which has an init: every piece would start its "
-    "sum anew",
-    "decompose the reduction first",
-)
 
 
 @primitive("LoopPartition")
@@ -52,12 +47,12 @@ def loop_partition(
     gets the piece's range as its domain. Handles of the old blocks and loops expire.
     `preserve_unit_iters` is recorded for compatibility and has no effect.
 
-    TVM also partitions loops that drive a reduction with an init, which then starts anew in each
-    piece; that is refused here. What a copied block is said to touch is widened to all of the piece
-    only where the loop holds a single block.
+    Pieces that cannot hold the first step of a reduction go on with what those before them have
+    accumulated, without its init. (In TVM each piece starts anew.) What a copied block is said to
+    touch is widened to all of the piece only where the loop holds a single block.
 
     Raises ScheduleError: SymbolicShapeError, NotSingleInferFactorError, NonPositiveFactorError,
-    WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError, ReductionPartitionError.
+    WrongFactorError, HasAnnotationOrThreadBindingError, NoBlockError.
     """
     # Preconditions.
     old = loop.loop
@@ -74,8 +69,6 @@ def loop_partition(
     check_plain(loop)
     blocks = state.child_blocks(loop)
     check(bool(blocks), NO_BLOCK, loop)
-    for block in blocks:
-        _check_no_reduction(loop, block)
 
     # Rewrite.
     lengths = [extent - total if f is None else f for f in factors]
@@ -83,12 +76,16 @@ def loop_partition(
         lengths.append(extent - total)
     name, dtype = old.loop_var.name, old.loop_var.dtype
     base = f"{blocks[0].block.name_hint}_{name}"
+    around = loop_domain(loops_above(loop))
     made: list[For] = []
     pieces: list[Stmt] = []
     for k, length in enumerate(lengths):
         var = Var(f"{name}{k}", dtype)
         values = Range.from_min_extent(const(start, dtype), const(length, dtype))
-        copy = _Piece(old.loop_var, var, values, f"_{name}{k}", widen=len(blocks) == 1)
+        analyzer = Analyzer()
+        for outer, limits in {**around, old.loop_var: values}.items():
+            analyzer.bind(outer, limits)
+        copy = _Piece(old.loop_var, var, values, f"_{name}{k}", analyzer, widen=len(blocks) == 1)
         made.append(For(var, values.min, values.extent, ForKind.SERIAL, copy(old.body)))
         pieces.append(_opaque(f"{base}{k}_partition", made[-1]))
         start += length
@@ -98,16 +95,6 @@ def loop_partition(
     return [state.get_sref(piece) for piece in made]
 
 
-def _check_no_reduction(loop: StmtSRef, block: StmtSRef) -> None:
-    """Raise if the loop drives a reduction axis of a block that has an init."""
-    realize, var = block.block_realize, loop.loop.loop_var
-    if realize.block.init is None:
-        return
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        reduces = axis.iter_type != IterVar.DATA_PAR and uses_var(value, var)
-        check(not reduces, REDUCES, loop, block, axis=axis.var.name)
-
-
 def _opaque(name: str, body: Stmt) -> Stmt:
     return BlockRealize((), TRUE, Block((), (), (), name, body))
 
@@ -115,7 +102,17 @@ def _opaque(name: str, body: Stmt) -> Stmt:
 class _Piece(FreshCopy):
     """Copies the body of a loop for one piece of its range."""
 
-    def __init__(self, old: Var, new: Var, values: Range, suffix: str, *, widen: bool) -> None:
+    def __init__(
+        self,
+        old: Var,
+        new: Var,
+        values: Range,
+        suffix: str,
+        analyzer: Analyzer,
+        *,
+        widen: bool,
+    ) -> None:
+        """Take an analyzer that knows the loops around, and that `old` has these values."""
         super().__init__({old: new})
         self._loop_var = new
         self._range = values
@@ -123,6 +120,7 @@ class _Piece(FreshCopy):
         self._widen = widen
         self._driven: set[Var] = set()
         self._depth = 0
+        self._analyzer = analyzer
 
     def block_name(self, block: Block) -> str:
         return block.name_hint + self._suffix
@@ -136,12 +134,28 @@ class _Piece(FreshCopy):
         dom = Range.from_min_extent(values.min.astype(dtype), values.extent.astype(dtype))
         return IterVar(dom, new.var, new.iter_type, new.thread_tag)
 
+    def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
+        with self._analyzer.loop_scope(node.loop_var, node.min, node.extent):
+            return super().rewrite_For(node)
+
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         values = self.each(node.iter_values)
         for axis, value in zip(node.block.iter_vars, values, strict=True):
             if value is self._loop_var:
                 self._driven.add(axis.var)
-        return BlockRealize(values, self(node.predicate), self(node.block))
+        block = node.block
+        if block.init is not None and self._is_past_the_first_step(node):
+            block = without_init(block)
+        return BlockRealize(values, self(node.predicate), self(block))
+
+    def _is_past_the_first_step(self, node: BlockRealize) -> bool:
+        """Say whether a reduction axis never has its first value in this piece."""
+        return any(
+            axis.iter_type == IterVar.COMM_REDUCE
+            and axis.dom is not None
+            and self._analyzer.can_prove(compare(NE, value, axis.dom.min))
+            for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
+        )
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._depth += 1

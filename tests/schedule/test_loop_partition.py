@@ -157,8 +157,58 @@ def test_wrong_factors(factors, code, words):
     refused(BEFORE, partition("B", 0, factors), code, words)
 
 
-def test_reduction_with_init_is_refused():
-    refused(REDUCTION, partition("B", 1, [5]), "ReductionPartitionError", "axis vk")
+def test_only_the_piece_with_the_first_step_of_a_reduction_initialises():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((7, 11)), B: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("B_k_common"):
+            T.reads()
+            T.writes()
+            with T.block("B_k0_partition"):
+                T.reads()
+                T.writes()
+                for k0 in range(5):
+                    with T.block("B_k0"):
+                        vi = T.axis.spatial(7, i)
+                        vk = T.axis.reduce(5, k0)
+                        T.reads(A[0:7, 0:5])
+                        T.writes(B[0:7])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] += A[vi, vk]
+            with T.block("B_k1_partition"):
+                T.reads()
+                T.writes()
+                for k1 in range(5, 11):
+                    with T.block("B_k1"):
+                        vi = T.axis.spatial(7, i)
+                        vk = T.axis.reduce((5, 11), k1)
+                        T.reads(B[0:7], A[0:7, 5:11])
+                        T.writes(B[0:7])
+                        B[vi] += A[vi, vk]
+"""
+    apply(REDUCTION, partition("B", 1, [5]), after)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("factors", [[1], [1, 4, None], [10]])
+def test_pieces_of_a_reduction_below_and_above_its_results(order, factors):
+    def call(sch):
+        loops = sch.get_loops("B")
+        sch.reorder(*(loops[k] for k in order))
+        sch.loop_partition(loops[1], factors)
+
+    apply(REDUCTION, call)
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_pieces_of_a_part_of_a_reduction(which):
+    def call(sch):
+        sch.split(sch.get_loops("B")[1], [None, 4])
+        sch.loop_partition(sch.get_loops("B")[which], [1, None])
+
+    apply(REDUCTION, call)
 
 
 def test_annotated_loop_is_refused():
