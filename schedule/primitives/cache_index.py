@@ -11,6 +11,7 @@ from schedule.errors import Problem, check
 from schedule.instruction import BlockArg, NewBlocks, primitive
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor
+from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, Range, decl_buffer
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import (
@@ -49,7 +50,8 @@ def cache_index(
     After:  for i, k: index_var_0[i, k] = i * 2 + k;  for i, k: C[i] = A[index_var_0[i, k]]
 
     Taken are the largest expressions of the block's axes that occur at least `cse_thresh` times (0:
-    all); the results are the blocks that fill the tables, which stand before the block's loops.
+    all), in whatever form; the results are the blocks that fill the tables, which stand before the
+    block's loops.
 
     As in TVM, the block does not declare that it reads the tables. Other primitives know all the
     same that it depends on the blocks that fill them.
@@ -62,7 +64,8 @@ def cache_index(
     check(cse_thresh >= 0, NEGATIVE, block, threshold=cse_thresh)
     scope = state.scope_root(block)
     node = block.block
-    found = _Expressions(node).chosen(cse_thresh)
+    forms = _Forms()
+    found = _Expressions(node, forms).chosen(cse_thresh)
     if not found:
         return []
 
@@ -77,7 +80,7 @@ def cache_index(
         tables.append((expr, BufferLoad(table, axes)))
     cursor = StmtCursor.below(scope).around(block)
     buffers = [load.buffer for _, load in tables]
-    add_stages(state, scope, cursor, nests, [], buffers, _LookUp(node, tables))
+    add_stages(state, scope, cursor, nests, [], buffers, _LookUp(node, tables, forms))
 
     # Result.
     return [state.get_sref(nest.block) for nest in nests]
@@ -96,10 +99,24 @@ def _table(
     return table, sweep.storing(table, sweep.places, value, f"index_{number}")
 
 
+class _Forms:
+    """Tells which expressions are equal whatever their axes are."""
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+
+    def equal(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Say whether two expressions have one type and one value."""
+        if a.dtype is not b.dtype:
+            return False
+        return expr_deep_equal(a, b) or self._analyzer.can_prove_equal(a, b)
+
+
 class _Expressions:
     """The expressions in the stores of a block that can be computed ahead."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, forms: _Forms) -> None:
+        self._forms = forms
         self._axes = {axis.var for axis in block.iter_vars}
         self._stores = [
             node
@@ -119,7 +136,7 @@ class _Expressions:
             for part in (store.value, *store.indices):
                 self._collect(part, found)
             for same in sorted(self._frequent(found, threshold), key=lambda e: -_size(e)):
-                if not any(expr_deep_equal(same, known) for known in result):
+                if not any(self._forms.equal(same, known) for known in result):
                     result.append(same)
         return result
 
@@ -140,7 +157,7 @@ class _Expressions:
         """Add the largest expressions in `node`, those that are equal together."""
         if isinstance(node, PrimExpr) and self._is_eligible(node):
             for same in found:
-                if expr_deep_equal(same[0], node):
+                if self._forms.equal(same[0], node):
                     same.append(node)
                     return
             found.append([node])
@@ -192,9 +209,12 @@ def _size(expr: PrimExpr) -> int:
 class _LookUp(RedirectBuffers):
     """Replaces expressions in the stores of a block by loads from tables."""
 
-    def __init__(self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]]) -> None:
+    def __init__(
+        self, block: Block, tables: Sequence[tuple[PrimExpr, BufferLoad]], forms: _Forms
+    ) -> None:
         super().__init__({}, {block})
         self._tables = tables
+        self._forms = forms
         self._in_store = False
 
     def rewrite_BufferStore(self, node: BufferStore) -> Stmt:  # noqa: N802
@@ -204,8 +224,8 @@ class _LookUp(RedirectBuffers):
         return new
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
-        if self._in_store:
+        if self._in_store and not isinstance(node, Var):
             for expr, load in self._tables:
-                if node.dtype is expr.dtype and expr_deep_equal(node, expr):
+                if self._forms.equal(node, expr):
                     return load
         return self.generic(node)

@@ -90,6 +90,20 @@ def test_rare_expressions_give_way_to_their_common_parts():
     assert tables(apply(SHARED, cache("C", 2))) == ["v0 * 2 + v1"]
 
 
+def test_equal_expressions_in_several_forms_share_a_table():
+    before = GATHER.replace(
+        "A[vi * 5 + vk] * A[vi * 5 + vk] + A[vk + 1]",
+        "A[vi * 5 + vk] * A[vk + vi * 5] + A[vi + vk + vi * 4] + A[vk * 2 // 2]",
+    )
+    sch = apply(before, cache("C"))
+    assert tables(sch) == ["v0 * 5 + v1", "v0 * 2 // 2"]
+    assert str(sch.get(sch.get_block("C")).body.value) == (
+        "A[index_var_0[vi, vk]] * A[index_var_0[vi, vk]] + A[index_var_0[vi, vk]]"
+        " + A[index_var_1[vk]]"
+    )
+    assert tables(apply(before, cache("C", 3))) == ["v0 * 5 + v1"]
+
+
 def test_nothing_to_compute_changes_nothing():
     sch = Schedule(parse(GATHER))
     before = sch.mod["main"]
