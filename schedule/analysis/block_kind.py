@@ -189,20 +189,22 @@ def require_pipeline(
     *,
     known: Collection[Buffer] = (),
     stays: bool = False,
+    read_after: bool = False,
 ) -> tuple[StmtSRef, BlockScope]:
     """Return the block whose scope `block` is in, and its dependency graph.
 
     Raises unless the block is a stage of a pipeline there, and unless the graph shows all that the
     block depends on. Unless the block `stays` below the conditions around it, there must be none.
-    The state may have these checks disabled. Of the `known` buffers it is known that what is read
-    has been written.
+    With `read_after` what it writes may be read outside of blocks, once it is complete. The state
+    may have these checks disabled. Of the `known` buffers it is known that what is read has been
+    written.
     """
     scope = state.scope_root(block)
     graph = dependencies(state, scope)
     if state.enable_check:
         if not stays:
             check_unguarded(block, scope)
-        check_dependencies_show(state, graph, block)
+        check_dependencies_show(state, graph, block, read_after=read_after)
         _check_stage_pipeline(state, scope, graph.ignoring(known) if known else graph, block)
     return scope, graph
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from schedule.analysis.accesses import NO_ACCESSES, Accesses, Memory, accessing
 from schedule.analysis.dependency import BlockScope
 from schedule.errors import Problem, check, fail
-from schedule.sref import StmtSRef
+from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from schedule.stmt_cursor import StmtCursor, wrappers
 from tensorir.buffer import Buffer, BufferRegion
@@ -140,10 +140,12 @@ def check_touched_in_blocks(
     *,
     read: Iterable[Buffer] = (),
     written: Iterable[Buffer] = (),
+    read_after: bool = False,
 ) -> None:
     """Raise if outside of the blocks in a scope it matters what `block` does with some buffers.
 
-    Those that it reads must not be written there, those that it writes not be touched.
+    Those that it reads must not be written there, those that it writes not be touched; with
+    `read_after` they may be read once its loops have ended.
     """
     bare = _bare_accesses(state, scope.block.body)
     if bare is NO_ACCESSES:
@@ -155,16 +157,36 @@ def check_touched_in_blocks(
     for buffer in (*read, *written):
         unchanged = memory.of(buffer) not in changed
         check(unchanged, BARE, block, scope, buffer=buffer.name, how="written")
+    if read_after and used:
+        early = _bare_until(state, scope, block)
+        used = set(map(memory.of, early))
     for buffer in written:
         check(memory.of(buffer) not in used, BARE, block, scope, buffer=buffer.name, how="read")
 
 
-def check_dependencies_show(state: ScheduleState, graph: BlockScope, block: StmtSRef) -> None:
-    """Raise if a block depends on more in its scope than the dependency graph of that shows."""
+def _bare_until(state: ScheduleState, scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
+    """Return what is read outside of blocks until the outermost loop around a block has ended."""
+    around = [*loops_above(block), block][0]
+    nest: Stmt = block.block_realize if around is block else around.loop
+    body = scope.block.body
+    parts = body.seq if isinstance(body, SeqStmt) else (body,)
+    if nest not in parts:
+        return list(_bare_accesses(state, body).read)
+    early = parts[: parts.index(nest) + 1]
+    return [buffer for part in early for buffer in _bare_accesses(state, part).read]
+
+
+def check_dependencies_show(
+    state: ScheduleState, graph: BlockScope, block: StmtSRef, *, read_after: bool = False
+) -> None:
+    """Raise if a block depends on more in its scope than the dependency graph of that shows.
+
+    With `read_after` what it writes may be read outside of blocks once its loops have ended.
+    """
     check_one_name(graph, block)
     read, written = ([r.buffer for r in side] for side in (block.block.reads, block.block.writes))
     scope = state.scope_root(block)
-    check_touched_in_blocks(state, scope, block, read=read, written=written)
+    check_touched_in_blocks(state, scope, block, read=read, written=written, read_after=read_after)
     realize = block.block_realize
     if realize in state.plain:
         return

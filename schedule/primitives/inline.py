@@ -15,6 +15,7 @@ from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.derived_regions import visible_buffers, with_derived_regions
 from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.rebuild import BlockRewriter
+from schedule.analysis.whole_buffer import fills_buffer
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, primitive
 from schedule.sref import StmtSRef
@@ -81,7 +82,8 @@ def check_compute_inline(
     written = [r.buffer for r in node.writes]
     check(len(written) == 1, NOT_ONE_BUFFER, block, verb="writes", count=len(written))
     buffer = written[0]
-    scope, graph = require_pipeline(state, block)
+    # Conditions that read the buffer get the value in place of the load, as consumers do.
+    scope, graph = require_pipeline(state, block, read_after=fills_buffer(block, buffer))
     check_not_output(state, block)
     check_complete(state, block, graph)
     store = written_out(node.body)

@@ -701,3 +701,55 @@ def test_a_call_for_its_effect_runs_as_often_as_it_does(before, call):
 def test_a_pure_call_is_inlined():
     before = CALLS.format(value='T.call_pure_extern("float32", "sinf", A[v])', use="B[v] + B[v]")
     scheduled(before, lambda sch: sch.compute_inline("B"))
+
+
+# ---------------------------------------------------------------------------- reads in conditions
+
+
+CONDITION = """\
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for x, y in T.grid(8, 6):
+        {}with T.block("C"):
+            vi, vj = T.axis.remap("SS", [x, y])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+PREDICATE = CONDITION.format("").replace(
+    "[x, y])\n", "[x, y])\n            T.where(B[x, y] < T.float32(1))\n"
+)
+
+
+def test_a_predicate_that_reads_the_buffer():
+    after = """\
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    for x, y in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [x, y])
+            T.where(A[x, y] * T.float32(2) < T.float32(1))
+            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+"""
+    apply(PREDICATE, inline("B"), after)
+
+
+def test_a_condition_around_a_consumer_that_reads_the_buffer():
+    before = CONDITION.format("if B[x, y] < T.float32(1):\n            ")
+    before = before.replace(
+        '            vi, vj = T.axis.remap("SS", [x',
+        '                vi, vj = T.axis.remap("SS", [x',
+    )
+    before = before.replace("            C[vi", "                C[vi")
+    sch = apply(before, inline("B"))
+    assert "if A[x, y] * T.float32(2.0) < T.float32(1.0):" in sch.mod.script()
+
+
+def test_conditions_that_read_what_is_not_complete_are_refused():
+    together = PREDICATE.replace("    for x, y in T.grid(8, 6):\n", "").replace("[x, y]", "[i, j]")
+    part = PREDICATE.replace("i, j in T.grid(8, 6)", "i, j in T.grid(8, 5)")
+    for before in (together, part.replace("x, y in T.grid(8, 6)", "x, y in T.grid(8, 5)")):
+        refused(before, inline("B"), "BareAccessError", "B, which block")
