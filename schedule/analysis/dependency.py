@@ -150,13 +150,18 @@ def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     return list(read), list(dict.fromkeys(r.buffer for r in block.writes))
 
 
+def declares_nothing(block: Block) -> bool:
+    """Say whether a block is one that `loop_partition` wraps around pieces: it is seen through."""
+    return not (block.iter_vars or block.reads or block.writes)
+
+
 def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
     """Return what a block reads and writes.
 
     One without axes that declares neither, as `loop_partition` wraps around its pieces, is seen
     through: what the blocks in it touch counts.
     """
-    if block.iter_vars or block.reads or block.writes:
+    if not declares_nothing(block):
         return _declared(block)
     inner = [_declared(node) for node in walk(block.body) if type(node) is Block]
     bare = Accesses.of(block.body)

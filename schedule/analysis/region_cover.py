@@ -9,7 +9,7 @@ from schedule.analysis.bindings import loop_domain
 from schedule.analysis.dependency import BlockScope, Dependency, DepKind
 from schedule.analysis.predicates import divided_by_use, without_variables
 from schedule.analysis.regions import Box, bound_region, path_domain, relax
-from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.sure_writes import holds, surely_written, written_within
 from schedule.analysis.surroundings import guards
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
@@ -72,10 +72,12 @@ def written_below(
     meeting: StmtSRef, buffer: Buffer, producers: list[StmtSRef], analyzer: Analyzer
 ) -> Box | None:
     """Return a box of `buffer` that the producers fill below `meeting`, None if none is known."""
-    boxes = []
+    boxes: list[Box] = []
     for producer in producers:
         realize = producer.block_realize
         domain = path_domain(producer, meeting, buffer.scope())
+        within = written_within(realize, buffer, domain, analyzer)
+        boxes += [clip(box, buffer, analyzer) for box in within]
         for region in producer.block.writes:
             if region.buffer is buffer:
                 surely = surely_written(producer.block, region)

@@ -15,7 +15,7 @@ from schedule.analysis.regions import (
     relax,
     union,
 )
-from schedule.analysis.sure_writes import holds, surely_written
+from schedule.analysis.sure_writes import holds, surely_written, written_within
 from schedule.sref import StmtSRef, loops_above, loops_seen_through
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion
@@ -49,6 +49,10 @@ def region_written(
     """Return the like for what blocks write: that is, what they surely write, where it is known."""
     regions = []
     for block in blocks:
+        analyzer = Analyzer()
+        within = union(written_within(block.block_realize, buffer, {}, analyzer), analyzer)
+        if within is not None:
+            regions.append((block, BufferRegion(buffer, region_of(within, buffer, analyzer))))
         for region in block.block.writes:
             if region.buffer is buffer:
                 surely = surely_written(block.block, region) or region.region

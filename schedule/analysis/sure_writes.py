@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from schedule.analysis.bindings import axis_domain, loop_range
+from schedule.analysis.dependency import declares_nothing
 from schedule.analysis.opaque_access import is_opaque
 from schedule.analysis.regions import Box, bound_region, box_of, region_of, relax
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.expr import IntImm, PrimExpr, Var
-from tensorir.ops import TRUE
+from tensorir.ops import TRUE, is_const_int
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -55,6 +56,15 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
     return region_of(boxes[0], buffer, analyzer)
 
 
+def written_within(
+    realize: BlockRealize, buffer: Buffer, domain: Mapping[Var, Range], analyzer: Analyzer
+) -> list[Box]:
+    """Return what the blocks in one that declares nothing write while the loops around it run."""
+    if not declares_nothing(realize.block):
+        return []
+    return list(_boxes(realize, buffer, domain, analyzer))
+
+
 def _is_point(dim: Range) -> bool:
     return type(dim.extent) is IntImm and dim.extent.value == 1
 
@@ -87,6 +97,8 @@ def _boxes(
             body = substitute(body, {stmt.var: stmt.value})
         yield from _boxes(body, buffer, domain, analyzer)
     elif isinstance(stmt, BlockRealize):
+        if declares_nothing(stmt.block) and is_const_int(stmt.predicate, 1):
+            yield from _boxes(stmt.block.body, buffer, domain, analyzer)
         for region in stmt.block.writes:
             if region.buffer is buffer:
                 yield from _boxes_of_block(stmt, region, domain, analyzer)

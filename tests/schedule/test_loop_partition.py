@@ -261,3 +261,51 @@ def main(a: T.handle, C: T.Buffer((8,), "float32")):
     views = [v for b in walk(sch.mod["main"].body) if isinstance(b, Block) for v in b.match_buffers]
     assert len({v.buffer.strides[0] for v in views}) == 2
     assert len({v.buffer.shape[1] for v in views}) == 1
+
+
+CHAIN = """\
+@T.prim_func
+def main(A: T.Buffer((12,)), C: T.Buffer((12,))):
+    B = T.alloc_buffer((12,))
+    D = T.alloc_buffer((12,))
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(12):
+        with T.block("D"):
+            vi = T.axis.spatial(12, i)
+            D[vi] = B[vi] * T.float32(2)
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = D[vi] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pieces_of", "call"),
+    [
+        ("B", lambda sch: sch.compute_at("D", sch.get_loops("C")[0])),
+        ("B", lambda sch: sch.compute_inline("D")),
+        ("B", lambda sch: sch.cache_read("D", 0, "global")),
+        ("D", lambda sch: sch.cache_read("C", 0, "global")),
+    ],
+    ids=["compute_at", "compute_inline", "cache_read of another", "cache_read"],
+)
+def test_what_the_pieces_write_is_known_together(pieces_of, call):
+    def both(sch):
+        sch.loop_partition(sch.get_loops(pieces_of)[0], [4, 3, None])
+        call(sch)
+
+    apply(CHAIN, both)
+
+
+def test_a_consumer_of_more_than_the_pieces_write_is_not_moved():
+    before = CHAIN.replace("for i in range(12)", "for i in range(11)", 1)
+
+    def call(sch):
+        sch.loop_partition(sch.get_loops("B")[0], [4, 3, None])
+        sch.compute_at("D", sch.get_loops("C")[0])
+
+    refused(before, call, "NotStagePipelineError", "reads more than its producers write")
