@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from math import inf
 from typing import Any, Final
 
 from schedule.analysis.bound_values import bound_values
@@ -50,6 +51,7 @@ from tensorir.stmt import BufferStore, LetStmt, SeqStmt, Stmt
 
 Combine = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], Sequence[PrimExpr]]
 Identity = Callable[[Sequence[DataType]], Sequence[PrimExpr]]
+Limit = Callable[[DataType], PrimExpr]
 Compare = Callable[[PrimExpr, PrimExpr], PrimExpr]
 Choice = Callable[[Sequence[PrimExpr], Sequence[PrimExpr]], PrimExpr]
 
@@ -298,14 +300,33 @@ def _zeros(dtypes: Sequence[DataType]) -> list[PrimExpr]:
     return [const(0, dtype) for dtype in dtypes]
 
 
+def _worst(limit: Limit, infinity: float) -> list[Limit]:
+    """Return the identities of an extremum: the limit of the type, and for floats infinity."""
+    return [limit, lambda dtype: const(infinity, dtype) if dtype.is_float else limit(dtype)]
+
+
+def _index_and(worst: Limit) -> Identity:
+    return lambda dtypes: [const(-1, dtypes[0]), worst(dtypes[1])]
+
+
+def _alone(worst: Limit) -> Identity:
+    return lambda dtypes: [worst(dtypes[0])]
+
+
+_lowest = _worst(min_value, -inf)
+_highest = _worst(max_value, inf)
 register_reducer(1, lambda x, y: [x[0] + y[0]], _zeros)
 register_reducer(1, lambda x, y: [x[0] * y[0]], lambda dtypes: [const(1, dtypes[0])])
-register_reducer(1, lambda x, y: [min_(x[0], y[0])], lambda dtypes: [max_value(dtypes[0])])
-register_reducer(1, lambda x, y: [max_(x[0], y[0])], lambda dtypes: [min_value(dtypes[0])])
+for _identity in _highest:
+    register_reducer(1, lambda x, y: [min_(x[0], y[0])], _alone(_identity))
+for _identity in _lowest:
+    register_reducer(1, lambda x, y: [max_(x[0], y[0])], _alone(_identity))
 register_reducer(1, lambda x, y: [logical_and(x[0], y[0])], lambda _: [TRUE])
 register_reducer(1, lambda x, y: [logical_or(x[0], y[0])], lambda _: [FALSE])
 register_reducer(2, lambda x, y: [x[0] + y[0], x[1] + y[1]], _zeros)
-for _combine in _best(lambda a, b: a > b, lambda a, b: a >= b, max_):
-    register_reducer(2, _combine, lambda dtypes: [const(-1, dtypes[0]), min_value(dtypes[1])])
-for _combine in _best(lambda a, b: a < b, lambda a, b: a <= b, min_):
-    register_reducer(2, _combine, lambda dtypes: [const(-1, dtypes[0]), max_value(dtypes[1])])
+for _identity in _lowest:
+    for _combine in _best(lambda a, b: a > b, lambda a, b: a >= b, max_):
+        register_reducer(2, _combine, _index_and(_identity))
+for _identity in _highest:
+    for _combine in _best(lambda a, b: a < b, lambda a, b: a <= b, min_):
+        register_reducer(2, _combine, _index_and(_identity))

@@ -324,6 +324,19 @@ def main(A: T.Buffer((5, 12), "bool"), C: T.Buffer((5,), "bool")):
         assert_same_result(program(each), factored(each, 4, 1, 0))
 
 
+@pytest.mark.parametrize(
+    ("combiner", "identity"),
+    [("max", "-inf"), ("min", "inf")],
+)
+def test_extrema_of_floats_may_begin_at_infinity(combiner, identity) -> None:
+    text = ROW_SUM.replace("T.float32(0)", f'T.float32("{identity}")').replace(
+        "C[vi] + A[vi, vk]", f"T.{combiner}(C[vi], A[vi, vk])"
+    )
+    sch = factored(text, 4, 1, 0)
+    assert_same_result(program(text), sch)
+    assert sch.mod.script().count(f'T.float32("{identity}")') == 2
+
+
 WHERE = """
 @T.prim_func
 def main(A: T.Buffer((8, 128)), C: T.Buffer((8,))):
