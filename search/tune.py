@@ -17,6 +17,7 @@ from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.dispatch.find_schedule import find_schedule
+from search.dispatch.what_is_missing import say_if_missing
 from search.measure_callback import MeasureCallback
 from search.runner import Runner
 from search.search_strategy import SearchStrategy
@@ -285,6 +286,7 @@ def compile_tir(
     `find_schedule` says what is searched for, and how what it returns was found.
     """
     found = find_schedule(database, mod, target)
+    say_if_missing(database, mod, target, "main", found)
     return None if found is None else found.schedule
 
 

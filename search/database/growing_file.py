@@ -15,7 +15,7 @@ from search.errors import DatabaseError
 from search.record_lines import warn_of_left_out
 from tensorir.replaced_file import replaced_file
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _CHUNK: Final = 1 << 22
 """Bytes read at once."""

@@ -88,6 +88,12 @@ class JSONDatabase(KeyedDatabase):
         self._of_key: dict[str, list[_Entry]] = {}
         self.refresh()
 
+    @property
+    def place(self) -> str:
+        """The file of records; where there is none, that it is missing."""
+        missing = "" if self.path_tuning_record.exists() else " (there is no such file)"
+        return f"{self.path_tuning_record}{missing}"
+
     def refresh(self) -> None:
         """Read what other processes have written."""
         with self._workload_file.lock_for_reading():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
 from search.dispatch.history import History
+from search.dispatch.what_is_missing import say_if_missing
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import IRModule, PrimFunc
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 
 class HistoryOptions(TypedDict, total=False):
@@ -102,6 +103,7 @@ def _found(
     name: str, func: PrimFunc, history: History, target: str | Target | None
 ) -> FoundSchedule | None:
     found = history.find(func, target, name)
+    say_if_missing(history.as_database(), func, target, name, found)
     if found is not None:
         try:
             under_its_name(func, found.func)

@@ -19,7 +19,7 @@ from search.errors import DatabaseError, TuningError
 from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
 from tensorir.function import IRModule, PrimFunc
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
 """Returns the seconds per call of kernels, infinity for one that does not build or run.

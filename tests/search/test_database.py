@@ -100,7 +100,7 @@ def test_a_line_cut_by_a_kill_is_left_out_and_said(
     path = tmp_path / "database_tuning_record.json"
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:100])
-    with caplog.at_level(logging.WARNING, "tvm.meta_schedule"):
+    with caplog.at_level(logging.WARNING, "tensorir.search"):
         database = JSONDatabase(work_dir=tmp_path)
     assert len(database) == 1
     assert f"{path}: left out line 2, the last one: its 100 byte(s) are cut short" in caplog.text
