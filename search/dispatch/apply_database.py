@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from codegen.history import IS_SCHEDULED, can_be_scheduled, set_history
 from search.dispatch.history import History
-from search.dispatch.what_is_missing import say_if_missing
 from tensorir.errors import IRTypeError, IRValueError
 
 if TYPE_CHECKING:
@@ -103,7 +102,6 @@ def _found(
     name: str, func: PrimFunc, history: History, target: str | Target | None
 ) -> FoundSchedule | None:
     found = history.find(func, target, name)
-    say_if_missing(history.as_database(), func, target, name, found)
     if found is not None:
         try:
             under_its_name(func, found.func)

@@ -48,8 +48,8 @@ def say_if_missing(
         return
     if found is not None:
         logger.warning(
-            'Function "%s": its schedule was found for %s, as there is no record for %s; it is '
-            "right there, too, and may be slower than one that is tuned for that",
+            'Function "%s": its schedule was found for %s, as there is no record for %s; it '
+            "computes the same there, and may be slower than one that is tuned for that",
             name,
             found.record.target,
             wanted,

@@ -56,7 +56,7 @@ def test_a_record_for_another_number_of_cores_answers_and_that_is_said(
             built = codegen.build(SMALL, TWO)
     assert caplog.messages == [
         f'Function "main": its schedule was found for {ONE}, as there is no record for {TWO}; it '
-        "is right there, too, and may be slower than one that is tuned for that"
+        "computes the same there, and may be slower than one that is tuned for that"
     ]
     with MemoryDatabase():
         assert codegen.build(SMALL, TWO).get_source() != built.get_source()
