@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tensorir.search")
 
+_MOST_STALE: Final = 256
+"""How many records of the program itself are tried; all but the first are for when one fails."""
+
 _ATTEMPTS: Final = 8
-"""How many records are tried: those of the program, of compatible ones, and of others."""
+"""How many records of compatible programs are tried, and how many of others."""
 
 _OF_EACH: Final = 4
 """How many records of each other program are tried."""
@@ -126,7 +129,7 @@ def find_schedule(
         return (not same_target(record.target, wanted), record.mean_seconds)
 
     own = [_own(p, records) for p, records in zip(programs, answers, strict=True)]
-    for record, sch in with_schedules(islice(merge(*own, key=rank), _ATTEMPTS)):
+    for record, sch in with_schedules(islice(merge(*own, key=rank), _MOST_STALE)):
         return FoundSchedule(sch, record, "exact", 1.0, not same_target(record.target, wanted))
     if include_compatible:
         found = _compatible(database, programs, wanted)

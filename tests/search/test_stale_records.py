@@ -97,7 +97,13 @@ def test_a_run_goes_on_beside_a_stale_record(
     capsys.readouterr()
     made = run(tmp_path, seed=2)
     shown = capsys.readouterr().out
-    assert shown.count(f"{tmp_path / RECORD_FILE}:{line}: the record is left out, its trace") == 1
+    assert (
+        shown.count(
+            "left out 1 record(s) whose traces do not apply any more: "
+            f"{tmp_path / RECORD_FILE}:{line}: "
+        )
+        == 1
+    )
     assert sum(task.trials for task in made.scheduler.tasks) == 8
     (winner,) = [task.winner for task in made.scheduler.tasks]
     assert "65536.0000" not in shown, "the speed that the stale one would have"
@@ -156,5 +162,27 @@ def test_a_stale_row_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert caplog.messages[0].startswith(
         f"{tmp_path / SQL_FILE}: left out 1 row(s): record 2: field 1 (run_secs) is a list"
     )
-    assert caplog.messages[1].startswith(f"{tmp_path / SQL_FILE}: record 1: the record is left out")
+    left_out = len(SQLDatabase(work_dir=tmp_path).get_all_tuning_records())
+    assert caplog.messages[1].startswith(
+        f"left out {left_out} record(s) whose traces do not apply any more: "
+        f"{tmp_path / SQL_FILE}: record 1: field 0 (trace): "
+    )
     assert SQLDatabase(work_dir=tmp_path).query_schedule(Matmul, TARGET) is None
+
+
+def test_however_many_are_stale_the_one_that_applies_is_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(tmp_path)
+    path = tmp_path / RECORD_FILE
+    index, (trace, _, target, args) = json.loads(path.read_text().splitlines()[0])
+    renamed(trace)
+    with path.open("a") as file:
+        for k in range(20):
+            trace[1][0][1] = [k + 1, 1, 1]
+            file.write(json.dumps([index, [trace, [1e-9], target, args]]) + "\n")
+    database = JSONDatabase(work_dir=tmp_path)
+    assert ms.compile_tir(database, Matmul, TARGET) is not None
+    (message,) = caplog.messages
+    assert message.startswith("left out 20 record(s) whose traces do not apply any more: ")
+    assert "; and 15 more; tune" in message
