@@ -16,6 +16,7 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import JSONDatabase, SQLDatabase
 from search.database.json_database import RECORD_FILE
 from search.database.sql_database import SQL_FILE
+from search.trials import TRIALS_FILE
 from search.tuning_run import TuningRun
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
@@ -147,6 +148,9 @@ def test_a_run_in_an_sql_database_is_explained(tmp_path: Path) -> None:
     tables = [autotvm.explain_log(tmp_path / kind).table() for kind in ("json", "sql")]
     assert [list(table.knobs) for table in tables] == [list(tables[0].knobs)] * 2
     assert tables[0].knobs
+    for file in (SQL_FILE, TRIALS_FILE):
+        with pytest.raises(ms.TuningError, match=f"explain its directory {tmp_path / 'sql'}"):
+            autotvm.explain_log(tmp_path / "sql" / file)
     assert [row["gflops"] for row in tables[1]] == [row["gflops"] for row in tables[0]]
 
 
