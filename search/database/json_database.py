@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,6 +84,8 @@ class JSONDatabase(KeyedDatabase):
                     raise DatabaseError(f"there is no database file {path}")
         self._workload_file = GrowingFile(self.path_workload)
         self._record_file = GrowingFile(self.path_tuning_record)
+        self._turns = threading.RLock()
+        """Threads read and write in turns."""
         self._workloads = WorkloadTable()
         self._entries: list[_Entry] = []
         self._of_key: dict[str, list[_Entry]] = {}
@@ -96,7 +99,7 @@ class JSONDatabase(KeyedDatabase):
 
     def refresh(self) -> None:
         """Read what other processes have written."""
-        with self._workload_file.lock_for_reading():
+        with self._turns, self._workload_file.lock_for_reading():
             self._read_new()
 
     def _read_new(self) -> None:
@@ -106,7 +109,7 @@ class JSONDatabase(KeyedDatabase):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Keep other processes from writing, after all that they have written was read."""
-        with self._workload_file.lock():
+        with self._turns, self._workload_file.lock():
             self._read_new()
             self._workload_file.end_torn_line(self._take_workload)
             self._record_file.end_torn_line(self._take_record)
