@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    logging.getLogger("tvm.meta_schedule").setLevel(logging.WARNING)
+    logging.getLogger("tensorir.search").setLevel(logging.WARNING)
     found = []
     sys.stdout.write(
         "| program | way | configurations | trials to 90 % | seconds to 90 % | seconds | GFLOPS |\n"

@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tuners", nargs="+", choices=TUNERS, default=list(TUNERS))
     options = parser.parse_args()
-    logging.getLogger("tvm.meta_schedule").setLevel(logging.WARNING)
+    logging.getLogger("tensorir.search").setLevel(logging.WARNING)
     task = autotvm.task.create(f"benchmarks/{options.template}", (), TARGET)
     if options.what == "record":
         record(task, options.log)

@@ -253,7 +253,7 @@ def _option_value(key: str, value: Any) -> Any:
         low, high = _NUMBERS[key]
         try:
             number = int(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = low - 1
         if not low <= number <= high:
             raise TargetError(
@@ -262,6 +262,8 @@ def _option_value(key: str, value: Any) -> Any:
         return number
     if key in _LISTS:
         items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)):
+            raise TargetError(f"target option -{key} takes a list of texts, got {value!r}")
         names = tuple(str(item).strip() for item in items if str(item).strip())
         if key == "mattr" and any(name[0] not in "+-" for name in names):
             raise TargetError(f"target option -mattr takes +feature or -feature, got {value!r}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 
 class TuneContext:
@@ -69,7 +69,7 @@ class TuneContext:
         self.rand_state = RandomState(rand_state)
         """The random stream of the task, from which every part forks its seed."""
         self.num_threads = _thread_count(num_threads)
-        self.logger = logger if logger is not None else logging.getLogger("tvm.meta_schedule")
+        self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
         self.progress = Progress()
         """Where the parts report what they are doing when it takes long."""
         self.initialize()

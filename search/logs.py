@@ -11,7 +11,8 @@ from typing import Final, Self
 
 from search.progress import Progress
 
-ROOT: Final = "tvm.meta_schedule"
+ROOT: Final = "tensorir.search"
+_ROOT_IN_TVM: Final = "tvm.meta_schedule"
 _FORMAT: Final = "%(asctime)s [%(levelname)s] %(message)s"
 _DATES: Final = "%Y-%m-%d %H:%M:%S"
 
@@ -20,9 +21,11 @@ class Logs:
     """Log handlers for the duration of a run.
 
     Messages of level INFO and above are shown by `progress`; the level of the logger
-    `tvm.meta_schedule` takes the place of INFO if it has one. All messages but those of a task go
-    to `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
-    `...task_<i>_<name>.log`, in full. Files are appended to.
+    `tensorir.search` takes the place of INFO if it has one, else that of `tvm.meta_schedule`, as
+    scripts that were written for TVM set it. All messages but those of a task go to
+    `work_dir/logs/tvm.meta_schedule.logging.task_scheduler.log`, those of a task only to
+    `...task_<i>_<name>.log`, in full: files have the names that they have there. Files are appended
+    to.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Logs:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        level = self._root.level or logging.INFO
+        level = self._root.level or logging.getLogger(_ROOT_IN_TVM).level or logging.INFO
         self._shown.setLevel(level)
         self._open(self._root, self._shown, self._file(self.scheduler))
         for logger in self.tasks:
@@ -78,7 +81,7 @@ class Logs:
             self._added.append((logger, handler))
 
     def _file(self, logger: logging.Logger) -> logging.Handler:
-        name = logger.name.replace(os.sep, "_") + ".log"
+        name = logger.name.replace(ROOT, _ROOT_IN_TVM, 1).replace(os.sep, "_") + ".log"
         return logging.FileHandler(self.directory / name, encoding="utf-8")
 
 

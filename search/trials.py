@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from search.database.growing_file import GrowingFile, Line, json_line, json_of
+from search.database.growing_file import GrowingFile, Line, is_number, json_line, json_of
 from search.errors import DatabaseError
 
 TRIALS_FILE: Final = "tuning_trials.json"
@@ -95,12 +95,8 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
 def _is_seconds(value: Any) -> bool:
-    return _is_number(value) and bool(value >= 0)
+    return is_number(value) and bool(value >= 0)
 
 
 _FIELDS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -114,7 +110,7 @@ _FIELDS: Final[dict[str, Callable[[Any], bool]]] = {
     "build_secs": _is_seconds,
     "measure_secs": _is_seconds,
     "run_secs": lambda value: isinstance(value, list) and all(map(_is_seconds, value)),
-    "predicted": lambda value: value is None or _is_number(value),
+    "predicted": lambda value: value is None or is_number(value),
     "time": _is_seconds,
     "space": lambda value: value is None or _is_count(value),
     "decisions": lambda value: value is None or isinstance(value, list),

@@ -17,6 +17,7 @@ from search.context import TuneContext, functions_to_tune
 from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.dispatch.find_schedule import find_schedule
+from search.dispatch.what_is_missing import say_if_missing
 from search.measure_callback import MeasureCallback
 from search.runner import Runner
 from search.search_strategy import SearchStrategy
@@ -78,9 +79,9 @@ def tune_tir(
 
     Everything is kept in `work_dir`: the database, the log of trials, text logs, and the cost
     model. A run that was interrupted (Ctrl-C keeps what was measured; so does a kill) goes on where
-    it was, and with the model that it had, when it is started again with the same arguments;
-    another run on the same directory starts from what is known: its cost model learns from it, and
-    it is not measured again.
+    it was, and with the model that it had, when it is started again with the same program, target,
+    space, seed, strategy and number of trials. Another run on the same directory starts anew beside
+    it, from what is known: its cost model learns from it, and it is not measured again.
 
     TVM calls two functions by this name. Its other one, `tune_tir(mod, target, work_dir,
     max_trials_global, ...) -> Database`, is `tune_module` here, and a call like that ends up there.
@@ -285,6 +286,7 @@ def compile_tir(
     `find_schedule` says what is searched for, and how what it returns was found.
     """
     found = find_schedule(database, mod, target)
+    say_if_missing(database, mod, target, "main", found)
     return None if found is None else found.schedule
 
 

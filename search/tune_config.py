@@ -21,7 +21,7 @@ class TuneConfig:
     A task ends after `early_stopping_per_task` trials since its best one, and the search after
     `early_stopping` trials that did not lower its objective, once every task has a latency; None
     stops neither.
-    `logger_config` is accepted and unused: configure the logger `tvm.meta_schedule` instead.
+    `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.
     Raises TuningError for counts that make no sense.
     """
 

@@ -22,6 +22,7 @@ from search.database.module_equality import anchor_block
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.history import History
 from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
+from search.dispatch.what_is_missing import say_if_missing
 from search.errors import TuningError
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class ApplyHistoryBest(History):
     """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
 
     `records` is a log by name or opened, its records, or several of those; `n_lines` bounds how
-    many records of each are read. Where there is none for a target, those for other CPUs answer.
+    many records of each are read. Where there is none for a target, those for other CPUs answer,
+    which a warning says.
     With `include_compatible` a function without a record of its own gets the schedule of one with
     shorter loops. The rest is built as it is.
 
@@ -120,6 +122,7 @@ def best_of_log(
     )
     if found is None:
         raise TuningError(_nothing_found(task, log_file, include_compatible))
+    say_if_missing(database, task.mod, task.target, task.name, found)
     return found
 
 

@@ -22,7 +22,7 @@ from search.workers.worker import Outcome
 from search.workers.worker_pool import WorkerPool
 from tensorir.function import IRModule
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _HOPELESS: Final = 20
 _LEAST_LIMIT: Final = 5.0

@@ -16,7 +16,7 @@ from search.cost_model.ranking_loss import RankingLoss
 from search.errors import TuningError
 from search.feature_extractor import PackedFeatures
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 TEMPERATURE: Final = 0.4
 """Of two candidates whose times differ by half, the model is asked to be certain by 73 %."""

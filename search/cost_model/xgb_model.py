@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from search.measure_candidate import MeasureCandidate
     from search.runner import RunnerResult
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _MOST_CANDIDATES: Final = 1024
 

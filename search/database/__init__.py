@@ -1,6 +1,7 @@
 """Databases of workloads and tuning records."""
 
 from search.database.database import Database, PyDatabase
+from search.database.in_directory import database_in
 from search.database.json_database import JSONDatabase
 from search.database.keyed_database import KeyedDatabase
 from search.database.memory_database import MemoryDatabase
@@ -27,6 +28,7 @@ __all__ = [
     "UnionDatabase",
     "Workload",
     "compatible_factor",
+    "database_in",
     "same_target",
     "target_key",
 ]

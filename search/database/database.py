@@ -11,7 +11,7 @@ from codegen import Target
 from search.database.best_records import best_of_each
 from search.database.entered import Entered, innermost
 from search.database.module_equality import ModuleEquality, same_structure, unnamed
-from search.database.target_key import same_target
+from search.database.target_key import for_other_cores, same_target
 from search.database.usable_records import with_schedules
 from search.database.validate import Findings, validate
 from search.kinds import Kinds
@@ -33,7 +33,9 @@ class Database(Entered):
 
     `module_equality` says which programs are the same workload; what their function is called does
     not count, nor whether it has `tir.noalias`. Where a target is asked for, records made for
-    another one do not answer (`target_key` says what that is); None asks for any. Of several
+    another one do not answer (`target_key` says what that is); None asks for any. Queries, those
+    methods whose names begin so, and `records_like` answer with records for another number of cores
+    where there are none for the target. Of several
     records of a workload with the same trace and target the last one counts. `with database:` makes
     it the current one.
     """
@@ -42,6 +44,7 @@ class Database(Entered):
 
     def __init__(self, module_equality: str | ModuleEquality = "structural") -> None:
         self.module_equality = ModuleEquality.create(module_equality)
+        self._said: set[tuple[str, ...]] = set()
 
     @staticmethod
     def create(
@@ -129,7 +132,7 @@ class Database(Entered):
         if not self.has_workload(mod):
             return None
         wanted = None if target is None else Target(target)
-        return next(iter(self.top_records(self.commit_workload(mod), 1, wanted)), None)
+        return next(iter(self._best_for(self.commit_workload(mod), 1, wanted)), None)
 
     def query_tuning_records(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
@@ -160,8 +163,17 @@ class Database(Entered):
             record
             for workload in workloads
             if kind.equal(unnamed(workload.mod), asked) and where(workload)
-            for record in self.top_records(workload, count, target)
+            for record in self._best_for(workload, count, target)
         ]
+
+    def _best_for(
+        self, workload: Workload, count: int, target: Target | None
+    ) -> list[TuningRecord]:
+        """Return the best valid records for a target, or for another number of cores."""
+        found = self.top_records(workload, count, target)
+        if found or target is None:
+            return found
+        return for_other_cores(self.get_top_k(workload, len(self)), target)[:count]
 
     def query_schedule(
         self, mod: IRModule, target: Target | str | None, workload_name: str = "main"
@@ -211,6 +223,23 @@ class Database(Entered):
         See `search.database.validate`.
         """
         return validate(self, runner=runner, builder=builder, factor=factor)
+
+    # ------------------------------------------------------------------------------- what is there
+
+    @property
+    def place(self) -> str:
+        """Where the records are, for messages."""
+        return f"a {type(self).__name__}"
+
+    def members(self) -> Sequence[Database]:
+        """Return the databases that hold records here: this one, or those of a union."""
+        return (self,)
+
+    def is_first_time(self, *what: str) -> bool:
+        """Say whether something is to be said of this database for the first time."""
+        new = what not in self._said
+        self._said.add(what)
+        return new
 
     # ----------------------------------------------------------------------------- to another one
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -15,7 +16,7 @@ from search.errors import DatabaseError
 from search.record_lines import warn_of_left_out
 from tensorir.replaced_file import replaced_file
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _CHUNK: Final = 1 << 22
 """Bytes read at once."""
@@ -239,6 +240,11 @@ def json_of(text: bytes | str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DatabaseError(f"not a line of JSON: {error}") from error
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value of JSON is a finite number that a float can hold."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,14 +84,22 @@ class JSONDatabase(KeyedDatabase):
                     raise DatabaseError(f"there is no database file {path}")
         self._workload_file = GrowingFile(self.path_workload)
         self._record_file = GrowingFile(self.path_tuning_record)
+        self._turns = threading.RLock()
+        """Threads read and write in turns."""
         self._workloads = WorkloadTable()
         self._entries: list[_Entry] = []
         self._of_key: dict[str, list[_Entry]] = {}
         self.refresh()
 
+    @property
+    def place(self) -> str:
+        """The file of records; where there is none, that it is missing."""
+        missing = "" if self.path_tuning_record.exists() else " (there is no such file)"
+        return f"{self.path_tuning_record}{missing}"
+
     def refresh(self) -> None:
         """Read what other processes have written."""
-        with self._workload_file.lock_for_reading():
+        with self._turns, self._workload_file.lock_for_reading():
             self._read_new()
 
     def _read_new(self) -> None:
@@ -100,7 +109,7 @@ class JSONDatabase(KeyedDatabase):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Keep other processes from writing, after all that they have written was read."""
-        with self._workload_file.lock():
+        with self._turns, self._workload_file.lock():
             self._read_new()
             self._workload_file.end_torn_line(self._take_workload)
             self._record_file.end_torn_line(self._take_record)

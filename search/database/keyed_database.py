@@ -12,6 +12,7 @@ from search.database.best_records import best_of_each, best_records, winner_firs
 from search.database.database import Database
 from search.database.module_equality import ModuleEquality, same_structure
 from search.database.records import Workload
+from search.database.target_key import for_other_cores
 from search.database.workload_index import WorkloadIndex
 from tensorir.errors import IRValueError
 
@@ -145,7 +146,7 @@ class KeyedDatabase(Database):
         Before the fastest is the winner that a search named; see `winner_first`.
         """
         wanted = None if target is None else Target(target)
-        found = self.tuning_records_of(Workload(mod), wanted)
+        found = self._answers(self.workload_key(mod), wanted)
         same = {of: same_structure(of.mod, mod) for of in {record.workload for record in found}}
         own = winner_first(record for record in found if same[record.workload])
         return [*own, *winner_first(record for record in found if not same[record.workload])]
@@ -185,9 +186,16 @@ class KeyedDatabase(Database):
             record
             for key in dict.fromkeys(key for key, _ in like)
             for record in winner_first(
-                record for record in self.records(key, target) if record.workload in programs
+                record for record in self._answers(key, target) if record.workload in programs
             )[:count]
         ]
+
+    def _answers(self, key: str, target: Target | None) -> list[TuningRecord]:
+        """Return the records under a key for a target, or for another number of cores."""
+        found = self.records(key, target)
+        if target is None or any(record.is_valid for record in found):
+            return found
+        return for_other_cores(self.records(key), target)
 
     def prune(self, keep: int = 1) -> None:
         """Keep the `keep` best valid records of each workload and target, and no others."""

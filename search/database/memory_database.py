@@ -32,6 +32,11 @@ class MemoryDatabase(KeyedDatabase):
         self._records: list[TuningRecord] = []
         self._of_key: dict[str, list[TuningRecord]] = {}
 
+    @property
+    def place(self) -> str:
+        """That the records are in memory."""
+        return "a database in memory"
+
     def workloads(self, key: str | None = None) -> Sequence[Workload]:
         """Return the programs under a key in the order of their commit; all without a key."""
         return self._workloads.under(key)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from typing import Any, Final
 from codegen import Target, TargetError
 from schedule import Schedule, Trace
 from search.arg_info import ArgInfo
-from search.database.growing_file import json_line
+from search.database.growing_file import is_number, json_line
 from search.database.program_lengths import ProgramLengths
 from search.errors import DatabaseError
 from search.measure_candidate import MeasureCandidate
@@ -64,7 +62,7 @@ class Workload:
             raise DatabaseError(f"a workload is [hash, base64 of a script], got {_short(obj)}")
         try:
             text = base64.b64decode(obj[1], validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise DatabaseError(f"field 1 (program) is no base64 of a script: {error}") from error
         if text.lstrip().startswith("{"):
             raise DatabaseError(
@@ -195,9 +193,7 @@ def seconds_of(obj: Any) -> tuple[float, ...] | None:
     """Return the seconds per call read from JSON."""
     if obj is None:
         return None
-    numbers = isinstance(obj, list) and all(
-        type(s) in (int, float) and math.isfinite(s) and s >= 0 for s in obj
-    )
+    numbers = isinstance(obj, list) and all(is_number(s) and s >= 0 for s in obj)
     if not numbers:
         raise DatabaseError(f"field 1 (run_secs) is a list of seconds or null, got {_short(obj)}")
     return tuple(map(float, obj))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 S = TypeVar("S")
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 SQL_FILE: Final = "database.sqlite"
 VERSION: Final = 1
@@ -106,6 +106,11 @@ class SQLDatabase(KeyedDatabase):
         """The rows that were left out, each of which is warned of once."""
         self._link: _Link | None = None
         self._opened(writes=False)
+
+    @property
+    def place(self) -> str:
+        """The file; where there is none, that it is missing."""
+        return f"{self.path}{'' if self.path.exists() else ' (there is no such file)'}"
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

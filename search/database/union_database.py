@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from codegen import Target
 from search.database.database import Database
 from search.database.module_equality import ModuleEquality, same_structure
+from search.database.target_key import same_target
 
 if TYPE_CHECKING:
-    from codegen import Target
     from search.database.records import TuningRecord, Workload
     from tensorir.function import IRModule
 
@@ -55,6 +56,10 @@ class QueryOnlyDatabase(Database):
         """Return nothing: other programs are not known."""
         return []
 
+    def members(self) -> Sequence[Database]:
+        """Return nothing: it holds no records itself."""
+        return ()
+
     def __bool__(self) -> bool:
         return True
 
@@ -79,9 +84,19 @@ class UnionDatabase(QueryOnlyDatabase):
         """Return the best record of each member, those of the program's own structure first."""
         answers = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
         found = [record for record in answers if record is not None]
+        wanted = None if target is None else Target(target)
         return sorted(
-            found, key=lambda r: (not same_structure(r.workload.mod, mod), r.mean_seconds)
+            found,
+            key=lambda r: (
+                not same_structure(r.workload.mod, mod),
+                not same_target(r.target, wanted),
+                r.mean_seconds,
+            ),
         )
+
+    def members(self) -> Sequence[Database]:
+        """Return the members that hold records."""
+        return [member for database in self.databases for member in database.members()]
 
     def records_like(
         self,
@@ -125,3 +140,7 @@ class OrderedUnionDatabase(QueryOnlyDatabase):
         """Return what the first member has that knows programs that are the same."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return next((found for found in answers if found), [])
+
+    def members(self) -> Sequence[Database]:
+        """Return the members that hold records."""
+        return [member for database in self.databases for member in database.members()]

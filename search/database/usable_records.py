@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("tvm.meta_schedule")
+_MOST_NAMED: Final = 5
+_LONGEST: Final = 160
+"""Letters of a reason."""
+
+logger = logging.getLogger("tensorir.search")
 
 
 def with_traces(records: Iterable[TuningRecord]) -> Iterator[tuple[TuningRecord, Trace]]:
@@ -33,30 +38,42 @@ def usable(
     """Yield those of records that `use` takes, with what it returns.
 
     A record that it refuses by a TensorIRError is left out: it was made by another version, or
-    somebody has edited it. One warning in a process says so, and where it is.
+    somebody has edited it. A warning names those that this process has not named before.
     """
-    for record in records:
-        try:
-            result = use(record)
-        except TensorIRError as error:
-            _warn(record, error)
-        else:
-            yield record, result
+    refused: list[str] = []
+    try:
+        for record in records:
+            try:
+                result = use(record)
+            except TensorIRError as error:
+                refused += _news_of(record, error)
+            else:
+                yield record, result
+    finally:
+        _warn(refused)
 
 
-def _warn(record: TuningRecord, error: TensorIRError) -> None:
-    place = record.place or _described(record)
+def _news_of(record: TuningRecord, error: TensorIRError) -> list[str]:
+    """Return where a record is and what is wrong with it, nothing if that was said before."""
     told: Hashable = record.place or record
     if told in _told:
-        return
+        return []
     _told.add(told)
+    place = record.place or _described(record)
     reason = str(error).strip().partition("\n")[0].removeprefix(f"{place}: ")
-    logger.warning(
-        "%s: the record is left out, its trace does not apply any more: %s; "
-        "tune the program again, or see database.validate() for all such records",
-        place,
-        reason,
-    )
+    return [f"{place}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"]
+
+
+def _warn(refused: list[str]) -> None:
+    if refused:
+        rest = len(refused) - _MOST_NAMED
+        logger.warning(
+            "left out %d record(s) whose traces do not apply any more: %s%s; tune the program "
+            "again, or see database.validate() for all such records",
+            len(refused),
+            "; ".join(refused[:_MOST_NAMED]),
+            f"; and {rest} more" if rest > 0 else "",
+        )
 
 
 def _described(record: TuningRecord) -> str:

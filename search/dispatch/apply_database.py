@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import IRModule, PrimFunc
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 
 class HistoryOptions(TypedDict, total=False):

@@ -13,6 +13,7 @@ from codegen.target import as_target
 from search.context import normalize_mod, with_num_cores
 from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
+from search.database.target_key import same_target
 from search.database.usable_records import with_schedules
 from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.anchor_trace import schedule_by_anchor
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import PrimFunc
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
+
+_MOST_STALE: Final = 256
+"""How many records of the program itself are tried; all but the first are for when one fails."""
 
 _ATTEMPTS: Final = 8
-"""How many records are tried: those of the program, of compatible ones, and of others."""
+"""How many records of compatible programs are tried, and how many of others."""
 
 _OF_EACH: Final = 4
 """How many records of each other program are tried."""
@@ -56,6 +60,8 @@ class FoundSchedule:
     record: TuningRecord
     how: Literal["exact", "compatible", "anchor", "sampled"]
     factor: float = 1.0
+    is_for_other_cores: bool = False
+    """Whether the record is for another target than the one that was asked for."""
 
     @property
     def func(self) -> PrimFunc:
@@ -66,7 +72,7 @@ class FoundSchedule:
     @property
     def expected_seconds(self) -> float | None:
         """The seconds that a call is expected to take, None where that is not known."""
-        if self.how == "anchor" or not self.record.run_secs:
+        if self.how == "anchor" or self.is_for_other_cores or not self.record.run_secs:
             return None
         return self.record.mean_seconds * self.factor
 
@@ -100,6 +106,9 @@ def find_schedule(
     `mod` is a function, or a module of one. A target that does not say `num-cores` gets the number
     of cores of this machine, as in a search; None is the current one, else this machine.
 
+    Where there is no record for the target, those for another number of cores answer; the `record`
+    of what is returned says for which, and its time is then none to expect here.
+
     A record of the program itself is preferred to any of another one. Records count as of the
     program itself, too, in which fewer parameters may have any layout (`layout_free_buffers`): the
     fastest of all is taken. One in which more may is none, because its time leaves out what brings
@@ -115,9 +124,13 @@ def find_schedule(
     wanted = with_num_cores(as_target(target))
     programs = [program, *_with_fewer_free_layouts(program)]
     answers = [database.query_tuning_records(p, wanted, workload_name) for p in programs]
+
+    def rank(record: TuningRecord) -> tuple[bool, float]:
+        return (not same_target(record.target, wanted), record.mean_seconds)
+
     own = [_own(p, records) for p, records in zip(programs, answers, strict=True)]
-    for record, sch in with_schedules(islice(merge(*own, key=_seconds), _ATTEMPTS)):
-        return FoundSchedule(sch, record, "exact")
+    for record, sch in with_schedules(islice(merge(*own, key=rank), _MOST_STALE)):
+        return FoundSchedule(sch, record, "exact", 1.0, not same_target(record.target, wanted))
     if include_compatible:
         found = _compatible(database, programs, wanted)
         if found is not None:
@@ -170,11 +183,14 @@ def _compatible(
 ) -> FoundSchedule | None:
     """Return a schedule after a record of a program with shorter loops, None without one."""
     found = [(p, *known) for p in programs for known in _of_shorter(database, p, target)]
-    found.sort(key=lambda entry: entry[2] * entry[1].mean_seconds)
+    found.sort(
+        key=lambda entry: (not same_target(entry[1].target, target), entry[2] * _seconds(entry[1]))
+    )
     for program, record, factor in found[:_ATTEMPTS]:
         sch = _adapted(schedule_by_compatible, program, record, target)
         if sch is not None:
-            return FoundSchedule(sch, record, "compatible", factor)
+            other = not same_target(record.target, target)
+            return FoundSchedule(sch, record, "compatible", factor, other)
     return None
 
 

@@ -9,6 +9,7 @@ from search.database.module_equality import same_structure, unnamed
 from search.database.target_key import target_key
 from search.dispatch.find_schedule import FoundSchedule, find_schedule
 from search.dispatch.sample_on_miss import Sampler
+from search.dispatch.what_is_missing import say_if_missing
 from tensorir.structural_hash import structural_hash
 
 if TYPE_CHECKING:
@@ -56,8 +57,12 @@ class History(Entered):
         target: str | Target | None = None,
         workload_name: str = "main",
     ) -> FoundSchedule | None:
-        """Return the best schedule of a program for a target, None if nothing is known of it."""
-        return find_schedule(
+        """Return the best schedule of a program for a target, None if nothing is known of it.
+
+        Of that, and of one that was found for another target, a warning says what there is instead,
+        once for each program and target.
+        """
+        found = find_schedule(
             self.database,
             mod,
             target,
@@ -66,6 +71,8 @@ class History(Entered):
             sample_on_miss=self.sample_on_miss,
             module_equality=self.module_equality,
         )
+        say_if_missing(self.database, mod, target, workload_name, found)
+        return found
 
 
 class _Remembered(Sampler):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from codegen import Target
     from tensorir.function import IRModule
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _MOST_BUILDS: Final = 8
 """How many programs are built at most until one succeeds."""

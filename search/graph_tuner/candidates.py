@@ -34,7 +34,7 @@ from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import PrimFunc
 from tensorir.relax.expr import GraphVar
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _RECORDS: Final = 3
 """How many of the best records of a kernel are considered: the second best may read better."""

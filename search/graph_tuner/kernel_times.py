@@ -8,18 +8,18 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from codegen import Target
 from search.arg_info import ArgInfo
 from search.builder import Builder, BuilderInput
-from search.database.growing_file import GrowingFile, Line, json_of
+from search.database.growing_file import GrowingFile, Line, is_number, json_of
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
 from tensorir.function import IRModule, PrimFunc
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 Measure: TypeAlias = Callable[[Sequence[PrimFunc]], Sequence[float]]
 """Returns the seconds per call of kernels, infinity for one that does not build or run.
@@ -145,9 +145,9 @@ def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
     return seconds
 
 
-def _time(seconds: float) -> float:
+def _time(seconds: Any) -> float:
     """Return the seconds of a kernel; ValueError for what is none."""
-    if not 0 <= seconds < math.inf:
+    if not is_number(seconds) or seconds < 0:
         raise ValueError(f"{seconds} s is no time")
     return float(seconds)
 

@@ -36,7 +36,7 @@ from tensorir.relax.function import graph_functions
 from tensorir.transform import DeadCodeElimination
 from tensorir.verify import verify_well_formed
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _Transform: TypeAlias = tuple[tuple[int, ...], str, Layout, Layout]
 """The shape and dtype of a tensor, the layout it has, and the one it gets."""

@@ -27,7 +27,7 @@ class RewriteTensorize(Postproc):
 
     def __init__(self, vectorize_init_loop: bool = False) -> None:
         self.vectorize_init_loop = vectorize_init_loop
-        self._logger = logging.getLogger("tvm.meta_schedule")
+        self._logger = logging.getLogger("tensorir.search")
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         self._logger = context.logger

@@ -23,7 +23,7 @@ from search.workers.core_split import core_split
 from search.workers.worker import Outcome
 from search.workers.worker_pool import Job, WorkerPool
 
-logger = logging.getLogger("tvm.meta_schedule")
+logger = logging.getLogger("tensorir.search")
 
 _REPEAT_MS: Final = 50
 """How long a candidate is timed by default; rivals in noise are timed longer, and winners again."""

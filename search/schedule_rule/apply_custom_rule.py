@@ -40,7 +40,7 @@ class ApplyCustomRule(ScheduleRule):
 
     def __init__(self) -> None:
         self._keys: tuple[str, ...] | None = None
-        self._logger = logging.getLogger("tvm.meta_schedule")
+        self._logger = logging.getLogger("tensorir.search")
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         if context.target is None:

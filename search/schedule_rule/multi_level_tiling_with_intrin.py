@@ -62,7 +62,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         self.intrin_name = intrin_name
         self._intrin = intrin
         self._refusal: str | None = None
-        self._logger = logging.getLogger("tvm.meta_schedule")
+        self._logger = logging.getLogger("tensorir.search")
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         self._logger = context.logger

@@ -22,7 +22,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import Block
 from tensorir.visit import post_order_visit
 
-_LOGGER: Final = logging.getLogger("tvm.meta_schedule")
+_LOGGER: Final = logging.getLogger("tensorir.search")
 """What a user sees; the log of a task goes to its file only."""
 
 

@@ -45,7 +45,7 @@ class TaskScheduler(ABC):
         self, logger: logging.Logger | None = None, objective_func: Objective | None = None
     ) -> None:
         self.objective_func = objective_func
-        self.logger = logger or logging.getLogger("tvm.meta_schedule")
+        self.logger = logger or logging.getLogger("tensorir.search")
         self.tasks: list[TaskRecord] = []
         self.remaining_tasks = 0
         self._patience = Patience(None)

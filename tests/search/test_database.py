@@ -100,7 +100,7 @@ def test_a_line_cut_by_a_kill_is_left_out_and_said(
     path = tmp_path / "database_tuning_record.json"
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:100])
-    with caplog.at_level(logging.WARNING, "tvm.meta_schedule"):
+    with caplog.at_level(logging.WARNING, "tensorir.search"):
         database = JSONDatabase(work_dir=tmp_path)
     assert len(database) == 1
     assert f"{path}: left out line 2, the last one: its 100 byte(s) are cut short" in caplog.text
@@ -122,6 +122,9 @@ def test_a_line_cut_by_a_kill_is_left_out_and_said(
         ("[0,[[[],[]],[-1],null,null]]", "field 1 (run_secs)"),
         ('[0,[[[],[]],[1],{"kind":"tpu"},null]]', "field 2 (target)"),
         ('[0,[[[],[]],[1],null,[["SCALAR"]]]]', "field 3 (args_info)"),
+        ('[0,[[[],[]],[1],{"kind":"llvm","mattr":3},null]]', "field 2 (target)"),
+        ('[0,[[[],[]],[1],{"kind":"llvm","num-cores":1e999},null]]', "field 2 (target)"),
+        (f"[0,[[[],[]],[1{'0' * 400}],null,null]]", "field 1 (run_secs)"),
         ("[0,[{},[1],null,null]]", "field 0 (trace)"),
         ('[0,[[[["Get[0,[[[],[]],[1],{"kind":"llvm"},null]]', "not a line of JSON"),
         ('[0,[[[],[]],[1],{"kind":"llvm"},{}]]', "field 3 (args_info)"),

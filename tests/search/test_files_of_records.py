@@ -7,6 +7,7 @@ import math
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from search.database import (
     SQLDatabase,
     TuningRecord,
 )
+from search.database.growing_file import Line
 from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
 from search.database.sql_database import SQL_FILE
 from search.trials import TRIALS_FILE, TrialLog
@@ -211,6 +213,34 @@ def test_four_threads_commit_and_ask(kind: Files, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert max(pool.map(commits, range(0, 80, 20))) == 80
     assert sorted(seconds(database)) == list(map(float, range(80)))
+    assert len(database.workloads()) == 1
+
+
+def test_threads_that_catch_up_at_once_read_each_line_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, beside = (JSONDatabase(work_dir=tmp_path) for _ in range(2))
+    trace = scheduled((8, 4)).trace
+    workload = beside.commit_workload(Matmul)
+    beside.commit_records([TuningRecord(trace, workload, [1e-6], TARGET)] * 500)
+    start = threading.Barrier(4)
+
+    add = JSONDatabase._take_record
+
+    def slowly(self: JSONDatabase, line: Line) -> None:
+        if line.number == 100:
+            time.sleep(0.01)  # the others have their turn, if they may
+        add(self, line)
+
+    monkeypatch.setattr(JSONDatabase, "_take_record", slowly)
+
+    def catches_up(_: int) -> None:
+        start.wait()
+        database.refresh()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(catches_up, range(4)))
+    assert len(database) == 500
     assert len(database.workloads()) == 1
 
 

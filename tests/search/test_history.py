@@ -104,7 +104,7 @@ def test_a_pass_takes_the_options_of_the_history(database: MemoryDatabase) -> No
 def test_a_program_is_sampled_once_for_each_target(
     database: MemoryDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "tvm.meta_schedule")
+    caplog.set_level(logging.INFO, "tensorir.search")
     rows = Rows()
     mod = IRModule({"dense0": LARGE["main"], "dense1": LARGE["main"], "known": SMALL["main"]})
     with ms.History(database, sample_on_miss=rows) as history:
@@ -169,8 +169,8 @@ def test_a_record_that_does_not_replay_gives_way_to_the_next(
     assert found.record.run_secs == [1e-6]
     (message,) = caplog.messages
     assert message.startswith(
-        f"a record of workload {Workload(SMALL).shash} with 0.1 us: the record is left out, its trace does not apply "
-        "any more: "
+        "left out 1 record(s) whose traces do not apply any more: a record of workload "
+        f"{Workload(SMALL).shash} with 0.1 us: "
     )
     assert message.endswith("see database.validate() for all such records")
     ms.find_schedule(database, SMALL, TARGET, "dense")
@@ -184,7 +184,7 @@ def test_a_build_goes_on_as_if_nothing_were_known(caplog: pytest.LogCaptureFixtu
     plain = codegen.build(LARGE, TARGET)
     with database:
         assert codegen.build(LARGE, TARGET).get_source() == plain.get_source()
-    assert "its trace does not apply any more" in caplog.text
+    assert "whose traces do not apply any more" in caplog.text
     commit(database, SMALL, tiled_product(SMALL))
     with ms.History(database, include_compatible=True):
         assert codegen.build(LARGE, TARGET).get_source() != plain.get_source()

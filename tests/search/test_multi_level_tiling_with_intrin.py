@@ -91,9 +91,9 @@ def nest(sch: Schedule, block: str) -> list[str]:
 @pytest.fixture
 def reasons(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     """Capture what rules say about the blocks they leave alone."""
-    logger = logging.getLogger("tvm.meta_schedule")
+    logger = logging.getLogger("tensorir.search")
     propagate, logger.propagate = logger.propagate, True
-    with caplog.at_level(logging.INFO, logger="tvm.meta_schedule"):
+    with caplog.at_level(logging.INFO, logger="tensorir.search"):
         yield caplog
     logger.propagate = propagate
 

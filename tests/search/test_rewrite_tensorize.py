@@ -116,7 +116,7 @@ def test_a_block_that_does_not_match_is_logged_and_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = BEFORE.replace('"dot_16x4_vnni"', '"amx_16x16x64_u8i8i32"')
-    logger = logging.getLogger("tvm.meta_schedule")
+    logger = logging.getLogger("tensorir.search")
     propagate, logger.propagate = logger.propagate, True
     try:
         sch = processed(RewriteTensorize(), other)
@@ -130,7 +130,7 @@ def test_a_block_that_does_not_match_is_logged_and_stays(
 
 
 def test_an_unknown_intrinsic_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("tvm.meta_schedule")
+    logger = logging.getLogger("tensorir.search")
     propagate, logger.propagate = logger.propagate, True
     try:
         processed(RewriteTensorize(), BEFORE.replace('"dot_16x4_vnni"', '"dot_5x5"'))

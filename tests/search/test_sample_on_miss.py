@@ -137,7 +137,7 @@ def test_a_program_whose_arguments_cannot_be_made_up_is_built_as_it_is(
     program: str, reason: str, num_measure: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     mod = parse(program)
-    caplog.set_level("INFO", "tvm.meta_schedule")
+    caplog.set_level("INFO", "tensorir.search")
     sampler = ms.SampleOnMiss(num_measure=num_measure, builder=BuildsHere())
     plain = codegen.build(mod, TARGET).get_source()
     with ms.History(MemoryDatabase(), sample_on_miss=sampler):

@@ -469,7 +469,7 @@ def test_blocks_without_a_rule_of_their_own() -> None:
 
 
 def test_an_unknown_rule_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.getLogger("tvm.meta_schedule")
+    logger = logging.getLogger("tensorir.search")
     propagate, logger.propagate = logger.propagate, True
     try:
         made = designs(ApplyCustomRule(), asking_for("no_such_rule"), "D")

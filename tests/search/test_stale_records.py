@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from search.cost_model.learn_from_records import learn_from_records
 from search.database import JSONDatabase, SQLDatabase
 from search.database.json_database import RECORD_FILE
 from search.database.sql_database import SQL_FILE
+from search.trials import TRIALS_FILE
 from search.tuning_run import TuningRun
 from tests.search.made_up_runs import TARGET, ScriptFiles, TimesOfScripts, task
 from tests.search.programs import Matmul
@@ -35,6 +37,20 @@ def run(folder: Path, seed: int = 1, **parts: Any) -> TuningRun:
     ) as opened:
         opened.tune()
     return opened
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a run."""
+    folder = tmp_path_factory.mktemp("finished")
+    run(folder, cost_model="random")
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """Return a copy of the directory of a run."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 def renamed(trace: Any) -> None:
@@ -90,19 +106,24 @@ def damage(folder: Path, change: Any, seconds: float = 1e-9) -> int:
 
 @pytest.mark.parametrize("change", DAMAGES)
 def test_a_run_goes_on_beside_a_stale_record(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any
+    folder: Path, capsys: pytest.CaptureFixture[str], change: Any
 ) -> None:
-    run(tmp_path)
-    line = damage(tmp_path, change)
+    line = damage(folder, change)
     capsys.readouterr()
-    made = run(tmp_path, seed=2)
+    made = run(folder, seed=2)
     shown = capsys.readouterr().out
-    assert shown.count(f"{tmp_path / RECORD_FILE}:{line}: the record is left out, its trace") == 1
+    assert (
+        shown.count(
+            "left out 1 record(s) whose traces do not apply any more: "
+            f"{folder / RECORD_FILE}:{line}: "
+        )
+        == 1
+    )
     assert sum(task.trials for task in made.scheduler.tasks) == 8
     (winner,) = [task.winner for task in made.scheduler.tasks]
     assert "65536.0000" not in shown, "the speed that the stale one would have"
     assert winner is not None, "the stale one is the fastest as it says, and is not measured"
-    later = JSONDatabase(work_dir=tmp_path)
+    later = JSONDatabase(work_dir=folder)
     best = ms.compile_tir(later, Matmul, TARGET)
     assert best is not None
     assert str(best.trace) == str(winner.record.trace)
@@ -125,11 +146,10 @@ def test_a_model_learns_from_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", DAMAGES)
 def test_a_run_with_a_stale_record_is_explained(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: Any
+    folder: Path, caplog: pytest.LogCaptureFixture, change: Any
 ) -> None:
-    run(tmp_path)
-    line = damage(tmp_path, change, seconds=1e-3)
-    explained = autotvm.explain_log(tmp_path)
+    line = damage(folder, change, seconds=1e-3)
+    explained = autotvm.explain_log(folder)
     assert "8 measurements of 1 task" in str(explained)
     assert len(caplog.messages) <= 1, "one that applies to the program tells nothing of itself"
     assert all(f"{RECORD_FILE}:{line}: " in message for message in caplog.messages)
@@ -141,6 +161,9 @@ def test_a_run_in_an_sql_database_is_explained(tmp_path: Path) -> None:
     tables = [autotvm.explain_log(tmp_path / kind).table() for kind in ("json", "sql")]
     assert [list(table.knobs) for table in tables] == [list(tables[0].knobs)] * 2
     assert tables[0].knobs
+    for file in (SQL_FILE, TRIALS_FILE):
+        with pytest.raises(ms.TuningError, match=f"explain its directory {tmp_path / 'sql'}"):
+            autotvm.explain_log(tmp_path / "sql" / file)
     assert [row["gflops"] for row in tables[1]] == [row["gflops"] for row in tables[0]]
 
 
@@ -156,5 +179,26 @@ def test_a_stale_row_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert caplog.messages[0].startswith(
         f"{tmp_path / SQL_FILE}: left out 1 row(s): record 2: field 1 (run_secs) is a list"
     )
-    assert caplog.messages[1].startswith(f"{tmp_path / SQL_FILE}: record 1: the record is left out")
+    left_out = len(SQLDatabase(work_dir=tmp_path).get_all_tuning_records())
+    assert caplog.messages[1].startswith(
+        f"left out {left_out} record(s) whose traces do not apply any more: "
+        f"{tmp_path / SQL_FILE}: record 1: field 0 (trace): "
+    )
     assert SQLDatabase(work_dir=tmp_path).query_schedule(Matmul, TARGET) is None
+
+
+def test_however_many_are_stale_the_one_that_applies_is_found(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder / RECORD_FILE
+    index, (trace, _, target, args) = json.loads(path.read_text().splitlines()[0])
+    renamed(trace)
+    with path.open("a") as file:
+        for k in range(20):
+            trace[1][0][1] = [k + 1, 1, 1]
+            file.write(json.dumps([index, [trace, [1e-9], target, args]]) + "\n")
+    database = JSONDatabase(work_dir=folder)
+    assert ms.compile_tir(database, Matmul, TARGET) is not None
+    (message,) = caplog.messages
+    assert message.startswith("left out 20 record(s) whose traces do not apply any more: ")
+    assert "; and 15 more; tune" in message

@@ -232,7 +232,7 @@ def main(A: T.Buffer((8,)), B: T.Buffer((8,))):
     for i in range(8):
         B[i] = A[i]
 """
-    logger = logging.getLogger("tvm.meta_schedule")
+    logger = logging.getLogger("tensorir.search")
     logger.addHandler(caplog.handler)
     try:
         assert len(task(text).generate_design_space()) == 1

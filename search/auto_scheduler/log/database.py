@@ -20,6 +20,7 @@ from search.auto_scheduler.log.record import (
 )
 from search.auto_scheduler.search_task import SearchTask
 from search.database import Database, MemoryDatabase, TuningRecord, Workload
+from search.database.target_key import for_other_cores
 from search.errors import TuningError
 from search.record_lines import numbered_records, warn_of_left_out
 from tensorir.errors import TensorIRError
@@ -77,13 +78,9 @@ class BestRecord(TuningRecord):
 class BestOfLogs(MemoryDatabase):
     """The best record of each workload and target of logs, as they are looked up for a build.
 
-    Where there is none for a target, those for other CPUs answer, which the log `auto_scheduler`
-    says at level INFO.
+    Where there is none for a target, those for another number of cores answer, and where there are
+    none either, those for other CPUs: their steps are applied to the program anew.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: set[tuple[str | None, Target]] = set()
 
     def load(self, records: Iterable[Placed], name: object = "the log") -> None:
         """Add what applies; where the best does not, the next one counts.
@@ -116,10 +113,7 @@ class BestOfLogs(MemoryDatabase):
         if own or target is None:
             return own
         others = super().records(key)
-        if others and (key, target) not in self._told:
-            self._told.add((key, target))
-            logger.info("a schedule for %s is one measured for %s", target, others[0].target)
-        return others
+        return for_other_cores(others, target) or others
 
 
 class _Programs:

@@ -10,10 +10,12 @@ from search.autotvm.errors import TemplateError
 from search.autotvm.log.line import fields_of_record
 from search.autotvm.log.rows import records_to_table
 from search.autotvm.record import Record, load_from_buffer
+from search.database.json_database import RECORD_FILE, WORKLOAD_FILE
+from search.database.sql_database import SQL_FILE
 from search.explanation.explanation import MOST_PROGRAMS, LogExplanation
 from search.explanation.run import fields_of_trial
 from search.record_lines import CountedLines
-from search.trials import load_run
+from search.trials import TRIALS_FILE, load_run
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
@@ -45,7 +47,9 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
             if not fastest or cost < least:
                 fastest, least, taken_apart = lines.last, cost, record
     if not records:
-        raise TemplateError(f"no line of {os.fspath(path)} is a record")
+        of_run = Path(path).name in (TRIALS_FILE, RECORD_FILE, WORKLOAD_FILE, SQL_FILE)
+        hint = f"; it is a file of a run, explain its directory {Path(path).parent}"
+        raise TemplateError(f"no line of {os.fspath(path)} is a record{hint if of_run else ''}")
     return LogExplanation(
         path,
         records_to_table(records, MOST_PROGRAMS),

@@ -81,7 +81,7 @@ def test_a_kernel_is_measured_once_whatever_it_is_called() -> None:
 def test_what_does_not_build_or_run_takes_forever(caplog: pytest.LogCaptureFixture) -> None:
     runner = ScriptedRunner(X=[1, None], A=[2])
     times = KernelTimes(Target(TARGET), NamingBuilder(), runner)
-    with caplog.at_level(logging.WARNING, "tvm.meta_schedule"):
+    with caplog.at_level(logging.WARNING, "tensorir.search"):
         assert times([HALVES, DENSE, RELU]) == [math.inf, math.inf, 2]
     assert [record.message for record in caplog.records] == [
         "Layouts: a kernel does not build: no",

@@ -1,0 +1,202 @@
+"""Writers that are killed at any moment lose the record that they were writing, and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from search import auto_scheduler, load_run
+from search.appended_file import append_lines
+from search.autotvm.record import load_from_file, pick_best
+from search.cost_model.measurements import Measurements
+from search.cost_model.saved_model import SavedModel
+from search.run_journal import RunJournal
+from search.trials import TrialLog
+from tests.search.test_trials import FIRST
+
+Write = Callable[[Path, int], None]
+
+
+def log_line(number: int, task: int = 0) -> str:
+    """Return a line of AutoTVM that ended `number` seconds after 1970."""
+    config = {"index": 1, "code_hash": None, "entity": [["tile_y", "sp", [-1, number]]]}
+    fields = {
+        "input": ["llvm -keys=cpu -num-cores=1", "mm", [task, 16, "float32"], {}],
+        "config": config,
+        "result": [[0.5 + number], 0, 0.2, number],
+        "version": 0.2,
+        "tvm_version": "0.19.0",
+    }
+    return json.dumps(fields)
+
+
+def ansor_line(number: int, task: int = 0) -> str:
+    """Return a line of Ansor that ended `number` seconds after 1970."""
+    key = json.dumps(["mm", task])
+    about = [key, "llvm -keys=cpu -num-cores=1", [1, 64, 64, 0, 0, 0, 0, 0], "", 0, []]
+    steps = [["PR", 0, 0, f"auto_unroll_max_step${number}"]]
+    return json.dumps({"i": [about, [[], steps]], "r": [[0.5], 0, 0.2, number], "v": "v0.6"})
+
+
+class Writer:
+    """A process that writes one number after the other until it is killed."""
+
+    def __init__(self, write: Write, path: Path, first: int) -> None:
+        self._reports, report = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                number = first
+                while True:
+                    write(path, number)
+                    os.write(report, struct.pack("q", number))
+                    number += 1
+            finally:
+                os._exit(1)
+        os.close(report)
+
+    def kill(self) -> list[int]:
+        """Return what it had written."""
+        os.kill(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        assert os.WIFSIGNALED(status), "it ended by itself"
+        with os.fdopen(self._reports, "rb") as pipe:
+            return [number for (number,) in struct.iter_unpack("q", pipe.read())]
+
+
+def killed(write: Write, path: Path, rounds: int = 12) -> list[int]:
+    """Let two write at a time, kill one after another at random; return what they had written."""
+    rng = random.Random(1)
+    written: list[int] = []
+    starts = iter(range(10**6, 10**9, 10**6))
+    writers = [Writer(write, path, next(starts)) for _ in range(2)]
+    for _ in range(rounds):
+        time.sleep(rng.uniform(0.0, 0.03))
+        place = rng.randrange(2)
+        written += writers[place].kill()
+        writers[place] = Writer(write, path, next(starts))
+    time.sleep(0.05)
+    for writer in writers:
+        written += writer.kill()
+    assert written
+    return written
+
+
+def assert_only_the_last_are_lost(written: list[int], found: list[int]) -> None:
+    assert set(written) <= set(found)
+    assert len(found) == len(set(found))
+    assert len(set(found) - set(written)) <= 14, "what a writer had no time to report"
+
+
+def append_long_line(path: Path, number: int) -> None:
+    """Append a line that takes the system a while: one that is longer than a page."""
+    append_lines(path, [json.dumps([number, "x" * 20_000])])
+
+
+def test_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    written = killed(append_long_line, path)
+    numbers = []
+    for line in path.read_text().splitlines():
+        try:
+            number, text = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        assert text == "x" * 20_000
+        numbers.append(number)
+    assert_only_the_last_are_lost(written, numbers)
+
+
+def test_trials(tmp_path: Path) -> None:
+    def write(path: Path, number: int) -> None:
+        TrialLog(path).append(FIRST.__class__(**{**vars(FIRST), "number": number}))
+
+    written = killed(write, tmp_path)
+    assert_only_the_last_are_lost(written, [trial.number for trial in load_run(tmp_path)])
+
+
+def test_logs_of_autotvm(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    written = killed(lambda path, number: append_lines(path, [log_line(number)]), path)
+    found = [int(result.timestamp) for _, result in load_from_file(path)]
+    assert_only_the_last_are_lost(written, found)
+
+
+def test_logs_of_ansor(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    written = killed(lambda path, number: append_lines(path, [ansor_line(number)]), path)
+    found = [result.timestamp for _, result in auto_scheduler.load_records(path)]
+    assert_only_the_last_are_lost(written, [int(number) for number in found])
+
+
+def test_the_journal_of_a_run(tmp_path: Path) -> None:
+    """One run at a time: each goes on where the one before was killed."""
+    journals: list[RunJournal] = []
+
+    def write(path: Path, number: int) -> None:
+        if not journals:
+            journals.append(RunJournal(path))
+            journals[0].begin({"trials": 8}, 1)
+        journals[0].note_trial(0)
+
+    rng = random.Random(2)
+    written = 0
+    for attempt in range(8):
+        writer = Writer(write, tmp_path, 0)
+        time.sleep(rng.uniform(0.0, 0.02))
+        written += len(writer.kill())
+        journal = RunJournal(tmp_path)
+        (noted,) = journal.begin({"trials": 8}, 1)
+        assert written <= noted <= written + attempt + 1
+        journal.close()
+    assert written
+
+
+def test_a_saved_model_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.xgb"
+
+    def write(path: Path, number: int) -> None:
+        SavedModel(Measurements(), {}, [bytes([number % 256]) * 1000], "none").write(path)
+
+    write(path, 0)
+    for _ in range(8):
+        writer = Writer(write, path, 1)
+        time.sleep(0.02)
+        writer.kill()
+        (booster,) = SavedModel.read(path, "none").boosters
+        assert len(set(booster)) == 1
+        assert len(booster) == 1000
+
+
+# -------------------------------------------------------------------------- two that distill at once
+
+
+@pytest.mark.parametrize("kind", ["autotvm", "ansor"])
+def test_processes_that_pick_into_one_log_lose_nothing(tmp_path: Path, kind: str) -> None:
+    """Four at once, each with the log of a task of its own."""
+    best = tmp_path / "best"
+    line = {"autotvm": log_line, "ansor": ansor_line}[kind]
+    pick = {"autotvm": pick_best, "ansor": auto_scheduler.distill_record_file}[kind]
+    for task in range(12):
+        append_lines(tmp_path / f"log{task}", [line(n, task=task) for n in range(3)])
+    pids = []
+    for first in range(4):
+        pid = os.fork()
+        if not pid:
+            try:
+                for task in range(first, 12, 4):
+                    pick(tmp_path / f"log{task}", best)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        pids.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
+    assert len(best.read_text().splitlines()) == 12

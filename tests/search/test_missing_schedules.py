@@ -1,0 +1,197 @@
+"""What is said when a database is asked for a schedule that it does not have for this target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import codegen
+import search as ms
+from codegen import Target
+from search.database import (
+    JSONDatabase,
+    KeyedDatabase,
+    MemoryDatabase,
+    OrderedUnionDatabase,
+    SQLDatabase,
+    TuningRecord,
+    UnionDatabase,
+)
+from tensorir import assert_structural_equal
+from tensorir.function import IRModule
+from tests.search.anchored_programs import assert_same_results
+from tests.search.compatible_programs import product, tiled_product
+
+ONE = Target("llvm -num-cores=1")
+TWO = Target("llvm -num-cores=2")
+AVX512 = Target("llvm -mcpu=skylake-avx512 -num-cores=1")
+SMALL, LARGE = product(16, 16, 16), product(32, 64, 16)
+
+KINDS = [MemoryDatabase, JSONDatabase, SQLDatabase]
+
+
+def commit(database: KeyedDatabase, mod: IRModule, target: Target, seconds: float = 1e-6) -> None:
+    workload = database.commit_workload(mod)
+    trace = tiled_product(mod).trace
+    database.commit_tuning_record(TuningRecord(trace, workload, [seconds], target))
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> KeyedDatabase:
+    kind: Callable[..., KeyedDatabase] = request.param
+    return kind() if kind is MemoryDatabase else kind(work_dir=tmp_path)
+
+
+# --------------------------------------------------------------------------- other numbers of cores
+
+
+def test_a_record_for_another_number_of_cores_answers_and_that_is_said(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, ONE)
+    for _ in range(2):
+        with database, TWO:
+            built = codegen.build(SMALL, TWO)
+    assert caplog.messages == [
+        f'Function "main": its schedule was found for {ONE}, as there is no record for {TWO}; it '
+        "computes the same there, and may be slower than one that is tuned for that"
+    ]
+    with MemoryDatabase():
+        assert codegen.build(SMALL, TWO).get_source() != built.get_source()
+    found = ms.find_schedule(database, SMALL, TWO)
+    assert found is not None
+    assert found.is_for_other_cores
+    assert found.expected_seconds is None
+    assert_same_results(found.schedule.mod, SMALL)
+
+
+def test_records_for_the_target_come_first_then_the_nearest_number(database: KeyedDatabase) -> None:
+    def asked(target: str) -> Target | None:
+        record = database.query_tuning_record(SMALL, target)
+        return None if record is None else record.target
+
+    for cores, seconds in ((1, 1e-6), (4, 2e-6), (8, 3e-6)):
+        commit(database, SMALL, Target(f"llvm -num-cores={cores}"), seconds)
+    commit(database, SMALL, AVX512, 1e-9)
+    assert asked("llvm -num-cores=8") == Target("llvm -num-cores=8"), "not the fastest"
+    assert asked("llvm -num-cores=2") == Target("llvm -num-cores=4")
+    assert asked("llvm -num-cores=64") == Target("llvm -num-cores=8")
+    assert asked("llvm") == Target("llvm -num-cores=8")
+    assert asked("llvm -mcpu=skylake-avx512 -num-cores=3") == AVX512
+    assert asked("llvm -mcpu=haswell -num-cores=1") is None
+    assert asked("llvm -vector-width=256 -num-cores=1") is None
+    assert asked("llvm -opt-level=3 -num-cores=1") is None
+    workload = database.commit_workload(SMALL)
+    assert database.top_records(workload, 9, TWO) == [], "a search starts from its own"
+    assert database.count(workload, TWO) == 0
+
+
+def test_shorter_programs_for_other_cores_answer_too(database: KeyedDatabase) -> None:
+    commit(database, SMALL, ONE)
+    found = ms.find_schedule(database, LARGE, TWO, include_compatible=True)
+    assert found is not None
+    assert found.how == "compatible"
+    assert found.is_for_other_cores
+    assert_same_results(found.schedule.mod, LARGE)
+
+
+def test_a_union_prefers_the_member_that_has_the_target() -> None:
+    one, two = MemoryDatabase(), MemoryDatabase()
+    commit(one, SMALL, ONE, 1e-9)
+    commit(two, SMALL, TWO, 1e-6)
+    found = ms.find_schedule(UnionDatabase(one, two), SMALL, TWO)
+    assert found is not None
+    assert found.record.target == TWO
+
+
+# ----------------------------------------------------------------------------------------- nothing
+
+
+def test_a_mistyped_directory_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for kind, file in (
+        (JSONDatabase, "database_tuning_record.json"),
+        (SQLDatabase, "database.sqlite"),
+    ):
+        caplog.clear()
+        with kind(work_dir=tmp_path / "tune_matmull"):
+            codegen.build(SMALL, ONE)
+            codegen.build(SMALL, ONE)
+        assert caplog.messages == [
+            f'Function "main": no schedule for {ONE}: {tmp_path / "tune_matmull" / file} (there is '
+            "no such file) has no records; see that this is the database that was tuned into"
+        ]
+        assert not (tmp_path / "tune_matmull").exists()
+
+
+def test_records_for_another_cpu_are_named(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, AVX512)
+    assert ms.compile_tir(database, SMALL, ONE) is None
+    (message,) = caplog.messages
+    assert message == (
+        f'Function "main": no schedule for {ONE}: {database.place} has records of it for {AVX512} '
+        "(1); code for another CPU is not used: tune it for this target, or build for that one"
+    )
+
+
+def test_failed_records_are_told_from_none(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, ONE, 1e10)
+    ms.apply_database(SMALL, database, ONE)
+    assert f"{database.place} has 1 record(s) of it, none of which succeeded" in caplog.text
+
+
+def test_programs_that_are_like_it_are_named(
+    database: KeyedDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit(database, SMALL, ONE)
+    mod = IRModule({"dense": LARGE["main"]})
+    assert_structural_equal(ms.apply_database(mod, database, ONE), mod)
+    assert caplog.messages == [
+        f'Function "dense": no schedule for {ONE}: {database.place} has 1 record(s), all of other '
+        "programs, the same but for its lengths for (16x16, 16x16, 16x16); tune this one, or see "
+        "whether include_compatible=True makes a schedule of theirs fit"
+    ]
+
+
+def test_each_program_and_target_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    database = MemoryDatabase()
+    for _ in range(2):
+        for mod in (SMALL, LARGE):
+            for target in (ONE, AVX512):
+                ms.compile_tir(database, mod, target)
+    assert len(caplog.messages) == 4
+    assert {record.name for record in caplog.records} == {"tensorir.search"}
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_members_of_a_union_say_what_they_have(caplog: pytest.LogCaptureFixture) -> None:
+    of_other = MemoryDatabase()
+    commit(of_other, SMALL, AVX512)
+    ms.compile_tir(OrderedUnionDatabase(MemoryDatabase(), of_other), SMALL, ONE)
+    (message,) = caplog.messages
+    assert "has no records; see that" in message
+    assert f"has records of it for {AVX512} (1)" in message
+
+
+def test_a_function_in_place_of_a_database_has_nothing_to_say(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with ms.Database.create(lambda _: False):
+        codegen.build(SMALL, ONE)
+    assert not caplog.messages
+
+
+def test_who_samples_on_a_miss_is_told_what_was_sampled(caplog: pytest.LogCaptureFixture) -> None:
+    class Untouched(ms.Sampler):
+        def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord:
+            sch = tiled_product(mod)
+            return TuningRecord(sch.trace, MemoryDatabase().commit_workload(mod), None, target)
+
+    with ms.History(MemoryDatabase(), sample_on_miss=Untouched()):
+        codegen.build(SMALL, ONE)
+    assert not caplog.messages
