@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from lark import UnexpectedToken
-
+from tensorir.script.lalr import UnexpectedToken
 from tensorir.script.lexer import KEYWORDS
 from tensorir.script.source import Misread
 
@@ -51,14 +50,14 @@ _REMEDIES: Final = {
 
 def misread(error: UnexpectedToken) -> Misread:
     """Return what to say of a token that cannot stand where it does."""
-    token: Any = error.token
+    token = error.token
     at_end = token.type == "$END"
     text = "" if at_end else token.text
     place = (token.line, token.column, token.line, token.column + max(1, len(text)))
     if token.type in _REMEDIES:
         return Misread(_REMEDIES[token.type], place)
     got = f"`{text}`" if text else _READABLE[token.type].removeprefix("the ")
-    return Misread(f"unexpected {got}; expected {_alternatives(set(error.accepts))}", place)
+    return Misread(f"unexpected {got}; expected {_alternatives(error.accepted)}", place)
 
 
 def _alternatives(expected: set[str]) -> str:
