@@ -197,8 +197,10 @@ def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Lexeme]
             raise Misread("suites are nested too deeply", _place(line, 1, indent))
         yield Lexeme("_INDENT", "", line, 1)
     elif indent not in indents:
+        mixed = "".join([*indents, indent])
+        advice = "; tabs and spaces are mixed" if "\t" in mixed and " " in mixed else ""
         raise Misread(
-            "inconsistent indentation: no suite that is open is indented like this",
+            f"inconsistent indentation: no suite that is open is indented like this{advice}",
             _place(line, 1, indent),
         )
     while indents[-1] != indent:
