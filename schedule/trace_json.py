@@ -2,7 +2,8 @@
 
 Random variables are their names. A string constant among the inputs is wrapped in an extra pair of
 quotes; arithmetic on sampled numbers and index maps are script text, which is parsed, never
-executed.
+executed. The flags of a primitive are 0 and 1; other truth values are `true` and `false`. Every
+output has a name of its own.
 """
 
 from __future__ import annotations
