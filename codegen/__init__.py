@@ -4,8 +4,10 @@
     lib["main"](a, b, c)
     lib.time_evaluator("main", codegen.cpu(), number=10)(a, b, c).mean    # seconds
 
-LLVM loads on the first build, not on import.
+LLVM loads on the first build, the machine that runs models when it is asked for.
 """
+
+from typing import TYPE_CHECKING
 
 from codegen import compiled_kernels  # noqa: F401 - lets transforms run compiled functions
 from codegen.compile import compile_object
@@ -17,7 +19,6 @@ from codegen.errors import (
     LinkError,
     TargetError,
 )
-from codegen.explanation.explain import Explanation, explain
 from codegen.library_functions import (
     get_global_func,
     list_global_func_names,
@@ -32,7 +33,11 @@ from codegen.runtime.module import Module, build, load_module
 from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
 from codegen.runtime.timing import BenchmarkResult, TimeEvaluator
 from codegen.target import Target
-from codegen.vm import Executable, Report, VirtualMachine, vm_build
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from codegen.explanation.explain import Explanation, explain
+    from codegen.vm import Executable, Report, VirtualMachine, vm_build
 
 __all__ = [
     "PASSES",
@@ -70,3 +75,6 @@ __all__ = [
     "remove_global_func",
     "vm_build",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

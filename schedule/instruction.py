@@ -175,10 +175,13 @@ class InstructionKind:
         # Newer releases of TVM call blocks SBlocks in the names of instructions.
         kind = InstructionKind._registry.get(name.replace("SBlock", "Block"))
         if kind is None:
-            raise AttributeError(
-                f"AttributeError: there is no instruction kind {name!r}; "
-                f"known are {sorted(InstructionKind._registry)}"
+            close = get_close_matches(name, InstructionKind._registry, 1)
+            remedy = (
+                f"do you mean {close[0]!r}?"
+                if close
+                else "import the module that registers it, if it is a primitive of your own"
             )
+            raise AttributeError(f"AttributeError: there is no instruction kind {name!r}; {remedy}")
         return kind
 
     @staticmethod
@@ -271,10 +274,9 @@ class InstructionKind:
         for param in self.params:
             operand = param.operand
             source = given_inputs if operand.role == "input" else given_attrs
-            count = "kNumInputs" if operand.role == "input" else "kNumAttrs"
             if operand.kind == "buffer":
                 if len(source) < 2:
-                    raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
+                    raise ValueError(self._missing(param))
                 if type(source[0]) is not int or source[1] not in (0, 1):
                     raise TypeError(
                         f"{self.name}: TypeError: `{param.name}` is {source[:2]!r}; a buffer is "
@@ -289,14 +291,30 @@ class InstructionKind:
             elif source:
                 values.append(source.pop(0))
             elif param.required:
-                raise ValueError(f"{self.name}: ValueError: {count}: no `{param.name}`")
+                raise ValueError(self._missing(param))
             else:
                 values.append(() if operand.many else param.default)
         if given_inputs or given_attrs:
             count = "kNumInputs" if given_inputs else "kNumAttrs"
             extra = len(given_inputs or given_attrs)
-            raise ValueError(f"{self.name}: ValueError: {count}: {extra} too many")
+            raise ValueError(
+                f"{self.name}: ValueError: {count}: {extra} too many, "
+                f"it takes {self._names('input' if given_inputs else 'attr')}"
+            )
         return values
+
+    def _missing(self, param: Parameter) -> str:
+        role = param.operand.role
+        count = "kNumInputs" if role == "input" else "kNumAttrs"
+        return (
+            f"{self.name}: ValueError: {count}: `{param.name}` is missing, "
+            f"it takes {self._names(role)}"
+        )
+
+    def _names(self, role: str) -> str:
+        """Return what an instruction takes as inputs, or as attributes."""
+        params = self.inputs if role == "input" else self.attrs
+        return ", ".join(f"`{p.name}`" for p in params) or "nothing"
 
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"

@@ -38,7 +38,9 @@ def type_text(annotation: Any) -> str:
     """Return how an error calls a type."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "")
+    return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "").replace(
+        "collections.abc.", ""
+    )
 
 
 def python_number(value: IntImm | FloatImm) -> bool | int | float:

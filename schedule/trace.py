@@ -14,6 +14,7 @@ from schedule.trace_from_python import from_python
 from schedule.trace_json import TraceError, TraceIndexError, from_json, to_json
 from schedule.trace_python import python_function, python_lines
 from tensorir.dialect import Dialect
+from tensorir.errors import TensorIRError
 from tensorir.expr import PrimExpr, Var
 from tensorir.index_map import IndexMap
 from tensorir.node import show_text, text_to_html
@@ -125,7 +126,7 @@ class Trace:
         made: dict[Any, Any] = {LoopRV.inline_rv(): LoopRV.inline_rv()}
         made[LoopRV.root_rv()] = LoopRV.root_rv()
         decisions = self.decisions
-        for inst in self.insts:
+        for number, inst in enumerate(self.insts):
             kind = inst.kind
             if remove_postproc and kind.name == _POSTPROC:
                 break
@@ -139,11 +140,15 @@ class Trace:
                 decision = decision_provider(inst, inputs, attrs, decision)
                 if decision is not None and not kind.has_decision:
                     raise TraceError(f"{kind.name}: ValueError: the kind takes no decision")
-            outputs = sch.invoke(kind, values, decision)
+            try:
+                outputs = sch.invoke(kind, values, decision)
+            except TensorIRError as error:
+                error.add_note(f"This was instruction {number} of the trace, {kind.name}.")
+                raise
             if len(outputs) != len(inst.outputs):
                 raise TraceError(
-                    f"{kind.name} gave {len(outputs)} outputs, the trace expects "
-                    f"{len(inst.outputs)}: it was recorded on another program"
+                    f"instruction {number}: {kind.name} gave {len(outputs)} outputs, the trace "
+                    f"expects {len(inst.outputs)}: it was recorded on another program"
                 )
             for old, new in zip(inst.outputs, outputs, strict=True):
                 made[old] = new

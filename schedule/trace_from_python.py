@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from schedule.handles import LoopRV
 from schedule.instruction import Instruction, InstructionKind, Parameter
 from schedule.operand_types import python_number
-from schedule.trace_json import checked_value, define_output
+from schedule.trace_json import checked_value, define_output, shown_value
 from tensorir.errors import DiagnosticError, TensorIRError
 from tensorir.expr import FloatImm, IntImm
 from tensorir.script import parse_expr, parse_index_map
@@ -164,7 +164,7 @@ class _Reader:
             if place is None:
                 raise
             reason = str(error).partition(f"{where}: ")[2] or str(error)
-            self._fail(place, f"{where}: {reason.replace(repr(value), self._source(place))}")
+            self._fail(place, f"{where}: {reason.replace(shown_value(value), self._source(place))}")
 
     def _value(self, node: ast.expr, *, ranges: bool = False) -> Any:
         match node:

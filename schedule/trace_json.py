@@ -2,7 +2,8 @@
 
 Random variables are their names. A string constant among the inputs is wrapped in an extra pair of
 quotes; arithmetic on sampled numbers and index maps are script text, which is parsed, never
-executed.
+executed. The flags of a primitive are 0 and 1; other truth values are `true` and `false`. Every
+output has a name of its own.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ def _instruction(index: int, row: Any, known: dict[str, Any]) -> Instruction:
     try:
         values = kind.unpack([_read(v, known, where) for v in inputs], attrs)
         typed = [
-            checked_value(p, v, known, where) for p, v in zip(kind.params, values, strict=True)
+            checked_value(p, v, known, f"{where}: `{p.name}`")
+            for p, v in zip(kind.params, values, strict=True)
         ]
     except TraceError:
         raise
@@ -229,13 +231,20 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
         items = value if listed and isinstance(value, tuple) else [value]
         empty = param.operand.many and value is None
         if not empty and not all(isinstance(item, types) for item in items):
-            raise TraceError(f"ValueError: {where}: {value!r} is no {what}")
+            raise TraceError(f"ValueError: {where}: {shown_value(value)} is no {what}")
     if kind in ("expr", "ints", "buffer_index"):
         listed = isinstance(value, tuple) and kind != "buffer_index"
         for number in value if listed else [value]:
             if not _is_int(number) and (kind != "expr" or not isinstance(number, _NUMBERS)):
                 raise TraceTypeError(f"TypeError: {where}: {number!r} is no whole number")
     return python_number(value) if isinstance(value, (IntImm, FloatImm)) else value
+
+
+def shown_value(value: Any) -> str:
+    """Return how an error calls a value that is in the wrong place."""
+    if isinstance(value, (BlockRV, LoopRV)):
+        return "a block" if isinstance(value, BlockRV) else "a loop"
+    return repr(value)
 
 
 _NUMBERS = (PrimExpr, type(None))

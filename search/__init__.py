@@ -8,57 +8,62 @@
 
 returns the best `Schedule`. Each part (space generators, rules, postprocessors, mutators, cost
 models, databases, builders, runners, strategies, task schedulers, callbacks) has a package of its
-own, an abstract class to derive from, and short names for `create`.
+own, an abstract class to derive from, and short names for `create`. They load on first use.
 """
 
-from search import (
-    arg_info,
-    builder,
-    cost_model,
-    database,
-    feature_extractor,
-    graph_tuner,
-    measure_callback,
-    mutator,
-    plot,
-    postproc,
-    runner,
-    schedule_rule,
-    search_strategy,
-    sketch_policy,
-    space_generator,
-    task_scheduler,
-    tir_integration,
-    transform,
-)
-from search.builder import Builder
-from search.context import TuneContext
-from search.cost_model import CostModel
-from search.database import Database, compatible_factor
-from search.design_space import DesignSpace
-from search.dispatch.anchor_trace import schedule_using_anchor_trace
-from search.dispatch.apply_database import apply_database, find_schedules
-from search.dispatch.find_schedule import FoundSchedule, find_schedule
-from search.dispatch.history import History
-from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
-from search.errors import DatabaseError, TuningError, WorkerError
-from search.feature_extractor import FeatureExtractor
-from search.kinds import derived_object
-from search.list_spaces import design_spaces
-from search.measure_callback import MeasureCallback
-from search.measure_candidate import MeasureCandidate
-from search.mutator import Mutator
-from search.postproc import Postproc
-from search.profiler import Profiler
-from search.random_search import random_search
-from search.runner import EvaluatorConfig, Runner
-from search.schedule_rule import ScheduleRule
-from search.search_strategy import SearchStrategy
-from search.space_generator import SpaceGenerator
-from search.task_scheduler import TaskScheduler
-from search.trials import load_run
-from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
-from search.tune_config import TuneConfig
+from typing import TYPE_CHECKING
+
+from tensorir.lazy_names import names_on_use
+
+if TYPE_CHECKING:
+    from search import (
+        arg_info,
+        builder,
+        cost_model,
+        database,
+        feature_extractor,
+        graph_tuner,
+        measure_callback,
+        mutator,
+        plot,
+        postproc,
+        runner,
+        schedule_rule,
+        search_strategy,
+        sketch_policy,
+        space_generator,
+        task_scheduler,
+        tir_integration,
+        transform,
+    )
+    from search.builder import Builder
+    from search.context import TuneContext
+    from search.cost_model import CostModel
+    from search.database import Database, compatible_factor
+    from search.design_space import DesignSpace
+    from search.dispatch.anchor_trace import schedule_using_anchor_trace
+    from search.dispatch.apply_database import apply_database, find_schedules
+    from search.dispatch.find_schedule import FoundSchedule, find_schedule
+    from search.dispatch.history import History
+    from search.dispatch.sample_on_miss import SampleOnMiss, Sampler
+    from search.errors import DatabaseError, TuningError, WorkerError
+    from search.feature_extractor import FeatureExtractor
+    from search.kinds import derived_object
+    from search.list_spaces import design_spaces
+    from search.measure_callback import MeasureCallback
+    from search.measure_candidate import MeasureCandidate
+    from search.mutator import Mutator
+    from search.postproc import Postproc
+    from search.profiler import Profiler
+    from search.random_search import random_search
+    from search.runner import EvaluatorConfig, Runner
+    from search.schedule_rule import ScheduleRule
+    from search.search_strategy import SearchStrategy
+    from search.space_generator import SpaceGenerator
+    from search.task_scheduler import TaskScheduler
+    from search.trials import load_run
+    from search.tune import compile_tir, tune_module, tune_tasks, tune_tir
+    from search.tune_config import TuneConfig
 
 __all__ = [
     "Builder",
@@ -118,3 +123,6 @@ __all__ = [
     "tune_tasks",
     "tune_tir",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = names_on_use(__name__)

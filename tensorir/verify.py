@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorir import stmt as s
 from tensorir.buffer import Buffer
 from tensorir.errors import WellFormedError
-from tensorir.expr import BufferLoad, IterVar, Let, PrimExpr, Var
+from tensorir.expr import BufferLoad, IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
 from tensorir.relax.function import Function, graph_functions
@@ -147,6 +147,8 @@ class _Verifier:
 
     def _visit(self, node: Node) -> None:
         kind = type(node)
+        if kind is IntImm:
+            return
         if isinstance(node, Var):
             self._use(node)
         elif kind is s.For:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, Self
 
 from search.errors import TuningError
@@ -20,6 +21,8 @@ class Entered(ABC):
         """Return the database that is current inside."""
 
     def __enter__(self) -> Self:
+        # Builds ask what is entered from here on: what answers them is built on databases.
+        import_module("search.dispatch.apply_database")
         _entered.set((*_entered.get(), self))
         return self
 

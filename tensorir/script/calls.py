@@ -81,7 +81,7 @@ def named_call(name: str) -> Callable[..., PrimExpr]:
         operands = list(args)
         if dtype is None and name in DTYPE_FIRST and operands:
             dtype = operands.pop(0)
-        elif dtype is None and name in _DTYPE_LAST and isinstance(operands[-1], str):
+        elif dtype is None and name in _DTYPE_LAST and operands and isinstance(operands[-1], str):
             dtype = operands.pop()
         packed = name in _PACKED
         operands = [

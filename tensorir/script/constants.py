@@ -72,6 +72,8 @@ def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     """Return the array of elements, some of them in quotes; IRValueError for what is no element."""
     kind = DataType(dtype)
     storage = kind.to_numpy()
+    if isinstance(values, str):
+        raise IRValueError(f"the elements of an array are a list, got {values!r}")
     if not isinstance(values, (list, tuple)) or not any(isinstance(x, str) for x in values):
         return np.asarray(values, storage)
     array = np.empty(len(values), storage)

@@ -43,7 +43,7 @@ def _buffer_options(
     if kind not in ("", "default", "auto"):
         raise IRValueError(f"buffer_type is 'default' or 'auto', got {kind!r}")
     return {
-        "shape": shape,
+        "shape": _checked_shape(shape),
         "dtype": dtype_text(dtype),
         "data": data,
         "strides": strides,
@@ -54,6 +54,18 @@ def _buffer_options(
         "buffer_type": kind,
         "axis_separators": axis_separators,
     }
+
+
+def _checked_shape(shape: Any) -> Any:
+    """Return a shape, in which sizes of a signature may be in quotes; IRTypeError for others."""
+    for size in shape if isinstance(shape, (list, tuple)) else [shape]:
+        if isinstance(size, (float, dict, list, tuple)) or size is None:
+            raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
+        if isinstance(size, int) and size < 0:
+            raise IRValueError(f"the sizes of a shape are at least 0, got {size}")
+    if isinstance(shape, str):
+        raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
+    return shape
 
 
 class BufferFactory:
@@ -265,6 +277,8 @@ def fresh_var(annotation: Any, name: str) -> Var:
     """Return a variable of an annotated type; IRTypeError if it is none."""
     if isinstance(annotation, (DtypeForm, HandleForm)):
         annotation = annotation()
+    if isinstance(annotation, BufferFactory):
+        raise IRTypeError('a buffer has a shape and a dtype: T.Buffer((n, m), "float32")')
     if not isinstance(annotation, FreshVar):
         raise IRTypeError(
             f"Annotation should be Var: a type such as T.int32 or T.handle, not {annotation!r}"

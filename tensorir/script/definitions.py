@@ -292,6 +292,8 @@ def make_store(buffer: Buffer, value: Any, indices: list[PrimExpr]) -> s.BufferS
     """Return a store, the value cast to the type of the place."""
     lanes = indices[-1].dtype.lanes if indices else 1
     dtype = buffer.dtype if lanes == 1 else buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+    if isinstance(value, str):
+        raise IRTypeError(f"buffer {buffer.name} holds {buffer.dtype}, a string cannot be stored")
     stored: PrimExpr = as_expr(value)
     if buffer.dtype.is_bool and isinstance(value, bool):
         stored = const(value, buffer.dtype)

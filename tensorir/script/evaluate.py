@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
@@ -53,6 +54,11 @@ _PUBLIC_FIELDS: Final[dict[type, frozenset[str]]] = {
     BufferRegion: frozenset({"buffer", "region"}),
     AxisNamespace: frozenset({"spatial", "S", "reduce", "R", "scan", "opaque", "remap"}),
 }
+_UNDEFINED: Final = {
+    True: "define it before, or import it where the function is",
+    False: "define it before, or pass it to `parse` in `extra_vars`: nothing else is known to text",
+}
+"""What to do about a name, by whether a script sees the program around it."""
 _GROUPS: Final = frozenset({tuple, list})
 _COMPARE: Final = {"<": e.LT, "<=": e.LE, ">": e.GT, ">=": e.GE, "==": e.EQ, "!=": e.NE}
 _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -140,8 +146,8 @@ class Evaluator:
             value = self.scope.lookup(tree[2])
         except KeyError:
             near = self.scope.near(tree[2])
-            hint = f"; did you mean {near}?" if near else ""
-            raise self.fail(f"Undefined variable: {tree[2]}{hint}", tree[1]) from None
+            hint = f"did you mean {near}?" if near else _UNDEFINED[self.scope.trusted]
+            raise self.fail(f"Undefined variable: {tree[2]}; {hint}", tree[1]) from None
         return value.read() if isinstance(value, Alias) else value
 
     def attribute(self, tree: Tree) -> Any:
@@ -161,7 +167,12 @@ class Evaluator:
             return partial(view, owner)
         if self.scope.trusted if allowed is None else name in allowed:
             return getattr(owner, name)
-        raise self.fail(f"a {kind.__name__} has no attribute {name!r} in a script", tree[1])
+        known = sorted(allowed or ())
+        close = get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        if known and not close:
+            hint = f"; it has {', '.join(known)}"
+        raise self.fail(f"{_spelled(tree[2])} has no attribute {name!r} in a script{hint}", tree[1])
 
     def call(self, tree: Tree) -> Any:
         """Call what a script may call, with starred and keyword arguments spread out."""
@@ -181,7 +192,8 @@ class Evaluator:
             else:
                 args.append(self(argument))
         if not callable(function):
-            raise self.fail(f"a {type(function).__name__} cannot be called", tree[1])
+            what = f"{_spelled(tree[2])}, a value of type {type(function).__name__},"
+            raise self.fail(f"{what} cannot be called", tree[1])
         check_arguments(function, args, kwargs)
         try:
             if not self.scope.trusted or _is_own(function):
@@ -200,6 +212,11 @@ class Evaluator:
         owner, subscripts = self(tree[2]), tree[3]
         if isinstance(owner, Buffer):
             return self._access(owner, subscripts)
+        if not hasattr(owner, "__getitem__"):
+            what = owner.dtype if isinstance(owner, PrimExpr) else type(owner).__name__
+            raise self.fail(
+                f"{_spelled(tree[2])} is a value of type {what}, which has no items", tree[1]
+            )
         keys = self.items(subscripts)
         key = tuple(keys) if tree[4] else keys[0]
         if isinstance(owner, (list, tuple)) and isinstance(key, IntImm):
@@ -282,7 +299,13 @@ class Evaluator:
             raise IRTypeError("`**` is not supported; write T.pow(a, b)")
         if not isinstance(a, PrimExpr) and not isinstance(b, PrimExpr):
             _require_small(operator, a, b)
-        return _SMART[operator](a, b)
+        try:
+            return _SMART[operator](a, b)
+        except TypeError as error:
+            if not str(error).startswith("unsupported operand"):
+                raise
+            kinds = f"{type(a).__name__} and {type(b).__name__}"
+            raise IRTypeError(f"there is no `{operator}` between {kinds}") from error
 
     def unary(self, tree: Tree) -> Any:
         """Apply `not`, `-` or `~`."""
@@ -306,9 +329,15 @@ class Evaluator:
         signature = _signature(parameters)
 
         def function(*args: Any) -> Any:
+            try:
+                bound = signature.bind(*args).arguments
+            except TypeError:
+                raise IRTypeError(
+                    f"the lambda takes {len(parameters)} argument(s), got {len(args)}"
+                ) from None
             self.scope.push()
             try:
-                for name, value in signature.bind(*args).arguments.items():
+                for name, value in bound.items():
                     self.scope.define(name, value)
                 return self(body)
             finally:
@@ -422,6 +451,12 @@ def _of_one_width(a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     return a, e.Broadcast(b, a.dtype.lanes) if b.dtype.lanes == 1 else b
 
 
+def _key(key: Any) -> Any:
+    if isinstance(key, (list, dict)):
+        raise IRTypeError(f"the keys of a dict are strings, not {key!r}")
+    return key
+
+
 def _starred(_: Evaluator, tree: Tree) -> Any:
     raise IRTypeError(
         "a starred value stands in a tuple, a list, a subscript or the arguments of a call"
@@ -443,5 +478,5 @@ _EVALUATE: Final[dict[str, Callable[[Evaluator, Tree], Any]]] = {
     "list": lambda ev, t: ev.items(t[2]),
     "slice": Evaluator.slice,
     "starred": _starred,
-    "dict": lambda ev, t: {ev(k): ev(v) for k, v in t[2]},
+    "dict": lambda ev, t: {_key(ev(k)): ev(v) for k, v in t[2]},
 }

@@ -38,6 +38,8 @@ from tensorir.stmt import AssertStmt, AttrStmt, For, ForKind, LetStmt, Stmt, Whi
 def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
     if stop is None:
         extent = as_expr(start)
+        if not extent.dtype.is_integral:
+            raise IRTypeError(f"a loop runs over integers, not over {extent.dtype}")
         return const(0, extent.dtype), extent
     values = range_of(*ops.match_types(start, stop))
     return values.min, values.extent
@@ -75,7 +77,9 @@ def thread_binding(
     if thread is None and isinstance(stop, str):
         thread, stop = stop, None
     if thread is None:
-        raise IRValueError("Thread cannot be None for thread_binding")
+        raise IRValueError(
+            'Thread cannot be None for thread_binding; write T.thread_binding(n, "threadIdx.x")'
+        )
     kept = attributes(annotations)
     return LoopFrame([_range_pair(start, stop)], ForKind.THREAD_BINDING, thread, kept)
 
@@ -170,9 +174,13 @@ class AxisNamespace:
     @staticmethod
     def remap(kinds: str, bindings: Sequence[Any]) -> RemapRecord:
         """Bind one axis to each loop variable: `S` data-parallel, `R` reduction."""
+        if not isinstance(bindings, (list, tuple)):
+            raise IRTypeError('T.axis.remap takes a list of loop variables: remap("SR", [i, k])')
         for kind in kinds:
             if kind not in "SR":
-                raise IRValueError(f"Unknown axis kind: {kind}")
+                raise IRValueError(
+                    f"Unknown axis kind: {kind}; S is a spatial axis, R one of a reduction"
+                )
         if len(kinds) != len(bindings):
             raise IRValueError(f"T.axis.remap got {len(kinds)} kinds for {len(bindings)} loops")
         return RemapRecord(kinds, list(bindings))

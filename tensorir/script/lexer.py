@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
-
-from lark import Token
-from lark.lexer import Lexer
+from typing import Final
 
 from tensorir.script.source import Misread, Place
 
@@ -106,8 +103,6 @@ class Lexeme:
     """A token: its kind, its text and where it begins."""
 
     __slots__ = ("column", "line", "text", "type")
-    start_pos = end_pos = end_line = end_column = 0
-    """What lark copies to the end of the text, and nobody reads."""
 
     def __init__(self, type: str, text: str, line: int, column: int) -> None:
         self.type = type
@@ -116,18 +111,11 @@ class Lexeme:
         self.column = column
 
 
-class ScriptLexer(Lexer):
-    """Feeds the parser; brackets join lines, and indentation becomes tokens."""
+def lex(text: str) -> Iterator[Lexeme]:
+    """Yield the tokens of `text`; Misread where there is none.
 
-    def __init__(self, lexer_conf: Any) -> None:
-        del lexer_conf
-
-    def lex(self, text: Any) -> Iterator[Token]:  # type: ignore[override]
-        """Yield the tokens of `text`; Misread where there is none."""
-        return _tokens(text)  # type: ignore[return-value]
-
-
-def _tokens(text: str) -> Iterator[Lexeme]:
+    Brackets join lines, and indentation becomes tokens.
+    """
     # With a line before the first, the first is like the others.
     source = "\n" + text.removeprefix("\ufeff")
     line, line_start = 0, 0
@@ -141,6 +129,10 @@ def _tokens(text: str) -> Iterator[Lexeme]:
         column = found.end() - len(value) - line_start + 1
         if group == "name":
             kind = _KINDS.get(value) or ("DOTTED" if "." in value else "NAME")
+            if kind != "REFUSED":
+                in_line = True
+                yield Lexeme(kind, value, line, column)
+                continue
         elif group == "symbol":
             kind = _KINDS[value]
         elif group == "newline":
@@ -205,8 +197,10 @@ def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Lexeme]
             raise Misread("suites are nested too deeply", _place(line, 1, indent))
         yield Lexeme("_INDENT", "", line, 1)
     elif indent not in indents:
+        mixed = "".join([*indents, indent])
+        advice = "; tabs and spaces are mixed" if "\t" in mixed and " " in mixed else ""
         raise Misread(
-            "inconsistent indentation: no suite that is open is indented like this",
+            f"inconsistent indentation: no suite that is open is indented like this{advice}",
             _place(line, 1, indent),
         )
     while indents[-1] != indent:

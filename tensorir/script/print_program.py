@@ -9,7 +9,7 @@ from tensorir.expr import TupleType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.ops import is_const_int
 from tensorir.script.print_buffer import is_simple
-from tensorir.visit import uses_var, walk
+from tensorir.visit import collect_vars, walk
 
 if TYPE_CHECKING:
     from tensorir.script.printer import Printer
@@ -52,7 +52,8 @@ def tensor_function(printer: Printer, func: PrimFunc, name: str) -> None:
     options = f"({', '.join(chosen)})" if chosen else ""
     printer.line(f"@{printer.options.tir_prefix}.prim_func{options}")
     printer.names.open()
-    inline = {p for p in func.params if printer.sugar and _prints_inline(func, p)}
+    used = set(collect_vars(func.body)) if printer.sugar else set()
+    inline = {p for p in func.params if printer.sugar and _prints_inline(func, p, used)}
     params = [_parameter(printer, func, p, p in inline) for p in func.params]
     printer.line(f"def {printer.symbol(name)}({', '.join(params)}){_result(printer, func)}:", func)
     printer.depth += 1
@@ -110,13 +111,13 @@ def _body(printer: Printer, body: s.Stmt) -> None:
     printer.names.close()
 
 
-def _prints_inline(func: PrimFunc, param: Var) -> bool:
+def _prints_inline(func: PrimFunc, param: Var, used: set[Var]) -> bool:
     """Say whether a parameter is printed as the buffer that it is bound to."""
     buffer = func.buffer_map.get(param)
     if buffer is None or not is_simple(buffer):
         return False
     shared = sum(1 for b in func.buffer_map.values() if b.data is buffer.data)
-    return shared == 1 and not uses_var(func.body, param)
+    return shared == 1 and param not in used
 
 
 def _is_plain_root(realize: s.BlockRealize) -> bool:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from lark import Lark, UnexpectedToken
-
-from tensorir.script.lexer import Lexeme, ScriptLexer
+from tensorir.script.lalr import Parser, UnexpectedToken
+from tensorir.script.lexer import Lexeme, lex
 from tensorir.script.source import BEGINNING, Misread, Place, Source
 from tensorir.script.syntax_errors import misread
 
@@ -51,7 +48,7 @@ _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 def parse_module(source: Source) -> list[Tree]:
     """Return the statements of a script; DiagnosticError with the place and what was expected."""
     try:
-        return _parser().parse(source.text)  # type: ignore[return-value]
+        return _parser().parse(lex(source.text))  # type: ignore[no-any-return]
     except UnexpectedToken as error:
         problem = misread(error)
     except Misread as error:
@@ -80,16 +77,9 @@ def names_in(tree: Any) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Lark:
-    """Return the parser; computing its tables takes longer than reading many scripts."""
-    return Lark(
-        Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8"),
-        parser="lalr",
-        lexer=ScriptLexer,
-        transformer=_Inline(_Builder()),
-        maybe_placeholders=True,
-        propagate_positions=False,
-    )
+def _parser() -> Parser:
+    """Return the parser, whose tables are read once."""
+    return Parser(_Builder())
 
 
 def _span(first: Any, last: Any) -> Place:
@@ -103,19 +93,8 @@ def _span(first: Any, last: Any) -> Place:
     return line, column, last[1][2], last[1][3]
 
 
-class _Inline:
-    """What lark calls for each rule: a method of the builder, with the parts as arguments."""
-
-    def __init__(self, builder: _Builder) -> None:
-        self._builder = builder
-
-    def __getattr__(self, rule: str) -> Callable[[list[Any]], Any]:
-        method = getattr(self._builder, rule)
-        return lambda parts: method(*parts)
-
-
 class _Builder:
-    """Builds tree nodes while the text is being parsed."""
+    """Builds tree nodes while the text is being parsed: a method for each rule."""
 
     def start(self, *statements: Tree) -> list[Tree]:
         return _flat(statements)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from lark import UnexpectedToken
-
+from tensorir.script.lalr import UnexpectedToken
 from tensorir.script.lexer import KEYWORDS
 from tensorir.script.source import Misread
 
@@ -44,6 +43,8 @@ _REMEDIES: Final = {
     "IN": "`in` is not supported outside the head of a for loop",
     "DEF": "a function in a script is decorated: @T.prim_func, @R.function or @T.macro",
     "CLASS": "a class in a script is decorated: @I.ir_module",
+    "ELIF": "`elif` stands right after the suite of an `if`, indented like it",
+    "ELSE": "`else` stands right after the suite of an `if`, or in `a if c else b`",
     "AT": "`@` is not supported between values; write the loops of the product",
 }
 """By the token that is unexpected, what it was probably meant to be."""
@@ -51,17 +52,19 @@ _REMEDIES: Final = {
 
 def misread(error: UnexpectedToken) -> Misread:
     """Return what to say of a token that cannot stand where it does."""
-    token: Any = error.token
+    token = error.token
     at_end = token.type == "$END"
     text = "" if at_end else token.text
     place = (token.line, token.column, token.line, token.column + max(1, len(text)))
     if token.type in _REMEDIES:
         return Misread(_REMEDIES[token.type], place)
     got = f"`{text}`" if text else _READABLE[token.type].removeprefix("the ")
-    return Misread(f"unexpected {got}; expected {_alternatives(set(error.accepts))}", place)
+    expected = _alternatives(error.accepted)
+    return Misread(f"unexpected {got}" + (f"; expected {expected}" if expected else " here"), place)
 
 
 def _alternatives(expected: set[str]) -> str:
+    """Return what can stand in a place, in words; nothing where that is nearly everything."""
     words: list[str] = []
     if expected >= _OPERAND_START:
         words.append("an expression")
@@ -85,5 +88,5 @@ def _alternatives(expected: set[str]) -> str:
         sorted(f"'{keywords[n]}'" if n in keywords else _READABLE.get(n, n) for n in expected)
     )
     if len(words) > 6:
-        return "another token"
+        return ""
     return " or ".join(words) if len(words) < 3 else ", ".join(words[:-1]) + " or " + words[-1]

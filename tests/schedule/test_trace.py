@@ -610,7 +610,8 @@ TILE = ["SamplePerfectTile", ["l1"], [2, 16], ["v3", "v4"]]
         ([[["GetBlock", [], "C", ["b0"]]], []], ValueError, "instruction 0 should be"),
         ([[["GetBlock", [], ["C", "main"], "b0"]], []], ValueError, "instruction 0 should be"),
         ([[["GetBlock", [], ["C", "main"], [0]]], []], ValueError, "instruction 0 should be"),
-        ([[GET, ["Shuffle", [], [], []]], []], ValueError, "no instruction kind 'Shuffle'"),
+        ([[GET, ["Shuffle", [], [], []]], []], ValueError, "no instruction kind 'Shuffle'; import"),
+        ([[["GetBlok", [], [], []]], []], ValueError, r"kind 'GetBlok'; do you mean 'GetBlock'\?"),
         # Inputs are names, numbers, strings in quotes, and lists and dicts of those.
         ([[GET, ["GetLoops", [None], [], []]], []], TypeError, "an input cannot be None"),
         ([[GET, ["Annotate", ["b0", [1, None]], ["k"], []]], []], TypeError, "an input cannot be"),
@@ -623,14 +624,23 @@ TILE = ["SamplePerfectTile", ["l1"], [2, 16], ["v3", "v4"]]
             "the object dump holds no index map",
         ),
         ([[GET, ["GetLoops", [3], [], []]], []], ValueError, "3 is no block"),
-        ([[GET, ["Unroll", ["b0"], [], []]], []], ValueError, "is no loop"),
+        (
+            [[GET, ["Unroll", ["b0"], [], []]], []],
+            ValueError,
+            r"1 \(Unroll\): `loop`: a block is no",
+        ),
+        ([[["GetBlock", [], [3, "main"], []]], []], TypeError, "`name`: a value is 3, where str"),
         # Their numbers are those of the kind.
-        ([[["GetBlock", [], [], ["b0"]]], []], ValueError, "GetBlock: ValueError: kNumAttrs"),
+        (
+            [[["GetBlock", [], [], ["b0"]]], []],
+            ValueError,
+            "kNumAttrs: `name` is missing, it takes",
+        ),
         ([[["GetBlock", [], ["C", "main", 1], ["b0"]]], []], ValueError, "kNumAttrs: 1 too many"),
         ([[GET, ["GetLoops", [], [], []]], []], ValueError, "GetLoops: ValueError: kNumInputs"),
         ([[GET, ["GetLoops", ["b0", "b0"], [], []]], []], ValueError, "kNumInputs: 1 too many"),
         ([[GET, ["GetLoops", ["b0"], [1], []]], []], ValueError, "GetLoops: ValueError: kNumAttrs"),
-        ([[GET, ["GetLoops", ["b0"], [], ["l1"]]], []], ValueError, "GetLoops gave 2 outputs"),
+        ([[GET, ["GetLoops", ["b0"], [], ["l1"]]], []], ValueError, "instruction 1: GetLoops gave"),
         ([[["GetBlock", [], ["C", "main"], []]], []], ValueError, "GetBlock gave 1 outputs"),
     ],
 )
@@ -640,6 +650,14 @@ def test_malformed_json(stored, kind, words):
     with pytest.raises(kind, match=words):
         Trace.apply_json_to_schedule(stored, sch)
     assert sch.mod["main"] is program
+
+
+def test_what_fails_says_which_instruction_it_was():
+    rows = [GET, LOOPS, ["Split", ["l1", 0, 4], [1, 0], ["l3", "l4"]]]
+    trace = Trace.from_json([rows, []])
+    with pytest.raises(ScheduleError) as caught:
+        trace.apply_to_schedule(Schedule(parse(STAGES)), remove_postproc=False)
+    assert caught.value.__notes__ == ["This was instruction 2 of the trace, Split."]
 
 
 def test_text_that_is_no_json():
