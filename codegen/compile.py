@@ -32,7 +32,11 @@ class Source:
     def of(target: Target, kernels: Iterable[Kernel]) -> Source:
         """Return the module of some kernels."""
         parts = tuple(kernels)
-        return Source(target, ModuleInfo.merged(str(target), (k.info for k in parts)), parts)
+        return Source(
+            target,
+            ModuleInfo.merged(str(target), target.architecture, (k.info for k in parts)),
+            parts,
+        )
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ _KERNEL_TO_LLVM: Final = {
     "sse4_1": "sse4.1",
     "sse4_2": "sse4.2",
     "abm": "lzcnt",
+    "bmi1": "bmi",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
@@ -95,6 +97,17 @@ def llvm_features() -> list[str]:
     import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
 
     return str(llvm.get_host_cpu_features().flatten()).split(",")
+
+
+def missing_features(needed: Iterable[str]) -> list[str]:
+    """Return the features, under LLVM's names, that the true CPU of this machine does not have."""
+    maybe = set(needed) - _true_cpu_features()
+    if not maybe:
+        return []
+    import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+    found = llvm.get_host_cpu_features()
+    return sorted(name for name in maybe if not found.get(name, False))
 
 
 def cpu_features() -> frozenset[str]:

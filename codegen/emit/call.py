@@ -126,11 +126,10 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
     if name.value.startswith(machine_intrinsics.PREFIXES):
         reason = machine_intrinsics.refusal(
-            name.value, f.module.features
+            name.value, f.module.target
         ) or machine_intrinsics.misuse(name.value, node.dtype, operands)
         if reason is not None:
             f.fail(reason)
-        f.module.needed_features.update(machine_intrinsics.FEATURES[name.value])
         return f.call_intrinsic(name.value, result, arguments)
     # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])

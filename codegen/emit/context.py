@@ -48,8 +48,6 @@ class ModuleEmitter:
         """The places where the function calls library functions."""
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
-        self.needed_features: set[str] = set()
-        """Features of the CPU without which the program's own instructions do not run."""
         self.has_scalar_loop = False
         """Whether some innermost loop works on scalars, so that LLVM's vectoriser may help."""
 

@@ -59,10 +59,11 @@ def emit_kernel(
     _emit_packed(module, func, name)
     info = ModuleInfo(
         str(target),
+        target.architecture,
         (signature_of(func, name, c_name, written),),
         tuple(module.messages),
         tuple(sorted(module.externs)),
-        tuple(sorted(module.needed_features)),
+        tuple(sorted(target.required_features)),
         {name: tuple(module.library)} if module.library else {},
     )
     width = max(target.vector_bits, 128)

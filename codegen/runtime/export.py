@@ -29,6 +29,7 @@ from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
 from codegen.object_code import read_object_code
 from codegen.runtime import openmp
+from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target
@@ -194,6 +195,10 @@ def load_library(path: Path) -> LoadedCode:
         ) from problem
     info = ModuleInfo.from_json(text.decode())
     names = [s.name for s in info.public]
+    refusal = why_not_loaded(info)
+    if refusal is not None:
+        return LoadedCode(info, {}, {}, library, refusal=refusal)
+    prepare_host(info.needed_features)
     return LoadedCode(
         info,
         {name: _address(library, entry_symbol(name)) for name in names},
