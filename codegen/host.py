@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.cpu_quota import core_quota
 from codegen.errors import TargetError
 from codegen.target_presets import CPU_FEATURES
 
@@ -139,23 +140,30 @@ def architecture(name: str) -> str:
 
 
 def logical_cores() -> int:
-    """Return how many hardware threads this process may use."""
+    """Return how many hardware threads' worth of time this process may use."""
     try:
-        return sum(len(core) for core in core_groups())
+        return _within_quota(sum(len(core) for core in core_groups()))
     except AttributeError:
         return os.cpu_count() or 1
 
 
 def physical_cores() -> int:
-    """Return how many cores, hyper-threads not counted, this process may use."""
+    """Return how many cores' worth of time, hyper-threads not counted, this process may use."""
     try:
-        return len(core_groups())
+        return _within_quota(len(core_groups()))
     except AttributeError:
         return os.cpu_count() or 1
 
 
+def _within_quota(cores: int) -> int:
+    quota = core_quota()
+    return cores if quota is None else min(cores, quota)
+
+
 def core_groups() -> list[frozenset[int]]:
-    """Return the cores that this process may use, each as its logical cores (hyper-threads).
+    """Return the cores that this process may run on, each as its logical cores (hyper-threads).
+
+    It may be let use less time than theirs altogether; `physical_cores` counts that.
 
     Raises AttributeError where the system does not tell what a process may use.
     """
