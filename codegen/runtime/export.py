@@ -64,12 +64,14 @@ def link_library(
     data = {INFO_SYMBOL: info.to_json().encode() + b"\0", **(embedded or {})}
     with tempfile.TemporaryDirectory() as folder:
         files = []
-        for number, content in enumerate([*objects, _interface(info, target, data, Path(folder))]):
+        for number, content in enumerate(
+            [*objects.values(), _interface(info, target, data, Path(folder))]
+        ):
             files.append(Path(folder) / f"{number}.o")
             files[-1].write_bytes(content)
         libraries = [] if Path(command[0]).name in _LINKERS else ["-lm"]
         attempts = [libraries]
-        if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects):
+        if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects.values()):
             # The symbols are weak: without the library the loops run serially.
             attempts.insert(0, [*libraries, "-Wl,--no-as-needed", "-lgomp"])
         for extra in attempts:

@@ -68,7 +68,7 @@ def load_object(data: bytes) -> LoadedCode:
         return LoadedCode(info, {}, {}, None, refusal=refusal)
     _check_externs(info)
     prepare_host(info.needed_features)
-    builder = _builder(objects)
+    builder = _builder(objects.values())
     library = LibraryCalls(info.library) if info.library else None
     if library is not None:
         for name, address in library.addresses.items():
