@@ -28,6 +28,7 @@ from codegen.library_functions import (
 from codegen.lower import PASSES, lower
 from codegen.runtime.device import Device, cpu
 from codegen.runtime.function import Function, PreparedCall
+from codegen.runtime.host_features import why_not_here
 from codegen.runtime.jit import register_extern
 from codegen.runtime.module import Module, build, load_module
 from codegen.runtime.ndarray import NDArray, array, empty, from_dlpack
@@ -74,6 +75,7 @@ __all__ = [
     "register_func",
     "remove_global_func",
     "vm_build",
+    "why_not_here",
 ]
 
 if not TYPE_CHECKING:

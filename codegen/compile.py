@@ -10,7 +10,7 @@ from typing import Any
 from codegen import vector_math  # noqa: F401 - enters the handlers of its functions
 from codegen.emit.function import emit_kernel
 from codegen.errors import CodegenError
-from codegen.kernel import Kernel
+from codegen.kernel import Kernel, Unit
 from codegen.lower import lower
 from codegen.object_code import write_object_code
 from codegen.signature import ModuleInfo, Signature
@@ -32,20 +32,29 @@ class Source:
     def of(target: Target, kernels: Iterable[Kernel]) -> Source:
         """Return the module of some kernels."""
         parts = tuple(kernels)
-        return Source(target, ModuleInfo.merged(str(target), (k.info for k in parts)), parts)
+        return Source(
+            target,
+            ModuleInfo.merged(str(target), target.architecture, (k.info for k in parts)),
+            parts,
+        )
+
+    @property
+    def units(self) -> list[Unit]:
+        """What becomes objects."""
+        return [unit for kernel in self.kernels for unit in kernel.units]
 
     @property
     def text(self) -> str:
         """The LLVM IR of all kernels, as it was written."""
-        return "\n".join(kernel.text for kernel in self.kernels)
+        return "\n".join(unit.text for unit in self.units)
 
     def optimized(self) -> str:
         """Return the LLVM IR of all kernels after optimisation."""
-        return "\n".join(kernel.optimized() for kernel in self.kernels)
+        return "\n".join(unit.optimized() for unit in self.units)
 
     def assembly(self) -> str:
         """Return the machine code of all kernels as assembly text."""
-        return "\n".join(kernel.assembly() for kernel in self.kernels)
+        return "\n".join(unit.assembly() for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +85,15 @@ def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Comp
     kernels: list[Kernel] = []
     if len(functions) == 1:
         kernels += _kernels(lowered, target)
-        objects = [kernel.object_code() for kernel in kernels]
+        objects = [kernel.objects() for kernel in kernels]
     else:
         # One thread: llvmlite lets one thread at a time into LLVM.
         with ThreadPoolExecutor(1, "llvm") as pool:
-            futures: list[Future[bytes]] = []
+            futures: list[Future[dict[str, bytes]]] = []
             try:
                 for kernel in _kernels(lowered, target):
                     kernels.append(kernel)
-                    futures.append(pool.submit(kernel.object_code))
+                    futures.append(pool.submit(kernel.objects))
                 objects = [future.result() for future in futures]
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -97,9 +106,9 @@ def compile_object(
 ) -> bytes:
     """Return a program compiled to machine code that `Module.from_object` loads.
 
-    It is an archive (as of `ar`) of one relocatable object a function, and of a description of the
-    functions, so it is all that another process needs. Raises CodegenError for a program without a
-    compiled form.
+    It is an archive (as of `ar`) of relocatable objects, one a function and one an entry, and of a
+    description of the functions, so it is all that another process needs. Raises CodegenError for a
+    program without a compiled form.
     """
     return compile_functions(functions_of(program), as_target(target)).object_code
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from codegen.errors import CodegenError
 from codegen.lower.errors import LoweringError
 from codegen.runtime.module import build
+from codegen.target import Target
 from tensorir.function import IRModule
 from tensorir.transform.kernel_runner import set_kernel_runner
+
+_HERE: Final = Target("llvm")
+"""This machine, whatever the module that is transformed is built for."""
 
 
 def run_compiled(mod: IRModule, name: str, args: Sequence[Any]) -> bool:
     """Run a function of tensor functions on arrays, say whether it can be compiled."""
     try:
-        module = build(mod)
+        module = build(mod, _HERE)
     except (CodegenError, LoweringError):
         return False
     module[name](*args)

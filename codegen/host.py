@@ -14,11 +14,13 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.cpu_quota import core_quota
 from codegen.errors import TargetError
 from codegen.target_presets import CPU_FEATURES
 
@@ -29,6 +31,7 @@ _KERNEL_TO_LLVM: Final = {
     "sse4_1": "sse4.1",
     "sse4_2": "sse4.2",
     "abm": "lzcnt",
+    "bmi1": "bmi",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
@@ -97,6 +100,17 @@ def llvm_features() -> list[str]:
     return str(llvm.get_host_cpu_features().flatten()).split(",")
 
 
+def missing_features(needed: Iterable[str]) -> list[str]:
+    """Return the features, under LLVM's names, that the true CPU of this machine does not have."""
+    maybe = set(needed) - _true_cpu_features()
+    if not maybe:
+        return []
+    import llvmlite.binding as llvm  # noqa: PLC0415 - LLVM loads on first use
+
+    found = llvm.get_host_cpu_features()
+    return sorted(name for name in maybe if not found.get(name, False))
+
+
 def cpu_features() -> frozenset[str]:
     """Return the features of this CPU under LLVM's names; empty where the system does not tell."""
     made_up = _made_up().mcpu
@@ -126,23 +140,30 @@ def architecture(name: str) -> str:
 
 
 def logical_cores() -> int:
-    """Return how many hardware threads this process may use."""
+    """Return how many hardware threads' worth of time this process may use."""
     try:
-        return sum(len(core) for core in core_groups())
+        return _within_quota(sum(len(core) for core in core_groups()))
     except AttributeError:
         return os.cpu_count() or 1
 
 
 def physical_cores() -> int:
-    """Return how many cores, hyper-threads not counted, this process may use."""
+    """Return how many cores' worth of time, hyper-threads not counted, this process may use."""
     try:
-        return len(core_groups())
+        return _within_quota(len(core_groups()))
     except AttributeError:
         return os.cpu_count() or 1
 
 
+def _within_quota(cores: int) -> int:
+    quota = core_quota()
+    return cores if quota is None else min(cores, quota)
+
+
 def core_groups() -> list[frozenset[int]]:
-    """Return the cores that this process may use, each as its logical cores (hyper-threads).
+    """Return the cores that this process may run on, each as its logical cores (hyper-threads).
+
+    It may be let use less time than theirs altogether; `physical_cores` counts that.
 
     Raises AttributeError where the system does not tell what a process may use.
     """

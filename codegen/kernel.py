@@ -4,6 +4,8 @@ What a kernel becomes depends on its program and its target, never on what else 
 is optimised and emitted alone, and the object is linked, byte for byte, into whatever holds the
 kernel: a candidate that is measured, a module, a model, a library. Objects are kept in memory, by a
 digest of all that they are made from: the LLVM IR, the target and whether loops are left to LLVM.
+The entry of a kernel, which unpacks arguments, is an object of its own, the same one for all
+kernels of a name and of types of arguments: a search makes it once.
 """
 
 from __future__ import annotations
@@ -20,20 +22,13 @@ from codegen.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """The LLVM IR of one function before optimisation, and what is known of the function."""
+class Unit:
+    """LLVM IR before optimisation that becomes one object."""
 
-    info: ModuleInfo
-    """The description of a module that has this function only."""
     text: str
     target: Target
-    has_scalar_loop: bool
+    has_scalar_loop: bool = False
     """Whether LLVM's loop vectoriser may help."""
-
-    @property
-    def name(self) -> str:
-        """The name of the function in its module."""
-        return self.info.functions[0].name
 
     def object_code(self) -> bytes:
         """Return the relocatable object; CodegenError for code that LLVM rejects."""
@@ -48,6 +43,34 @@ class Kernel:
         return assembly(self.text, self.target, self.has_scalar_loop)
 
 
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function: what it does, how it is entered from outside, and what is known of it."""
+
+    info: ModuleInfo
+    """The description of a module that has this function only."""
+    code: Unit
+    entry: Unit | None
+    """None where only other functions of the module call it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function in its module."""
+        return self.info.functions[0].name
+
+    @property
+    def units(self) -> list[Unit]:
+        """What becomes objects."""
+        return [self.code] if self.entry is None else [self.code, self.entry]
+
+    def objects(self) -> dict[str, bytes]:
+        """Return the objects by names that tell them apart; CodegenError if LLVM rejects one."""
+        made = {"code": self.code.object_code()}
+        if self.entry is not None:
+            made["entry"] = self.entry.object_code()
+        return made
+
+
 class _Objects:
     """The objects that were made last, up to a number of bytes."""
 
@@ -57,15 +80,15 @@ class _Objects:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, kernel: Kernel) -> bytes:
-        made_from = f"{kernel.target}\n{kernel.has_scalar_loop}\n{kernel.text}"
+    def get(self, unit: Unit) -> bytes:
+        made_from = f"{unit.target}\n{unit.has_scalar_loop}\n{unit.text}"
         key = hashlib.blake2b(made_from.encode(), digest_size=32).digest()
         with self._lock:
             known = self._known.get(key)
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        made = object_code(kernel.text, kernel.target, kernel.has_scalar_loop)
+        made = object_code(unit.text, unit.target, unit.has_scalar_loop)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from codegen.target import Target
 from tensorir.dtype import DataType
 from tensorir.expr import Call, IntImm, PrimExpr, StringImm
 from tensorir.function import PrimFunc
@@ -49,26 +50,40 @@ _SIGNATURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 """The types of the result and of the operands of each instruction."""
 
 
-def refusal(name: str, features: frozenset[str]) -> str | None:
-    """Return why an instruction cannot be compiled for a target with these features, if so."""
+def refusal(name: str, target: Target) -> str | None:
+    """Return why an instruction cannot be compiled for a target, if so."""
     needed = FEATURES.get(name)
     if needed is None:
         return f"{name} is none of the machine instructions known: {', '.join(sorted(FEATURES))}"
-    missing = [feature for feature in needed if feature not in features]
+    missing = [feature for feature in needed if feature not in target.features]
     if missing:
         return (
             f"{name} needs {', '.join(missing)}, which the target does not have; "
             f"name a CPU that has it, as in 'llvm -mcpu=sapphirerapids'"
         )
+    width = max(map(_vector_bits, (_SIGNATURES[name][0], *_SIGNATURES[name][1])))
+    if width > target.vector_bits:
+        # LLVM ends the process when it is to split one.
+        return (
+            f"{name} works on vectors of {width} bits, and -vector-width={target.vector_bits} "
+            f"keeps the target from using them"
+        )
     return None
 
 
-def refusal_of(func: PrimFunc, features: frozenset[str]) -> str | None:
+def _vector_bits(kind: str) -> int:
+    if kind in (_TILE, "void", "handle"):
+        return 0
+    dtype = DataType(kind)
+    return dtype.bits * dtype.lanes if dtype.lanes > 1 else 0
+
+
+def refusal_of(func: PrimFunc, target: Target) -> str | None:
     """Return why a function cannot be compiled for a target, if an instruction is the reason."""
     for node in walk(func.body):
         if isinstance(node, Call) and node.args and isinstance(node.args[0], StringImm):
             name = node.args[0].value
-            reason = refusal(name, features) if name.startswith(PREFIXES) else None
+            reason = refusal(name, target) if name.startswith(PREFIXES) else None
             if reason is not None:
                 return reason
     return None

@@ -1,8 +1,8 @@
-"""The form of a compiled module: an archive of objects, one a function, and their description."""
+"""The form of a compiled module: an archive of the objects of its functions, and a description."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from codegen.archive import read_archive, write_archive
@@ -12,15 +12,16 @@ from codegen.signature import ModuleInfo
 _DESCRIPTION: Final = "module.json"
 
 
-def write_object_code(info: ModuleInfo, objects: Sequence[bytes]) -> bytes:
-    """Return objects, in the order of the functions in `info`, and their description as data."""
+def write_object_code(info: ModuleInfo, objects: Sequence[Mapping[str, bytes]]) -> bytes:
+    """Return the objects of each function of `info`, in that order, and the description as data."""
     members = {_DESCRIPTION: info.to_json().encode()}
-    members.update((f"{number}.o", data) for number, data in enumerate(objects))
+    for number, of_one in enumerate(objects):
+        members.update((f"{kind}{number}.o", data) for kind, data in of_one.items())
     return write_archive(members)
 
 
-def read_object_code(data: bytes) -> tuple[ModuleInfo, list[bytes]]:
-    """Return the description and the objects; LinkError if the data are something else."""
+def read_object_code(data: bytes) -> tuple[ModuleInfo, dict[str, bytes]]:
+    """Return the description, and the objects by name; LinkError if the data are something else."""
     members = read_archive(data) or {}
     description = members.pop(_DESCRIPTION, None)
     if description is None:
@@ -28,4 +29,4 @@ def read_object_code(data: bytes) -> tuple[ModuleInfo, list[bytes]]:
             "the data is no archive that codegen.compile_object of this release wrote: it has no "
             "description; compile the program again"
         )
-    return ModuleInfo.from_json(description.decode()), list(members.values())
+    return ModuleInfo.from_json(description.decode()), members

@@ -76,10 +76,12 @@ class ModuleInfo:
     """What compiled code says about itself."""
 
     target: str
+    architecture: str
     functions: tuple[Signature, ...]
     messages: tuple[str, ...] = ()
     externs: tuple[str, ...] = field(default=())
     needed_features: tuple[str, ...] = field(default=())
+    """Features of the CPU, by LLVM's names, that the code may use."""
     library: Mapping[str, tuple[LibraryCall, ...]] = field(default_factory=dict)
     """Calls of Python functions, which the process that loads the code has to have, by function."""
 
@@ -89,11 +91,12 @@ class ModuleInfo:
         return tuple(s for s in self.functions if s.c_name is not None)
 
     @staticmethod
-    def merged(target: str, infos: Iterable[ModuleInfo]) -> ModuleInfo:
+    def merged(target: str, architecture: str, infos: Iterable[ModuleInfo]) -> ModuleInfo:
         """Return the description of all functions of some descriptions."""
         every = list(infos)
         return ModuleInfo(
             target,
+            architecture,
             tuple(s for info in every for s in info.functions),
             tuple(dict.fromkeys(m for info in every for m in info.messages)),
             tuple(sorted({name for info in every for name in info.externs})),
@@ -107,6 +110,7 @@ class ModuleInfo:
             {
                 "version": FORMAT_VERSION,
                 "target": self.target,
+                "architecture": self.architecture,
                 "functions": [_to_data(s) for s in self.functions],
                 "messages": self.messages,
                 "externs": self.externs,
@@ -130,6 +134,7 @@ class ModuleInfo:
             )
         return ModuleInfo(
             data["target"],
+            data["architecture"],
             tuple(_from_data(s) for s in data["functions"]),
             tuple(data["messages"]),
             tuple(data["externs"]),

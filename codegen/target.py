@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final
 from codegen import host
 from codegen.errors import TargetError
 from codegen.host import CacheSizes, architecture
-from codegen.target_presets import BASELINE_FEATURES, CPU_FEATURES, PRESETS
+from codegen.llvm_names import check_names
+from codegen.target_presets import BASELINE_FEATURES, CPU_FEATURES, KNOWN_FEATURES, PRESETS
 
 _NOTES: Final = ("device", "libs", "model", "tag")
 """Options that TVM writes into its target texts; they are kept and change nothing here."""
@@ -30,12 +31,13 @@ class Target:
     It is built from text in the way of TVM (`"llvm -mcpu=skylake-avx512 -mattr=+avx2,-fma
     -num-cores=4"`, one or two dashes, `=` or a space), from a mapping with the same keys
     (`{"kind": "llvm", "num-cores": 4}`), from the name of a preset (`"host"`, `"x86-64-v3"`, ...)
-    or from another target. Without `mcpu` it is the machine this process runs on.
+    or from another target. Without `mcpu`, or with `native`, it is the machine this process runs
+    on. It may be another one than this: code for it is built, inspected and exported, but not run.
 
     `num_cores` bounds how many threads a parallel loop uses; None leaves it to the OpenMP runtime.
     Targets are values: they are hashable and compare by content. `with target:` makes one current.
 
-    Raises TargetError (a ValueError) for an unknown kind, option or preset.
+    Raises TargetError (a ValueError) for an unknown kind, option, preset, CPU or feature.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = ("llvm",)
@@ -60,6 +62,18 @@ class Target:
         self.mtriple: str | None = options.get("mtriple")
         self.num_cores: int | None = options.get("num-cores")
         self.opt_level: int = options.get("opt-level", 2)
+        if not isinstance(description, Target):
+            self._check_cpu()
+
+    def _check_cpu(self) -> None:
+        if self._options.get("mcpu") == "native":
+            if self.architecture != host.machine():
+                raise TargetError(
+                    f"-mcpu=native is the CPU of this machine, which is {host.machine()}, and the "
+                    f"target is of {self.architecture}; name a CPU of {self.architecture}"
+                )
+            del self._options["mcpu"]
+        check_names(self.mtriple, self.architecture, self._options.get("mcpu"), self.mattr)
 
     @staticmethod
     def host() -> Target:
@@ -126,19 +140,29 @@ class Target:
         return frozenset(found)
 
     @cached_property
+    def required_features(self) -> frozenset[str]:
+        """The features that a CPU has to have beyond its architecture's, to run code for this."""
+        known = KNOWN_FEATURES.get(self.architecture, frozenset())
+        common = BASELINE_FEATURES.get(self.architecture, frozenset())
+        asked = {change[1:] for change in self.mattr}
+        return frozenset((self.features & (known | asked)) - common)
+
+    @cached_property
     def vector_bits(self) -> int:
-        """Bits of the widest vector register."""
-        asked: int | None = self._options.get("vector-width")
-        if asked is not None:
-            return asked
-        if "avx512f" in self.features:
-            return 512
-        return 256 if "avx" in self.features else 128
+        """Bits of the widest vector register that code uses: at most `vector-width`."""
+        widest = 128
+        if "avx" in self.features:
+            widest = 512 if "avx512f" in self.features else 256
+        asked: int = self._options.get("vector-width", widest)
+        return min(widest, asked)
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many vector registers there are."""
-        return 32 if self.features & {"avx512f", "neon"} else 16
+        """How many vector registers of `vector_bits` there are."""
+        if "neon" in self.features:
+            return 32
+        encoded = "avx512f" if self.vector_bits == 512 else "avx512vl"
+        return 32 if encoded in self.features else 16
 
     @cached_property
     def caches(self) -> CacheSizes:

@@ -11,6 +11,7 @@ _V3: Final = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}
 _V4: Final = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _VNNI: Final = _V4 | {"avx512vnni"}
 _AMX: Final = _VNNI | {"amx-tile", "amx-int8", "amx-bf16"}
+_KNL: Final = _V3 | {"avx512f", "avx512cd"}
 _NEON: Final = frozenset({"neon", "fma", "f16c"})
 
 
@@ -26,8 +27,10 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     **_models(
         _V3,
         "x86-64-v3 haswell core-avx2 broadwell skylake alderlake raptorlake meteorlake arrowlake "
-        "lunarlake gracemont sierraforest znver1 znver2 znver3",
+        "lunarlake gracemont sierraforest grandridge clearwaterforest pantherlake "
+        "znver1 znver2 znver3",
     ),
+    **_models(_KNL, "knl knm"),
     **_models(_V4, "x86-64-v4 skylake-avx512 skx cannonlake"),
     **_models(
         _VNNI,
@@ -41,6 +44,17 @@ CPU_FEATURES: Final[dict[str, frozenset[str]]] = {
     ),
 }
 """The features, as far as code generation asks for them, of CPU models by LLVM's name."""
+
+ARCHITECTURES: Final[dict[str, str]] = {
+    cpu: "aarch64" if "neon" in features else "x86_64" for cpu, features in CPU_FEATURES.items()
+}
+"""The architecture of each of these CPU models."""
+
+KNOWN_FEATURES: Final[dict[str, frozenset[str]]] = {
+    "x86_64": _AMX | {"avx512bf16", "avx512fp16", "avxvnni"},
+    "aarch64": frozenset({"neon", "dotprod", "fullfp16", "i8mm", "bf16"}),
+}
+"""Features by LLVM's names that need no asking."""
 
 BASELINE_FEATURES: Final[dict[str, frozenset[str]]] = {"x86_64": _SSE, "aarch64": _NEON}
 """The features, as far as code generation asks for them, of every CPU of an architecture."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from codegen import why_not_here
 from codegen.history import without_history
 from schedule import Schedule
 from search.builder import Builder
@@ -87,12 +88,13 @@ class TuningRun:
         Those made here have as many workers or threads as the first task says, and are closed at
         the end. Without `task_scheduler` it is the one of `config`; without `progress` what the run
         does is shown where it can be seen. TuningError if there is nothing
-        to tune or if `work_dir` cannot be written to.
+        to tune, if the runner cannot measure for a target or if `work_dir` cannot be written to.
         """
         if not tasks:
             raise TuningError("there is nothing to tune: the list of tasks is empty")
         if len(tasks) != len(task_weights):
             raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
+        _refuse_targets_of_other_machines(tasks, runner)
         folder = _writable(Path(work_dir))
         threads = tasks[0].num_threads
         with contextlib.ExitStack() as stack:
@@ -253,6 +255,23 @@ def _names(plan: Mapping[str, Any]) -> str:
     tasks = plan.get("tasks")
     names = [str(task["name"]) for task in tasks or () if isinstance(task, dict) and "name" in task]
     return ", ".join(f'"{name}"' for name in names[:3]) + (" ..." if len(names) > 3 else "")
+
+
+def _refuse_targets_of_other_machines(
+    tasks: Sequence[TuneContext], runner: str | type[Runner] | Runner
+) -> None:
+    for task in tasks:
+        if task.target is None:
+            continue
+        if isinstance(runner, Runner):
+            reason = runner.why_not(task.target)
+        else:
+            reason = why_not_here(task.target) if runner == "local" else None
+        if reason is not None:
+            raise TuningError(
+                f"candidates for {task.target} cannot be measured on this machine: {reason}, or "
+                f"pass a runner that measures them where they can run"
+            )
 
 
 def _writable(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from tensorir import stmt as s
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import PrimFunc
 from tensorir.index_arithmetic import is_index_arithmetic
-from tensorir.visit import collect_vars, pre_order_visit
+from tensorir.visit import collect_vars, walk_once
 
 
 def scalar_values(func: PrimFunc) -> set[Var]:
@@ -33,13 +33,12 @@ def value_variables(func: PrimFunc) -> frozenset[Var]:
         if not is_index_arithmetic(bound, values):
             values.add(var)
 
-    def visit(node: object) -> None:
+    for node in walk_once(func.body):
         # A binding is visited before what it is visible in.
-        if isinstance(node, (e.Let, s.LetStmt)):
-            note(node.var, node.value)
-        elif isinstance(node, s.BlockRealize):
-            for axis, bound in zip(node.block.iter_vars, node.iter_values, strict=True):
+        kind = type(node)
+        if kind is e.Let or kind is s.LetStmt:
+            note(node.var, node.value)  # type: ignore[attr-defined]
+        elif kind is s.BlockRealize:
+            for axis, bound in zip(node.block.iter_vars, node.iter_values, strict=True):  # type: ignore[attr-defined]
                 note(axis.var, bound)
-
-    pre_order_visit(func.body, visit)
     return frozenset(values)

@@ -115,6 +115,21 @@ def walk(node: Node) -> Iterator[Node]:
             stack.extend(parts[::-1])
 
 
+def walk_once(node: Node) -> Iterator[Node]:
+    """Yield `node` and everything in it, parts that occur several times only once."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        parts = _CHILDREN[type(current)](current)
+        if parts:
+            if current in seen:
+                continue
+            seen.add(current)
+            stack.extend(parts[::-1])
+        yield current
+
+
 def uses_var(node: Node, wanted: Callable[[Var], bool] | Var) -> bool:
     """Say whether a variable (or one that satisfies the predicate) occurs in `node`."""
     single = isinstance(wanted, Var)

@@ -72,6 +72,7 @@ def _call_function(f: FunctionEmitter, node: Call, name: str) -> str:
     if name != f.module.name:
         types = ", ".join(argument.rsplit(" ", 1)[0] for argument in arguments)
         f.module.text.declare(symbol, f"declare i32 {symbol}({types})")
+    f.called()
     check_status(f, f.op(f"call i32 {symbol}({', '.join(arguments)})"))
     return f.op(f"load {register_type(node.dtype)}, ptr {result}") if result else "0"
 
@@ -108,6 +109,7 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     f.module.externs.add(name.value)
     types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)
     f.module.text.declare(name.value, f"declare {result} {symbol}({types})")
+    f.called()
     call = f"call {result} {symbol}({', '.join(arguments)})"
     if nothing:
         f.do(call)
@@ -124,13 +126,13 @@ def _llvm_intrinsic(f: FunctionEmitter, node: Call) -> str:
         del operands[0]  # how many operands the name is overloaded on; LLVM works that out itself
     arguments = [(register_type(a.dtype), f.expr(a)) for a in operands]
     result = "void" if node.dtype.bits == 0 else register_type(node.dtype)
+    f.called()
     if name.value.startswith(machine_intrinsics.PREFIXES):
         reason = machine_intrinsics.refusal(
-            name.value, f.module.features
+            name.value, f.module.target
         ) or machine_intrinsics.misuse(name.value, node.dtype, operands)
         if reason is not None:
             f.fail(reason)
-        f.module.needed_features.update(machine_intrinsics.FEATURES[name.value])
         return f.call_intrinsic(name.value, result, arguments)
     # Two overloads of a name need two declarations; LLVM corrects the suffix when it reads them.
     suffix = "".join(f".{mangled(a.dtype)}" for a in operands[:1])
@@ -194,8 +196,7 @@ def _address_of(f: FunctionEmitter, node: Call) -> str:
     if not isinstance(load, BufferLoad):
         f.fail("T.address_of takes an element of a buffer")
     f.written.add(load.buffer.data)
-    index = f.index(flat_index(f, load.buffer, load.indices))
-    return element_address(f, load.buffer, index)
+    return element_address(f, load.buffer, flat_index(f, load.buffer, load.indices))
 
 
 @emits_call("tvm_access_ptr")

@@ -48,8 +48,6 @@ class ModuleEmitter:
         """The places where the function calls library functions."""
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
-        self.needed_features: set[str] = set()
-        """Features of the CPU without which the program's own instructions do not run."""
         self.has_scalar_loop = False
         """Whether some innermost loop works on scalars, so that LLVM's vectoriser may help."""
 
@@ -68,7 +66,9 @@ class FunctionEmitter(FunctionText):
         "in_loop",
         "in_parallel",
         "index_values",
+        "inside",
         "load_mask",
+        "loaded",
         "local_pointers",
         "loops",
         "module",
@@ -115,6 +115,11 @@ class FunctionEmitter(FunctionText):
         """64-bit values of nodes of index arithmetic that the open block has computed."""
         self.numbered: dict[str, str] = {}
         """Values of the pure instructions of the open block, by their text (value numbering)."""
+        self.inside: dict[str, bool] = {}
+        """Whether 64-bit values that addresses are computed from are known not to be negative."""
+        self.loaded: dict[str, tuple[str, Var]] = {}
+        """Values of the loads of the open block that nothing has stored to since, by their text,
+        and the data pointers that they went through."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
         self.contracts = True
@@ -144,6 +149,34 @@ class FunctionEmitter(FunctionText):
         super().start(label)
         self.index_values.clear()
         self.numbered.clear()
+        self.loaded.clear()
+
+    def load(self, text: str, data: Var) -> str:
+        """Return the value of a load through `data`, written once while the memory stays as it is.
+
+        LLVM finds equal loads too, after it has read, copied and analysed each of them many times.
+        """
+        known = self.loaded.get(text)
+        if known is None:
+            known = self.loaded[text] = (self.op(text), data)
+        return known[0]
+
+    def stored(self, data: Var) -> None:
+        """Forget the loads that a store through `data` may have changed."""
+        if data not in self.local_pointers:
+            self.loaded.clear()
+            return
+        gone = [
+            text
+            for text, (_, other) in self.loaded.items()
+            if other is data or other not in self.local_pointers
+        ]
+        for text in gone:
+            del self.loaded[text]
+
+    def called(self) -> None:
+        """Forget all loads: other code ran, which may store anywhere."""
+        self.loaded.clear()
 
     def pure(self, text: str) -> str:
         """Return the value of an instruction without effects, written once in a block."""
@@ -170,8 +203,8 @@ class FunctionEmitter(FunctionText):
         vector = f"<{lanes} x {element_type}>"
         if value[0] != "%" and value[0] != "@":
             return f"splat ({element_type} {value})"
-        one = self.op(f"insertelement {vector} poison, {element_type} {value}, i64 0")
-        return self.op(
+        one = self.pure(f"insertelement {vector} poison, {element_type} {value}, i64 0")
+        return self.pure(
             f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer"
         )
 

@@ -10,8 +10,9 @@ a function with `tir.noalias` are `noalias`. They are assumed aligned to their e
 measured on AVX2 and AVX-512, code for pointers known to be 64-byte aligned is no faster, because
 what costs is an access that really crosses a cache line. Arrays the toolkit allocates are aligned.
 
-Beside it stands an entry `int(int64*)`, which takes the same arguments from an array of 8-byte
-slots; Python calls that one, whatever the signature. `codegen.abi` has the symbols of both.
+Beside it stands, in an object of its own, an entry `int(int64*)`, which takes the same arguments
+from an array of 8-byte slots; Python calls that one, whatever the signature. `codegen.abi` has the
+symbols of both.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from codegen.emit.call import has_result
 from codegen.emit.context import FunctionEmitter, ModuleEmitter
 from codegen.emit.llvm_text import global_name
 from codegen.emit.llvm_types import parameter_type, register_type
-from codegen.kernel import Kernel
+from codegen.kernel import Kernel, Unit
 from codegen.signature import ModuleInfo, Signature, signature_of, symbolic_vars
 from codegen.target import Target
 from tensorir.buffer import Buffer
@@ -56,13 +57,13 @@ def emit_kernel(
     func = functions[name]
     module = ModuleEmitter(name, target, functions, signatures)
     written = _emit_function(module, func, name)
-    _emit_packed(module, func, name)
     info = ModuleInfo(
         str(target),
+        target.architecture,
         (signature_of(func, name, c_name, written),),
         tuple(module.messages),
         tuple(sorted(module.externs)),
-        tuple(sorted(module.needed_features)),
+        tuple(sorted(target.required_features)),
         {name: tuple(module.library)} if module.library else {},
     )
     width = max(target.vector_bits, 128)
@@ -70,7 +71,9 @@ def emit_kernel(
         f'attributes #0 = {{ nounwind "min-legal-vector-width"="{width}" '
         f'"prefer-vector-width"="{width}" }}\n'
     )
-    return Kernel(info, module.text.text() + attributes, target, module.has_scalar_loop)
+    code = Unit(module.text.text() + attributes, target, module.has_scalar_loop)
+    entry = None if c_name is None else Unit(_entry(func, name) + attributes, target)
+    return Kernel(info, code, entry)
 
 
 def _emit_function(module: ModuleEmitter, func: PrimFunc, name: str) -> set[Var]:
@@ -130,7 +133,8 @@ def _widen_scalars(f: FunctionEmitter) -> None:
             f.wide[var] = wide
 
 
-def _emit_packed(module: ModuleEmitter, func: PrimFunc, name: str) -> None:
+def _entry(func: PrimFunc, name: str) -> str:
+    """Return LLVM IR of the entry of a function: it depends on the types of the arguments only."""
     symbol = global_name(entry_symbol(name))
     lines = [f"define protected i32 {symbol}(ptr noundef %slots) #0 {{", "entry:"]
     passed = [HANDLE if p in func.buffer_map else p.dtype for p in func.params]
@@ -147,8 +151,8 @@ def _emit_packed(module: ModuleEmitter, func: PrimFunc, name: str) -> None:
             lines.append(f"  %b{k} = icmp ne i8 %a{k}, 0")
             value = f"%b{k}"
         arguments.append(f"{parameter_type(dtype)} {value}")
-    # Not inlined: the function would be compiled twice.
     callee = global_name(kernel_symbol(name))
-    lines.append(f"  %status = call i32 {callee}({', '.join(arguments)}) noinline")
-    lines += ["  ret i32 %status", "}"]
-    module.text.functions.append("\n".join(lines))
+    types = ", ".join(map(parameter_type, passed))
+    lines.append(f"  %status = tail call i32 {callee}({', '.join(arguments)})")
+    lines += ["  ret i32 %status", "}", ""]
+    return "\n".join([f"declare i32 {callee}({types})", *lines])

@@ -104,18 +104,18 @@ def widened(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return f.pure(f"{extend} {register_type(dtype)} {value} to {wide}")
 
 
-def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[str, int] | None:
-    """Write a vector index whose lanes are evenly spaced: its first lane and constant distance.
+def linear_lanes(f: FunctionEmitter, node: PrimExpr) -> tuple[PrimExpr, int] | None:
+    """Return first lane and constant distance of a vector index whose lanes are evenly spaced.
 
     Lanes of 32 bits or more that wrap are out of bounds, for all lanes together span less than half
     the values of their type; narrower or unsigned ones must be known not to.
-    Returns None, having written nothing, for any other index.
+    Returns None for any other index.
     """
     wraps_out_of_bounds = node.dtype.is_int and node.dtype.bits >= 32
     if not wraps_out_of_bounds and exact_interval(node, f.ranges) is None:
         return None
     stride = _lane_distance(f, node)
-    return None if stride is None else (emit_index(f, _first_lane(node)), stride)
+    return None if stride is None else (_first_lane(node), stride)
 
 
 def _lane_distance(f: FunctionEmitter, node: PrimExpr) -> int | None:

@@ -49,6 +49,7 @@ def emit_library_call(f: FunctionEmitter, node: Call, wants_result: bool) -> str
     f.module.text.declare(symbol, f"declare i32 {symbol}(i32, ptr)")
     array = slots.store()
     number = len(f.module.library) - 1
+    f.called()
     went_well = f.op(f"call i32 {symbol}(i32 {number}, ptr {array})")
     failed, goes_on = f.new_label("raised"), f.new_label("called")
     f.branch_if(f.op(f"icmp eq i32 {went_well}, 0"), failed, goes_on)

@@ -18,9 +18,11 @@ from codegen.abi import OUT_OF_MEMORY
 from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
+from tensorir.arith.const_interval import exact_interval
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
-from tensorir.expr import BufferLoad, IntImm, PrimExpr
+from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Var
+from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.stmt import Allocate, AllocateConst, BufferStore
 
 CACHE_LINE: Final = 64
@@ -39,8 +41,35 @@ def _data(f: FunctionEmitter, buffer: Buffer) -> str:
     return pointer
 
 
-def element_address(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
-    """Write the address of the element at the 64-bit `index` of a flat buffer."""
+def element_address(f: FunctionEmitter, buffer: Buffer, index: PrimExpr) -> str:
+    """Write the address of the element at the scalar `index` of a flat buffer.
+
+    Addresses that differ by a constant are written as such, from a common one: that is the form in
+    which LLVM's passes look for them.
+    """
+    if (
+        type(index) is Add
+        and type(index.b) is IntImm
+        and buffer.dtype.lanes == 1
+        and index.b.value > 0
+        and is_index_arithmetic(index, f.value_variables)
+    ):
+        rest = f.index(index.a)
+        if rest[0] == "%":
+            is_inside = f.inside.get(rest)
+            if is_inside is None:
+                # What lies in front of the buffer is not to be promised to be in it.
+                values = exact_interval(index.a, f.ranges)
+                is_inside = f.inside[rest] = values is not None and values[0] >= 0
+            inbounds = "inbounds " if is_inside else ""
+            start = f"getelementptr {inbounds}{memory_type(buffer.dtype)}, ptr"
+            common = f.pure(f"{start} {_data(f, buffer)}, i64 {rest}")
+            return f.pure(f"{start} {common}, i64 {index.b.value}")
+    return _address_at(f, buffer, f.index(index))
+
+
+def _address_at(f: FunctionEmitter, buffer: Buffer, index: str) -> str:
+    """Write the address of the element at the 64-bit `index`."""
     base, lanes = _data(f, buffer), buffer.dtype.lanes
     if lanes > 1:
         # Vector elements lie densely, while LLVM would pad <3 x float>.
@@ -70,27 +99,27 @@ def _load(f: FunctionEmitter, node: BufferLoad) -> str:
     buffer = node.buffer
     index = flat_index(f, buffer, node.indices)
     if index.dtype.lanes == 1:
-        address = element_address(f, buffer, f.index(index))
+        address = element_address(f, buffer, index)
         condition = "" if node.predicate is None else f.expr(node.predicate)
         if f.load_mask is not None and not _is_inside(buffer, index):
             any_lane = _any(f, *f.load_mask)
             condition = f.op(f"and i1 {condition}, {any_lane}") if condition else any_lane
         if not condition:
-            return _load_plain(f, address, node.dtype)
-        return _load_if(f, address, node.dtype, condition)
+            return _load_plain(f, address, node.dtype, buffer.data)
+        return _load_if(f, address, node.dtype, condition, buffer.data)
     f.vector_ops += 1
     mask = _load_mask(f, node)
     linear = linear_lanes(f, index)
     if linear is not None:
         first, distance = linear
         if distance == 1:
-            return _load_contiguous(f, element_address(f, buffer, first), node.dtype, mask)
+            return _load_contiguous(f, buffer, element_address(f, buffer, first), node.dtype, mask)
         if distance == 0 and not mask and buffer.dtype.lanes == 1:
-            one = _load_plain(f, element_address(f, buffer, first), buffer.dtype)
+            one = _load_plain(f, element_address(f, buffer, first), buffer.dtype, buffer.data)
             return f.splat(one, register_type(buffer.dtype), index.dtype.lanes)
         if distance == -1 and not mask and buffer.dtype.lanes == 1:
-            start = f.op(f"add nsw i64 {first}, {1 - index.dtype.lanes}")
-            value = _load_plain(f, element_address(f, buffer, start), node.dtype)
+            start = f.op(f"add nsw i64 {f.index(first)}, {1 - index.dtype.lanes}")
+            value = _load_plain(f, _address_at(f, buffer, start), node.dtype, buffer.data)
             return reversed_lanes(f, value, node.dtype)
     return _gather(f, node, index, linear, mask)
 
@@ -115,9 +144,9 @@ def _to_memory(f: FunctionEmitter, value: str, dtype: DataType) -> str:
     return value
 
 
-def _load_plain(f: FunctionEmitter, address: str, dtype: DataType) -> str:
-    kind = memory_type(dtype)
-    return _from_memory(f, f.op(f"load {kind}, ptr {address}, align {_align(dtype)}"), dtype)
+def _load_plain(f: FunctionEmitter, address: str, dtype: DataType, data: Var) -> str:
+    text = f"load {memory_type(dtype)}, ptr {address}, align {_align(dtype)}"
+    return _from_memory(f, f.load(text, data), dtype)
 
 
 def _is_inside(buffer: Buffer, index: PrimExpr) -> bool:
@@ -130,22 +159,24 @@ def _any(f: FunctionEmitter, mask: str, lanes: int) -> str:
     return f.call_intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [(f"<{lanes} x i1>", mask)])
 
 
-def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str) -> str:
+def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str, data: Var) -> str:
     """Load where the condition holds, else give 0."""
     origin = f.block
     load, done = f.new_label("load"), f.new_label("loaded")
     f.branch_if(condition, load, done)
     f.start(load)
-    value = _load_plain(f, address, dtype)
+    value = _load_plain(f, address, dtype, data)
     f.branch(done)
     f.start(done)
     kind = register_type(dtype)
     return f.op(f"phi {kind} [{value}, %{load}], [zeroinitializer, %{origin}]")
 
 
-def _load_contiguous(f: FunctionEmitter, address: str, dtype: DataType, mask: str) -> str:
+def _load_contiguous(
+    f: FunctionEmitter, buffer: Buffer, address: str, dtype: DataType, mask: str
+) -> str:
     if not mask:
-        return _load_plain(f, address, dtype)
+        return _load_plain(f, address, dtype, buffer.data)
     kind = memory_type(dtype)
     value = f.call_intrinsic(
         f"llvm.masked.load.{_mangled_memory(dtype)}.p0",
@@ -164,7 +195,7 @@ def _gather(
     f: FunctionEmitter,
     node: BufferLoad,
     index: PrimExpr,
-    linear: tuple[str, int] | None,
+    linear: tuple[PrimExpr, int] | None,
     mask: str,
 ) -> str:
     dtype = node.dtype
@@ -184,7 +215,7 @@ def _gather(
 
 
 def _lane_addresses(
-    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, linear: tuple[str, int] | None
+    f: FunctionEmitter, buffer: Buffer, index: PrimExpr, linear: tuple[PrimExpr, int] | None
 ) -> str:
     lanes = index.dtype.lanes
     if buffer.dtype.lanes > 1:
@@ -195,7 +226,7 @@ def _lane_addresses(
     else:
         first, distance = linear
         steps = ", ".join(f"i64 {k * distance}" for k in range(lanes))
-        offsets = f.op(f"add nsw {wide} {f.splat(first, 'i64', lanes)}, <{steps}>")
+        offsets = f.op(f"add nsw {wide} {f.splat(f.index(first), 'i64', lanes)}, <{steps}>")
     element = memory_type(buffer.dtype)
     return f.op(f"getelementptr inbounds {element}, ptr {_data(f, buffer)}, {wide} {offsets}")
 
@@ -235,11 +266,12 @@ def _store(f: FunctionEmitter, node: BufferStore) -> None:
         last = f.op(f"extractelement {kind} {value}, i64 {dtype.lanes - 1}")
         _store_plain(f, last, element_address(f, buffer, linear[0]), buffer.dtype)
     elif linear is not None and linear[1] == -1 and not mask and buffer.dtype.lanes == 1:
-        start = f.op(f"add nsw i64 {linear[0]}, {1 - dtype.lanes}")
+        start = f.op(f"add nsw i64 {f.index(linear[0])}, {1 - dtype.lanes}")
         reverse = reversed_lanes(f, value, dtype)
-        _store_plain(f, reverse, element_address(f, buffer, start), dtype)
+        _store_plain(f, reverse, _address_at(f, buffer, start), dtype)
     else:
         _scatter(f, node, value, index, linear, mask)
+    f.stored(buffer.data)
 
 
 def _guarded(f: FunctionEmitter, condition: PrimExpr | None, write: Callable[[], None]) -> None:
@@ -256,8 +288,9 @@ def _guarded(f: FunctionEmitter, condition: PrimExpr | None, write: Callable[[],
 
 def _store_element(f: FunctionEmitter, node: BufferStore, index: PrimExpr) -> None:
     value = f.expr(node.value)
-    address = element_address(f, node.buffer, f.index(index))
+    address = element_address(f, node.buffer, index)
     _store_plain(f, value, address, node.value.dtype)
+    f.stored(node.buffer.data)
 
 
 def _store_plain(f: FunctionEmitter, value: str, address: str, dtype: DataType) -> None:
@@ -288,7 +321,7 @@ def _scatter(
     node: BufferStore,
     value: str,
     index: PrimExpr,
-    linear: tuple[str, int] | None,
+    linear: tuple[PrimExpr, int] | None,
     mask: str,
 ) -> None:
     dtype = node.value.dtype

@@ -24,8 +24,8 @@ def remark_on_scalar_loops(source: Source, remarks: Remarks) -> None:
     """
     if source.target.opt_level == 0:
         return
-    kernels = [kernel for kernel in source.kernels if kernel.has_scalar_loop]
-    hints = [names for kernel in kernels for names in _hints(kernel.optimized())]
+    units = [unit for unit in source.units if unit.has_scalar_loop]
+    hints = [names for unit in units for names in _hints(unit.optimized())]
     for name, loop in remarks.names.items():
         if not any(r.text == LEFT_TO_LLVM for r in remarks.about(loop, "emit")):
             continue

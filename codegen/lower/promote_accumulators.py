@@ -27,7 +27,7 @@ from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import TRUE, all_of, const
 from tensorir.stmt import ForKind
-from tensorir.visit import Rewriter, children, walk
+from tensorir.visit import Rewriter, children, walk, walk_once
 
 MAX_SLOTS: Final = 64
 """Up to how many accumulators a loop keeps; more would go through memory in any case."""
@@ -70,10 +70,11 @@ class _Private:
         self.in_registers: set[Var] = set()
         """Allocations that are never accessed by an index that varies."""
         moving: set[Var] = set()
-        for node in walk(func.body):
-            if type(node) is s.Allocate:
-                self.in_registers.add(node.buffer_var)
-            elif type(node) is BufferLoad or type(node) is s.BufferStore:
+        for node in walk_once(func.body):  # copies of an unrolled body share expressions
+            kind = type(node)
+            if kind is s.Allocate:
+                self.in_registers.add(node.buffer_var)  # type: ignore[attr-defined]
+            elif isinstance(node, (BufferLoad, s.BufferStore)):
                 if not _is_constant(node.indices[0]):
                     moving.add(node.buffer.data)
             elif isinstance(node, Var) and node.dtype.is_handle:

@@ -29,6 +29,7 @@ from codegen.emit.optimize import object_code
 from codegen.errors import LinkError
 from codegen.object_code import read_object_code
 from codegen.runtime import openmp
+from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target
@@ -63,12 +64,14 @@ def link_library(
     data = {INFO_SYMBOL: info.to_json().encode() + b"\0", **(embedded or {})}
     with tempfile.TemporaryDirectory() as folder:
         files = []
-        for number, content in enumerate([*objects, _interface(info, target, data, Path(folder))]):
+        for number, content in enumerate(
+            [*objects.values(), _interface(info, target, data, Path(folder))]
+        ):
             files.append(Path(folder) / f"{number}.o")
             files[-1].write_bytes(content)
         libraries = [] if Path(command[0]).name in _LINKERS else ["-lm"]
         attempts = [libraries]
-        if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects):
+        if libraries and any(OPENMP_SYMBOLS[0].encode() in content for content in objects.values()):
             # The symbols are weak: without the library the loops run serially.
             attempts.insert(0, [*libraries, "-Wl,--no-as-needed", "-lgomp"])
         for extra in attempts:
@@ -194,6 +197,10 @@ def load_library(path: Path) -> LoadedCode:
         ) from problem
     info = ModuleInfo.from_json(text.decode())
     names = [s.name for s in info.public]
+    refusal = why_not_loaded(info)
+    if refusal is not None:
+        return LoadedCode(info, {}, {}, library, refusal=refusal)
+    prepare_host(info.needed_features)
     return LoadedCode(
         info,
         {name: _address(library, entry_symbol(name)) for name in names},

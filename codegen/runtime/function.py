@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from codegen.abi import LIBRARY_FAILED, OUT_OF_MEMORY, status_of
-from codegen.errors import AssertionFailedError, ExecutionError
+from codegen.errors import AssertionFailedError, ExecutionError, LinkError
 from codegen.runtime.arguments import ArgumentChecker, BoundArguments
 from codegen.runtime.guard import run_guarded
 from codegen.runtime.jit import LoadedCode
@@ -61,11 +62,9 @@ class Function:
     def __init__(self, code: LoadedCode, signature: Signature, guard_pages: bool = False) -> None:
         self._code = code
         self.signature = signature
-        self.entry: int = code.entries[signature.name]
-        """Address of the entry that takes its arguments from an array of slots."""
-        self.address: int = code.addresses[signature.name]
-        """Address of the C function."""
-        self._call = _ENTRY(self.entry)
+        self._call: Callable[[Any], int] = self._refuse
+        if code.refusal is None:
+            self._call = _ENTRY(self.entry)
         self._checker = ArgumentChecker(signature)
         self._guard_pages = guard_pages
 
@@ -74,10 +73,27 @@ class Function:
         """The name in the module."""
         return self.signature.name
 
+    @property
+    def entry(self) -> int:
+        """Address of the entry that takes its arguments from an array of slots.
+
+        Raises LinkError, as `address` does, for code that cannot run here.
+        """
+        return self._code.entries.get(self.name) or self._refuse()
+
+    @property
+    def address(self) -> int:
+        """Address of the C function."""
+        return self._code.addresses.get(self.name) or self._refuse()
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise LinkError(f"{self.name} cannot run here: {self._code.refusal}")
+
     def __call__(self, *args: Any) -> Any:
         """Check the arguments, run, and return the value of `T.ret` (None without).
 
-        Raises IRTypeError or IRValueError for arguments that do not fit, before anything runs;
+        Raises IRTypeError or IRValueError for arguments that do not fit and LinkError for code that
+        cannot run on this machine (`codegen.why_not_here`), before anything runs;
         AssertionFailedError for an assertion of the program; LibraryFunctionError for what a
         library function raised; ExecutionError when memory runs out.
         """

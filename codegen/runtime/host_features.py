@@ -1,30 +1,58 @@
-"""Making sure that the CPU of this process can run code with certain features."""
+"""Making sure that the CPU of this process can run code for a target."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from codegen import host
+from codegen.emit.optimize import binding
 from codegen.errors import LinkError
+from codegen.signature import ModuleInfo
+from codegen.target import Target, as_target
 
 _ARCH_PRCTL: Final = 158
 _REQUEST_PERMISSION: Final = 0x1023
 _TILE_DATA: Final = 18
 
 
-def prepare_host(features: Iterable[str]) -> None:
-    """Make sure that this machine can run code with these features; LinkError if it cannot."""
-    needed = set(features)
-    missing = sorted(needed - host.cpu_features())
+def why_not_here(target: str | Target | None = None) -> str | None:
+    """Return why code for a target cannot run in this process, a sentence; None if it can.
+
+    A target that names another architecture or system, or a CPU with features that the one of this
+    machine lacks, cannot. Code for it may still be built, inspected and exported.
+    """
+    chosen = as_target(target)
+    return _refusal(chosen.architecture, chosen.mtriple, chosen.required_features)
+
+
+def why_not_loaded(info: ModuleInfo) -> str | None:
+    """Return why compiled code cannot run in this process, a sentence; None if it can."""
+    return _refusal(info.architecture, Target(info.target).mtriple, frozenset(info.needed_features))
+
+
+@cache
+def _refusal(architecture: str, triple: str | None, features: frozenset[str]) -> str | None:
+    remedy = "build it for the target 'host' to run it here"
+    if architecture != host.machine():
+        return f"the code is for {architecture}, and this machine is {host.machine()}; {remedy}"
+    if triple is not None and _object_format(triple) != _object_format(None):
+        return f"the code is for {triple}, which is another system than this one; {remedy}"
+    missing = host.missing_features(features)
     if missing:
-        raise LinkError(
-            f"the code uses {', '.join(missing)}, which this CPU does not have; "
-            f"build it for the target 'host'"
-        )
-    if any(feature.startswith("amx-") for feature in needed):
+        return f"the code uses {', '.join(missing)}, which this CPU does not have; {remedy}"
+    return None
+
+
+def _object_format(triple: str | None) -> Any:
+    return binding().get_object_format(triple)
+
+
+def prepare_host(features: Iterable[str]) -> None:
+    """Have the system let this process run code with these features; LinkError if it does not."""
+    if any(feature.startswith("amx-") for feature in features):
         _request_tiles()
 
 

@@ -13,7 +13,7 @@ from codegen.emit.optimize import binding
 from codegen.errors import LinkError
 from codegen.object_code import read_object_code
 from codegen.runtime import openmp
-from codegen.runtime.host_features import prepare_host
+from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.library_calls import LibraryCalls
 from codegen.signature import ModuleInfo
 
@@ -36,6 +36,7 @@ class LoadedCode:
         addresses: dict[str, int],
         owner: Any,
         library: LibraryCalls | None = None,
+        refusal: str | None = None,
     ) -> None:
         self.info = info
         self.entries = entries
@@ -44,6 +45,8 @@ class LoadedCode:
         """What the code calls for library functions, None if it calls none."""
         self.owner = owner
         """What holds the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
+        self.refusal = refusal
+        """Why the code cannot run in this process, if so: it then has no addresses."""
 
 
 @cache
@@ -54,17 +57,18 @@ def _linker() -> Any:
 
 
 def load_object(data: bytes) -> LoadedCode:
-    """Load what `compile_object` returned.
+    """Load what `compile_object` returned; code that cannot run here is described only.
 
-    Raises LinkError if it is something else, calls a C function or a library function that this
-    process does not have, or uses instructions that this CPU does not have.
+    Raises LinkError if it is something else, or calls a C function or a library function that this
+    process does not have.
     """
     info, objects = read_object_code(data)
+    refusal = why_not_loaded(info)
+    if refusal is not None or not objects:
+        return LoadedCode(info, {}, {}, None, refusal=refusal)
     _check_externs(info)
     prepare_host(info.needed_features)
-    if not objects:
-        return LoadedCode(info, {}, {}, None)
-    builder = _builder(objects)
+    builder = _builder(objects.values())
     library = LibraryCalls(info.library) if info.library else None
     if library is not None:
         for name, address in library.addresses.items():

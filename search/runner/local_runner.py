@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
 
-from codegen import Target
+from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
 from search.errors import TuningError
 from search.runner.check_results import REFERENCE_SUFFIX
@@ -149,6 +149,10 @@ class LocalRunner(Runner):
             text = f"LocalRunner: Wrong result, {outcome.value.wrong}"
             return RunnerResult(error_msg=text, seconds=outcome.seconds, stage="check")
         return RunnerResult(run_secs=outcome.value.seconds, seconds=outcome.seconds)
+
+    def why_not(self, target: Target) -> str | None:
+        """Return why candidates cannot run here; with `f_run_evaluator` they may run elsewhere."""
+        return None if self.f_run_evaluator is not None else why_not_here(target)
 
     def may_overlap(self, target: Target) -> bool:
         """Whether candidates for `target` have a core of their own."""

@@ -88,6 +88,13 @@ class Runner(ABC):
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
         """Start measuring; one that fails costs nothing but its own result."""
 
+    def why_not(self, target: Target) -> str | None:
+        """Return why candidates for `target` cannot be measured, a sentence; None if they can.
+
+        A search asks before it begins. A runner that does not say more measures anything.
+        """
+        return None
+
     def may_overlap(self, target: Target) -> bool:
         """Whether measuring a candidate for `target` is not disturbed by builds that go on.
 

@@ -67,7 +67,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         self._logger = context.logger
         if context.target is not None:
-            self._refusal = refusal_of(self._intrin.impl, context.target.features)
+            self._refusal = refusal_of(self._intrin.impl, context.target)
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Return the tiled designs around the intrinsic, where it fits."""

@@ -154,13 +154,13 @@ PySpaceGenerator = SpaceGenerator
 def preset_kind(target: Target) -> str:
     """Return the name of the presets that suit a target.
 
-    By instruction set: `vnni` or `avx512` on x86 with those extensions, `dotprod` or `asimd` on
-    ARM, else `llvm`.
+    By instruction set: `vnni` or `avx512` on x86 with those extensions and vectors of 512 bits in
+    use, `dotprod` or `asimd` on ARM, else `llvm`.
     """
-    features = target.features
-    if "avx512vnni" in features or "avxvnni" in features:
+    features, is_wide = target.features, target.vector_bits >= 512
+    if "avxvnni" in features or (is_wide and "avx512vnni" in features):
         return "vnni"
-    if "avx512f" in features and "avx512bw" in features:
+    if is_wide and "avx512bw" in features:
         return "avx512"
     if "dotprod" in features:
         return "dotprod"

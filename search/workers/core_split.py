@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import IO, Final
 
 from codegen import Target, host
 
-_claims: Final[list[socket.socket]] = []
+_FOLDER: Final = Path("/tmp")
+"""Not what `TMPDIR` says: it is for all processes of the machine."""
+_claims: Final[list[object]] = []
 
 
 @dataclass(frozen=True)
@@ -41,13 +45,15 @@ class CoreSplit:
 def core_split() -> CoreSplit | None:
     """Return how this process splits its cores; None if it has one or this is not Linux.
 
-    The measuring core is one that no other search on this machine measures on. It is claimed by a
-    name in the system's abstract sockets, which goes with this process, however that ends.
+    The measuring core is one that no other search on this machine measures on. It is claimed by
+    what goes with this process, however that ends: a lock of a file, which holds among processes
+    that see the same files, and a name in the system's abstract sockets, which holds in a network
+    namespace. Containers that share neither do not see one another.
     """
     if sys.platform != "linux":
         return None
     cores = host.core_groups()
-    if len(cores) < 2:
+    if len(cores) < 2 or host.physical_cores() < 2:
         return None
     claimed = _claimed(reversed(cores))
     if claimed is None:
@@ -58,12 +64,40 @@ def core_split() -> CoreSplit | None:
 
 def _claimed(cores: Iterable[frozenset[int]]) -> frozenset[int] | None:
     for core in cores:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(f"\0tune_measures_on_core_{min(core)}")
-        except OSError:
-            claim.close()  # another search measures on this core
-        else:
-            _claims.append(claim)
+        claims = [_name(min(core)), _lock(min(core))]
+        if None not in claims:
+            _claims.extend(claims)
             return core
     return None
+
+
+def _name(core: int) -> socket.socket | None:
+    """Take the name of a core among the abstract sockets; None if another search has it."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0tune_measures_on_core_{core}")
+    except OSError:
+        claim.close()
+        return None
+    return claim
+
+
+def _lock(core: int) -> IO[bytes] | str | None:
+    """Lock the file of a core; None if another search has, a remark where no file can be made."""
+    path = _FOLDER / f"tune_measures_on_core_{core}.lock"
+    try:
+        # Opened to be read: the file may be another user's.
+        claim = os.fdopen(os.open(path, os.O_RDONLY | os.O_CREAT, 0o644), "rb")
+    except PermissionError:
+        try:
+            claim = path.open("rb")
+        except OSError:
+            return f"{path} cannot be opened"
+    except OSError:
+        return f"{path} cannot be made"
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        claim.close()
+        return None
+    return claim

@@ -46,7 +46,7 @@ def module(*parts: str) -> IRModule:
 
 def objects(data: bytes) -> dict[str, bytes]:
     info, members = read_object_code(data)
-    return dict(zip([s.name for s in info.functions], members, strict=True))
+    return {s.name: members[f"code{number}.o"] for number, s in enumerate(info.functions)}
 
 
 @pytest.mark.parametrize("name", ["tile", "scalar"])
@@ -87,10 +87,13 @@ def test_an_object_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     codegen.build(module(TILE, SCALAR))
     assert len(made) == 2
     codegen.build(module(SCALAR))
+    assert len(made) == 3, "its entry, which only functions that are called from outside have"
     codegen.vm_build(module(TILE, SCALAR, MODEL), "llvm")
-    assert len(made) == 3, "the chain that calls both is new"
-    codegen.build(module(TILE), "llvm -opt-level=1")
-    assert len(made) == 4
+    assert len(made) == 5, "the chain that calls both is new, and so is its entry"
+    codegen.build(module(SCALAR.replace("T.float32(1)", "T.float32(2)")))
+    assert len(made) == 6, "the entry of another program with the same arguments is the same"
+    codegen.build(module(SCALAR), "llvm -opt-level=1")
+    assert len(made) == 8
 
 
 def test_objects_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +102,7 @@ def test_objects_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(kernel, "_objects", kept)
     kernels = [codegen.compile.llvm_source(module(TILE.replace("2)", f"{k})"))) for k in range(4)]
     for source in kernels:
-        source.kernels[0].object_code()
+        source.kernels[0].code.object_code()
     assert len(kept._known) == 2
 
 

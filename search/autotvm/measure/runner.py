@@ -122,7 +122,15 @@ class LocalRunner(Runner):
         self._best: float | None = None
 
     def set_task(self, task: Task) -> None:
-        """Prepare for a task: say what its configurations have to compute, if that is checked."""
+        """Prepare for a task: say what its configurations have to compute, if that is checked.
+
+        TemplateError for a target that this machine cannot run code for.
+        """
+        reason = self._process.why_not(task.target or Target())
+        if reason is not None:
+            raise TemplateError(
+                f"configurations for {task.target} cannot be measured on this machine: {reason}"
+            )
         self.task = task
         self._best = None
         self._reference = self._made_reference(task) if self.check_correctness else None

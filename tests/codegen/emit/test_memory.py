@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -197,3 +199,81 @@ def test_constants_are_part_of_the_code() -> None:
     out = np.zeros(4, np.float32)
     codegen.build(tensorir.PrimFunc([result], body))["main"](out)
     assert np.array_equal(out, table)
+
+
+# --------------------------------------------------------------- loads that are written only once
+
+
+def test_a_load_is_written_once_until_its_memory_changes() -> None:
+    text = codegen.build(
+        tensorir.parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    T.func_attr({"tir.noalias": True})
+    B[0] = A[1] + A[1]
+    B[1] = A[1]
+    A[2] = T.float32(0)
+    B[2] = A[1]
+""")
+    ).inspect_llvm(optimized_form=False)
+    kernel = text[: text.index("tensorir.entry")]
+    assert kernel.count("load float") == 2
+
+
+@pytest.mark.parametrize(
+    ("attrs", "between", "expected"),
+    [
+        ("", "B[0] = T.float32(7)", 7.0),
+        ('"tir.noalias": True', "A[1] = T.float32(7)", 7.0),
+        (
+            '"tir.noalias": True',
+            'T.evaluate(T.call_extern("handle", "memset", A.data, 0, 16))',
+            0.0,
+        ),
+        ('"tir.noalias": True', "T.evaluate(T.call_packed('test_memory.seven', A))", 7.0),
+        (
+            '"tir.noalias": True',
+            """p: T.handle("float32") = T.address_of(A[1])
+    P = T.Buffer((2,), "float32", data=p)
+    P[0] = T.float32(7)""",
+            7.0,
+        ),
+    ],
+)
+def test_what_may_have_changed_is_loaded_again(attrs: str, between: str, expected: float) -> None:
+    """Without `tir.noalias`, B may be A from its second element on."""
+
+    @codegen.register_func("test_memory.seven", override=True)
+    def seven(a: codegen.NDArray) -> None:
+        a[...] = 7
+
+    function = codegen.build(
+        tensorir.parse(f"""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((3,), "float32"), C: T.Buffer((2,), "float32")):
+    T.func_attr({{{attrs}}})
+    C[0] = A[1]
+    {between}
+    C[1] = A[1]
+""")
+    )["f"]
+    a, c = np.full(4, 5, "float32"), np.zeros(2, "float32")
+    function(a, a[1:] if not attrs else np.zeros(3, "float32"), c)
+    assert c.tolist() == [5.0, expected]
+
+
+def test_an_address_in_front_of_a_buffer_is_not_promised_to_be_in_it() -> None:
+    """`A[j - i + 3]` is written as 3 behind an address that may lie in front of A."""
+    program = tensorir.parse("""
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), B: T.Buffer((16,), "int32")):
+    for i, j in T.grid(4, 4):
+        B[i * 4 + j] = A[j - i + 3]
+""")
+    text = codegen.build(program).inspect_llvm(optimized_form=False)
+    common = re.search(r"(%v\d+) = getelementptr i32, ptr %p0, i64 %v\d+\n", text)
+    assert common is not None
+    assert f"getelementptr i32, ptr {common[1]}, i64 3" in text
+    a, b = np.arange(8, dtype="int32"), np.zeros(16, "int32")
+    codegen.build(program)["f"](a, b)
+    assert b.reshape(4, 4).tolist() == [[j - i + 3 for j in range(4)] for i in range(4)]

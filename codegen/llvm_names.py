@@ -1,0 +1,141 @@
+"""The names of CPUs and features that LLVM knows.
+
+LLVM ends the process where it is to compile for a CPU that it does not know or that lacks what the
+architecture needs, and it writes its lists to the standard error output, once a process. So a child
+process is asked, and only about names that `codegen.target_presets` does not have.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from codegen.errors import TargetError
+from codegen.target_presets import ARCHITECTURES, BASELINE_FEATURES, KNOWN_FEATURES
+
+_NO_SUCH_TARGET: Final = 3
+_CHILD: Final = """
+import sys
+folder, triple, cpu, features = sys.argv[1:]
+sys.path.insert(0, folder)
+import llvmlite.binding as llvm
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+triple = triple or llvm.get_process_triple()
+try:
+    target = llvm.Target.from_triple(triple)
+except RuntimeError:
+    sys.exit(3)
+if cpu == "help":
+    target.create_target_machine(features="+help")
+else:
+    machine = target.create_target_machine(cpu=cpu, features=features)
+    module = llvm.parse_assembly(
+        "define double @f(double %x) { %y = fadd double %x, %x  ret double %y }"
+    )
+    machine.emit_object(module)
+"""
+_ERROR: Final = re.compile(r"^(?:LLVM ERROR: |error: (?:<unknown>:0:0: )?)(.+)$", re.MULTILINE)
+_LINE: Final = re.compile(r"^  (\S+) +- ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What LLVM knows of an architecture."""
+
+    cpus: frozenset[str]
+    features: frozenset[str]
+
+
+def check_names(
+    triple: str | None, architecture: str, cpu: str | None, changes: tuple[str, ...]
+) -> None:
+    """Raise TargetError for a CPU, a feature or an architecture that LLVM cannot compile for.
+
+    `changes` are features that are switched on (`+avx2`) or off (`-fma`); without `triple` code is
+    for this machine.
+    """
+    if cpu is not None and ARCHITECTURES.get(cpu, architecture) != architecture:
+        other = ARCHITECTURES[cpu]
+        raise TargetError(
+            f"{cpu} is a CPU of {other}, and the target is of {architecture}; "
+            f"say which system it runs, as in -mtriple={other}-linux-gnu"
+        )
+    if architecture in BASELINE_FEATURES and (cpu is None or cpu in ARCHITECTURES):
+        known = KNOWN_FEATURES[architecture]
+        baseline = BASELINE_FEATURES[architecture]
+        if all(c[1:] in known and (c[0] == "+" or c[1:] not in baseline) for c in changes):
+            return
+    _ask(triple or "", architecture, cpu, changes)
+
+
+@cache
+def _ask(triple: str, architecture: str, cpu: str | None, changes: tuple[str, ...]) -> None:
+    names = names_of(triple)
+    if cpu is not None and cpu not in names.cpus:
+        raise TargetError(
+            f"LLVM knows no CPU {cpu!r} of {architecture}{_near(cpu, names.cpus)}. "
+            f"-mcpu=native is the CPU of this machine"
+        )
+    for change in changes:
+        if change[1:] not in names.features:
+            raise TargetError(
+                f"LLVM knows no feature {change[1:]!r} of {architecture}"
+                f"{_near(change[1:], names.features)}"
+            )
+    problem = _child(triple, cpu or "", ",".join(changes))
+    if problem is not None:
+        described = " ".join([*([cpu] if cpu else []), *changes])
+        raise TargetError(f"LLVM cannot compile for {described} on {architecture}: {problem}")
+
+
+@cache
+def names_of(triple: str) -> Names:
+    """Return the names of the architecture of a triple, of this machine's if it is empty.
+
+    Raises TargetError for a triple that LLVM has no code generator for.
+    """
+    text = _run(triple, "help", "").stderr
+    cpus, _, features = text.partition("Available features")
+    return Names(frozenset(_LINE.findall(cpus)), frozenset(_LINE.findall(features)))
+
+
+def _child(triple: str, cpu: str, features: str) -> str | None:
+    """Return what LLVM says of a CPU with features that it cannot compile for, None if it can."""
+    finished = _run(triple, cpu, features)
+    if finished.returncode == 0:
+        return None
+    said = _ERROR.search(finished.stderr)
+    return said[1] if said else f"it ended with status {finished.returncode}"
+
+
+def _run(triple: str, cpu: str, features: str) -> subprocess.CompletedProcess[str]:
+    spec = importlib.util.find_spec("llvmlite")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = str(Path(spec.origin).parent.parent)
+    finished = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _CHILD, folder, triple, cpu, features],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if finished.returncode == _NO_SUCH_TARGET:
+        raise TargetError(
+            f"LLVM here has no code generator for the triple {triple!r}; triples are such as "
+            f"x86_64-linux-gnu and aarch64-linux-gnu"
+        )
+    return finished
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name.lower().replace("_", "-"), sorted(names), 3, 0.6)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
