@@ -16,6 +16,7 @@ from codegen.object_code import write_object_code
 from codegen.signature import ModuleInfo, Signature
 from codegen.target import Target, as_target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.recursion import any_depth
 
 Program = IRModule | PrimFunc | Mapping[str, PrimFunc]
 
@@ -56,6 +57,7 @@ class Compiled:
     object_code: bytes
 
 
+@any_depth
 def llvm_source(program: Program, target: str | Mapping[str, Any] | Target | None = None) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from lark import Lark, UnexpectedToken
 
+from tensorir.recursion import may_go_deeper
 from tensorir.script.lexer import Lexeme, ScriptLexer
 from tensorir.script.source import BEGINNING, Misread, Place, Source
 from tensorir.script.syntax_errors import misread
@@ -229,6 +230,8 @@ class _Builder:
         try:
             return _Climber(items).conditional()
         except RecursionError:
+            if may_go_deeper():
+                raise
             place = _span(items[0], items[0])
             raise Misread("more signs in a row than can be read", place) from None
 
