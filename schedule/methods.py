@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from schedule.instruction import InstructionKind, on_register
-from tensorir.recursion import any_depth
 
 
 class PrimitiveMethods:
@@ -21,19 +20,12 @@ class PrimitiveMethods:
         raise NotImplementedError
 
 
-@any_depth
-def _apply(
-    schedule: PrimitiveMethods, kind: InstructionKind, args: Sequence[Any], kwargs: dict[str, Any]
-) -> Any:
-    return schedule._call(kind, args, kwargs)
-
-
 def _install(kind: InstructionKind) -> None:
     if hasattr(PrimitiveMethods, kind.method):
         raise ValueError(f"Schedule has a method called {kind.method} already")
 
     def method(self: PrimitiveMethods, *args: Any, **kwargs: Any) -> Any:
-        return _apply(self, kind, args, kwargs)
+        return self._call(kind, args, kwargs)
 
     method.__name__ = kind.method
     method.__qualname__ = f"Schedule.{kind.method}"
