@@ -353,7 +353,7 @@ class Stages:
         axes = []
         for depth, extent in enumerate(dst.shape):
             name = self._values.name("i")
-            dtype = self._rng.choice(("int8", "int16", "int64", "uint8", "uint16"))
+            dtype = self._rng.choice(("int8", "int16", "int64", "uint16"))
             self._emit(depth, f'for {name} in range(T.cast({extent}, "{dtype}")):')
             axes.append(Axis(f'T.cast({name}, "int32")', extent))
         place = ", ".join(a.name for a in axes)
