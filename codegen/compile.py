@@ -69,6 +69,7 @@ def emit_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Source:
     return Source.of(target, _kernels(functions, target))
 
 
+@any_depth
 def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Compiled:
     """Compile functions by name; there may be none.
 
