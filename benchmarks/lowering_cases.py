@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import codegen
 from benchmarks.lowering_steps import Arguments, Steps, check_lowering
 from benchmarks.well_defined import is_well_defined
 from tensorir import IRModule, PrimFunc, parse, structural_equal
@@ -19,6 +20,12 @@ from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import const
 from tensorir.simplify import simplify
 from tensorir.visit import collect_vars, substitute
+
+
+@codegen.register_func("fuzz_lowering.bits")
+def bits(number: int) -> int:
+    """Return a number made of another one, as a library function does for its caller."""
+    return (int(number) * 5) % 1009 - 500
 
 
 class IllDefined(Exception):
@@ -84,10 +91,12 @@ def _random_array(
     if not buffer.strides:
         return _random_values(rng, buffer.dtype, shape)
     strides = [_number(stride, sizes) for stride in buffer.strides]
-    last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) + 1
-    memory = _random_values(rng, buffer.dtype, (max(last, 1) if all(shape) else 1,))
+    reach = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    first = -sum(min(r, 0) for r in reach) if all(shape) else 0
+    last = first + sum(max(r, 0) for r in reach) if all(shape) else 0
+    memory = _random_values(rng, buffer.dtype, (last + 1,))
     steps = tuple(stride * memory.itemsize for stride in strides)
-    return np.ndarray(shape, memory.dtype, memory, 0, steps)
+    return np.ndarray(shape, memory.dtype, memory, first * memory.itemsize, steps)
 
 
 def _number(node: PrimExpr, sizes: Mapping[str, int]) -> int:

@@ -12,6 +12,8 @@ from benchmarks.random_values import Axis, Buf, Extent, Scope, Values
 
 CONSTANT_EXTENTS = (1, 2, 3, 4, 5, 7, 8, 8, 16, 17)
 STEP = "    "
+C_NAMES = ("malloc", "free", "memcpy", "memset", "exp", "expf", "printf", "posix_memalign", "abort")
+"""Functions of the C library, some of which machine code may call."""
 
 
 class Stages:
@@ -69,6 +71,12 @@ class Stages:
             forms += [self._across_stage, self._recurrence_stage]
         if self._has("while"):
             forms.append(self._while_stage)
+        if self._has("reading init"):
+            forms.append(self._reading_init_stage)
+        if self._has("narrow loop"):
+            forms.append(self._narrow_loop_stage)
+        if self._has("library"):
+            forms.append(self._library_stage)
         if self._has("bounds"):
             forms += [self._bounds_stage]
         if self._has("view") and len(dst.shape) == 2:
@@ -78,6 +86,8 @@ class Stages:
         self._rng.choice(forms)(dst, scope)
         if self._has("conditional") and self._chance(0.25):
             self._conditional(dst, scope)
+        if self._has("exit") and self._chance(0.1):
+            self._exit(dst, scope)
 
     def _value(self, dtype: str, scope: Scope) -> str:
         return self._values.value(dtype, scope, self._rng.choice((0, 1, 2, 2, 3)))
@@ -154,11 +164,16 @@ class Stages:
             inner = Scope(inner.axes, inner.readable, [*inner.scalars, (name, kind)])
         self._emit(depth, f"{dst.name}[{place}] = {self._value(dst.dtype, inner)}")
 
-    def _reduction_stage(self, dst: Buf, scope: Scope) -> None:
+    def _reading_init_stage(self, dst: Buf, scope: Scope) -> None:
+        """Write a reduction whose `init` starts from what the buffer holds."""
+        self._loop_stage(dst, scope)
+        self._reduction_stage(dst, scope, reads=True)
+
+    def _reduction_stage(self, dst: Buf, scope: Scope, reads: bool = False) -> None:
         """Write a reduction with an `init`; its loops in any order, the update under a guard."""
         steps = self.extent(0.3)
-        if steps in self.symbols and self._sizes[str(steps)] == 0:
-            steps = self._rng.choice(CONSTANT_EXTENTS)  # an element without a step is undefined
+        if not self._has("empty") and steps in self.symbols and self._sizes[str(steps)] == 0:
+            steps = self._rng.choice(CONSTANT_EXTENTS)
         extents = [*dst.shape, steps]
         names = [self._values.name("i") for _ in extents]
         order = list(range(len(extents)))
@@ -174,12 +189,15 @@ class Stages:
         for k, axis in enumerate(axes):
             role = "spatial" if k < len(dst.shape) else "reduce"
             self._emit(depth + 1, f"{axis.name} = T.axis.{role}({axis.extent}, {names[k]})")
+        if self._has("empty") and self._chance(0.2):
+            bound = self._rng.choice((names[0], "2", f"{names[-2]} % 2", f"3 - {names[0]}"))
+            self._emit(depth + 1, f"T.where({names[-1]} < {bound})")
         place = ", ".join(a.name for a in axes[:-1])
+        start = self._values.leaf(dst.dtype, scope.only_axes(*axes[:-1]))
+        if reads:
+            start = f"{dst.name}[{place}] - {start}"
         self._emit(depth + 1, "with T.init():")
-        self._emit(
-            depth + 2,
-            f"{dst.name}[{place}] = {self._values.leaf(dst.dtype, scope.only_axes(*axes[:-1]))}",
-        )
+        self._emit(depth + 2, f"{dst.name}[{place}] = {start}")
         inner, target = scope.only_axes(*axes), f"{dst.name}[{place}]"
         value = self._value(dst.dtype, inner)
         update = self._rng.choice(
@@ -330,6 +348,52 @@ class Stages:
         )
         self._emit(depth + 1, f"{target} = {target} {self._rng.choice('+-*')} {value}")
 
+    def _narrow_loop_stage(self, dst: Buf, scope: Scope) -> None:
+        """Write plain loops whose variables have another type than int32."""
+        axes = []
+        for depth, extent in enumerate(dst.shape):
+            name = self._values.name("i")
+            dtype = self._rng.choice(("int8", "int16", "int64", "uint16"))
+            self._emit(depth, f'for {name} in range(T.cast({extent}, "{dtype}")):')
+            axes.append(Axis(f'T.cast({name}, "int32")', extent))
+        place = ", ".join(a.name for a in axes)
+        value = self._value(dst.dtype, scope.with_axes(*axes))
+        self._emit(len(axes), f"{dst.name}[{place}] = {value}")
+
+    def _library_stage(self, dst: Buf, scope: Scope) -> None:
+        """Write plain loops that call a library function for each element."""
+        axes, depth = self._loops(dst)
+        inner = scope.with_axes(*axes)
+        place = ", ".join(a.name for a in axes)
+        given = f'T.cast({self._value(dst.dtype, inner)}, "int32")'
+        made = f'T.call_packed("fuzz_lowering.bits", {given}, dtype="int32")'
+        self._emit(depth, f'{dst.name}[{place}] = T.cast({made}, "{dst.dtype}")')
+
+    def _exit(self, dst: Buf, scope: Scope) -> None:
+        """Update a buffer step by step, and leave the function in some step."""
+        step = Axis(self._values.name("t"), self._rng.choice((2, 5, 16)))
+        self._emit(0, f"for {step.name} in range({step.extent}):")
+        axes, depth = [], 1
+        for extent in dst.shape:
+            axes.append(Axis(self._values.name("i"), extent))
+            self._emit(
+                depth, f"for {axes[-1].name} in {self._kind(extent, extent is dst.shape[-1])}:"
+            )
+            depth += 1
+        inner = scope.with_axes(step, *axes)
+        place = ", ".join(a.name for a in axes)
+        leave = f"if {self._values.condition(inner, 1)}:"
+        self._emit(
+            depth, f"{dst.name}[{place}] = {dst.name}[{place}] + {self._value(dst.dtype, inner)}"
+        )
+        if self._chance(0.3):
+            self._not_parallel(depth)
+            self._emit(depth, leave)
+            self._emit(depth + 1, "T.ret(0)")
+        else:
+            self._emit(1, f"if {self._values.condition(scope.with_axes(step), 1)}:")
+            self._emit(2, "T.ret(0)")
+
     def _while_stage(self, dst: Buf, scope: Scope) -> None:
         """Write the first dimension with a `while` loop that counts in memory."""
         counter = Buf(self._values.name("W"), "int32", (1,))
@@ -400,6 +464,9 @@ class Stages:
             for b in (*sources, target)
         )
         name = self._values.name("helper")
+        if self._has("C names") and self._chance(0.5):
+            taken = "".join(self.helpers)
+            name = self._rng.choice([c for c in C_NAMES if f" {c}(" not in taken])
         self.helpers += ["@T.prim_func", f"def {name}({params}):"]
         self.helpers += [f"{STEP}{let} = T.{dtype}()" for let, dtype in lets]
         self.helpers += [STEP + line for line in inner.lines] + [""]

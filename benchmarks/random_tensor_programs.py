@@ -41,6 +41,13 @@ FEATURES = (
     "conditional",
     "noalias",
     "bounds",
+    "empty",
+    "reading init",
+    "narrow loop",
+    "library",
+    "exit",
+    "C names",
+    "negative strides",
 )
 """Kinds of forms that can be left out."""
 
@@ -146,7 +153,8 @@ class _Writer:
                 else:
                     name = f"stride_{buf.name}"
                     before = [f"{name} = T.int32()"]
-                    self._sizes[name] = row
+                    backwards = self._has("negative strides") and self._values.chance(0.3)
+                    self._sizes[name] = -row if backwards else row
                     strides = [name, inner]
             layout = f", strides=({', '.join(map(str, strides))},)"
             if self._values.chance(0.3):

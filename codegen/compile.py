@@ -16,6 +16,7 @@ from codegen.object_code import write_object_code
 from codegen.signature import ModuleInfo, Signature
 from codegen.target import Target, as_target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
+from tensorir.recursion import any_depth
 
 Program = IRModule | PrimFunc | Mapping[str, PrimFunc]
 
@@ -65,6 +66,7 @@ class Compiled:
     object_code: bytes
 
 
+@any_depth
 def llvm_source(program: Program, target: str | Mapping[str, Any] | Target | None = None) -> Source:
     """Lower a program and write it as LLVM IR."""
     chosen = as_target(target)
@@ -76,6 +78,7 @@ def emit_lowered(functions: Mapping[str, PrimFunc], target: Target) -> Source:
     return Source.of(target, _kernels(functions, target))
 
 
+@any_depth
 def compile_functions(functions: Mapping[str, PrimFunc], target: Target) -> Compiled:
     """Compile functions by name; there may be none.
 

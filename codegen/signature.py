@@ -210,7 +210,7 @@ def signature_of(func: PrimFunc, name: str, c_name: str | None, written: set[Var
             )
         else:
             kind: Literal["pointer", "scalar"] = "pointer" if param.dtype.is_handle else "scalar"
-            parameters.append(Parameter(names[param], kind, param.dtype))
+            parameters.append(Parameter(names[param], kind, param.dtype, written=param in written))
     result = getattr(func.ret_type, "dtype", None)
     noalias = func.attrs.get("tir.noalias")
     return Signature(

@@ -27,6 +27,7 @@ from tensorir.errors import IRTypeError, IRValueError, WellFormedError
 from tensorir.expr import GlobalVar, IntImm, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
+from tensorir.recursion import any_depth
 from tensorir.stmt import Block, For
 from tensorir.verify import verify_well_formed
 from tensorir.visit import collect_vars, substitute
@@ -307,6 +308,7 @@ class Schedule(PrimitiveMethods):
             return outputs
         return outputs[0] if kind.result else None
 
+    @any_depth
     def invoke(
         self, kind: InstructionKind, values: Sequence[Any], decision: Any = None
     ) -> list[Any]:

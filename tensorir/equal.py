@@ -13,6 +13,7 @@ from tensorir.errors import IRValueError
 from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
+from tensorir.recursion import any_depth
 
 _DEFINES: Final[dict[str, frozenset[str]]] = {
     "IterVar": frozenset({"var"}),
@@ -40,6 +41,7 @@ IGNORED: Final[dict[str, frozenset[str]]] = {
 """Fields by class that count neither for equality nor for hashes."""
 
 
+@any_depth
 def structural_equal(
     a: Any,
     b: Any,
@@ -76,6 +78,7 @@ def _marked(value: Any, path: str) -> str:
     return value.script(path_to_underline=[path]) if isinstance(value, Node) else str(value)
 
 
+@any_depth
 def get_first_structural_mismatch(
     a: Any, b: Any, map_free_vars: bool = False, ignore_ndarray: bool = False
 ) -> tuple[str, str] | None:
@@ -294,6 +297,7 @@ def plain_text(value: Any) -> str:
     return str.__repr__(value) if isinstance(value, str) else repr(value)
 
 
+@any_depth
 def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
     """Say whether two expressions are the same, variables being equal by identity only."""
     if a is b:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from tensorir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from tensorir.expr import IterVar, Let, PrimExpr, Var
 from tensorir.function import BaseFunc, PrimFunc
+from tensorir.recursion import any_depth
 from tensorir.stmt import (
     Allocate,
     AllocateConst,
@@ -23,6 +24,7 @@ from tensorir.visit import Substitution, collect_vars
 F = TypeVar("F", bound=BaseFunc)
 
 
+@any_depth
 def renew_defs(func: F) -> F:
     """Return a copy of a function in which every definition is new.
 

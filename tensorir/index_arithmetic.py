@@ -13,28 +13,48 @@ _TRANSPARENT = frozenset({"likely", "if_then_else"})
 """Intrinsics that give one of their operands."""
 
 
-def is_index_arithmetic(node: PrimExpr, values: Container[Var] = frozenset()) -> bool:
+def is_index_arithmetic(
+    node: PrimExpr,
+    values: Container[Var] = frozenset(),
+    known: dict[PrimExpr, bool] | None = None,
+) -> bool:
     """Say whether an expression is computed from loop variables, axes, shapes and constants alone.
 
     `values` are the variables that hold values: see `tensorir.value_variables`. A condition over
-    such expressions is index arithmetic as well.
+    such expressions is index arithmetic as well. Who asks about parts of parts gives `known`, which
+    keeps the answers.
     """
+    if known is None:
+        return _is_index(node, values, None)
+    found = known.get(node)
+    if found is None:
+        found = known[node] = _is_index(node, values, known)
+    return found
+
+
+def _is_index(node: PrimExpr, values: Container[Var], known: dict[PrimExpr, bool] | None) -> bool:
     kind = type(node)
     if kind in _BINARY:
         # Operands have the type of the result, so that looking at leaves and casts suffices.
-        return is_index_arithmetic(node.a, values) and is_index_arithmetic(node.b, values)  # type: ignore[attr-defined]
+        return is_index_arithmetic(node.a, values, known) and is_index_arithmetic(  # type: ignore[attr-defined]
+            node.b,  # type: ignore[attr-defined]
+            values,
+            known,
+        )
     if kind is e.IntImm:
         return _is_index_type(node.dtype)
     if isinstance(node, Var):
         return _is_index_type(node.dtype) and node not in values
     if isinstance(node, Call):
         name = getattr(node.op, "short_name", "")
-        return name in _TRANSPARENT and all(is_index_arithmetic(a, values) for a in node.args)
+        return name in _TRANSPARENT and all(
+            is_index_arithmetic(a, values, known) for a in node.args
+        )
     if kind is e.Cast and not _is_index_type(node.dtype):
         return False
     parts = _OPERANDS.get(kind)
     return parts is not None and all(
-        is_index_arithmetic(getattr(node, name), values) for name in parts
+        is_index_arithmetic(getattr(node, name), values, known) for name in parts
     )
 
 

@@ -11,6 +11,7 @@ from tensorir.arith import Analyzer
 from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.node import Node
+from tensorir.recursion import any_depth
 from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter
 
@@ -18,6 +19,7 @@ T = TypeVar("T", bound=PrimFunc | IRModule | s.Stmt | PrimExpr)
 N = TypeVar("N", bound=Node)
 
 
+@any_depth
 def simplify(program: T) -> T:
     """Return a module, function, statement or expression with its index arithmetic simplified.
 

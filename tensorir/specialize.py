@@ -13,6 +13,7 @@ from tensorir.expr import PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.ops import as_expr, cast, const, fold_binary, is_const_int
 from tensorir.placed_values import as_value, never_wraps
+from tensorir.recursion import any_depth
 from tensorir.stmt import DeclBuffer, LetStmt, Stmt
 from tensorir.visit import Substitution, collect_vars
 
@@ -23,6 +24,7 @@ _ARITHMETIC: Final = frozenset(e.ARITHMETIC)
 _DIVISIONS: Final = frozenset({e.Div, e.Mod, e.FloorDiv, e.FloorMod})
 
 
+@any_depth
 def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) -> PrimFunc:
     """Return a function with scalars and buffers in the place of parameters.
 

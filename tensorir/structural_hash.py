@@ -17,8 +17,10 @@ from tensorir.expr import FloatImm, GlobalVar, IntImm, PointerType, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.intrin import Op
 from tensorir.node import Node
+from tensorir.recursion import any_depth
 
 
+@any_depth
 def structural_hash(
     program: Any, ignore_ndarray: bool = False, ignore_integers: bool = False
 ) -> int:

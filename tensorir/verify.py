@@ -8,12 +8,14 @@ from tensorir.errors import WellFormedError
 from tensorir.expr import BufferLoad, IntImm, IterVar, Let, PrimExpr, Var
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.node import Node
+from tensorir.recursion import any_depth
 from tensorir.relax.function import Function, graph_functions
 from tensorir.relax.recursion import endless_chain
 from tensorir.relax.verify import verify_graph_function
 from tensorir.visit import children
 
 
+@any_depth
 def verify_well_formed(program: BaseFunc | IRModule, assert_mode: bool = True) -> bool:
     """Say whether every variable is defined exactly once, before its use and in scope.
 

@@ -40,6 +40,7 @@ from tensorir.dtype import HANDLE
 from tensorir.expr import IntImm, Var
 from tensorir.function import PrimFunc
 from tensorir.value_variables import scalar_values
+from tensorir.written_parameters import written_pointers
 
 
 def emit_kernel(
@@ -56,7 +57,7 @@ def emit_kernel(
     """
     func = functions[name]
     module = ModuleEmitter(name, target, functions, signatures)
-    written = _emit_function(module, func, name)
+    written = _emit_function(module, func, name) | written_pointers(func, functions)
     info = ModuleInfo(
         str(target),
         target.architecture,

@@ -18,6 +18,7 @@ from codegen.lower import PASSES
 from codegen.lower.remarks import Remarks, collected
 from codegen.target import Target, as_target
 from tensorir.function import PrimFunc
+from tensorir.recursion import any_depth
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Explanation:
         )
 
 
+@any_depth
 def explain(
     program: Program, target: str | Mapping[str, Any] | Target | None = None
 ) -> Explanation:

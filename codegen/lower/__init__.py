@@ -33,6 +33,7 @@ from codegen.lower.vectorize_innermost import vectorize_innermost
 from codegen.target import Target, as_target
 from tensorir.errors import IRValueError
 from tensorir.function import PrimFunc
+from tensorir.recursion import any_depth
 from tensorir.verify import verify_well_formed
 
 __all__ = ["PASSES", "LoweringError", "lower"]
@@ -67,6 +68,7 @@ VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
 """Whether programs are verified after each pass unless a call says otherwise."""
 
 
+@any_depth
 def lower(
     func: PrimFunc,
     target: str | Target | None = None,

@@ -59,6 +59,8 @@ class _CheckOverflow(Rewriter):
         self._symbolic: dict[Var, Interval] = {}
         """Variables of other loops, for the largest sizes that their types hold."""
         self._checked: dict[PrimExpr, PrimExpr] = {}
+        self._index: dict[PrimExpr, bool] = {}
+        """Whether expressions are index arithmetic."""
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -183,7 +185,7 @@ class _CheckOverflow(Rewriter):
         return self._ranges.get(var) or self._symbolic.get(var) or integer_limits(var.dtype)
 
     def _is_index(self, node: PrimExpr) -> bool:
-        return node.dtype.is_integral and is_index_arithmetic(node, self._values)
+        return node.dtype.is_integral and is_index_arithmetic(node, self._values, self._index)
 
     def _interval(self, node: PrimExpr) -> Interval | None:
         """Return the values of index arithmetic, None where they depend on symbols or values."""

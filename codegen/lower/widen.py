@@ -19,6 +19,10 @@ _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret"
 """Intrinsics that work lane by lane though the table does not call them vectorizable."""
 
 
+_MOST_LOADING_MASKS: Final = 6
+"""Each one occurs in the loads of the next, so that its instructions double with every other."""
+
+
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
     """An expression has no vector form; the message says which."""
 
@@ -39,6 +43,8 @@ class Widener:
         self._lanes = lanes
         self._values = values
         self._mask: PrimExpr | None = None
+        self._loading_masks = 0
+        """How many of the masks inside one another depend on memory."""
         self._may_share = True
         self._memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -62,14 +68,17 @@ class Widener:
 
         A value that all lanes share is loaded as one if some lane is on for sure.
         """
-        outer = self._mask, self._memo, self._may_share
+        outer = self._mask, self._memo, self._may_share, self._loading_masks
         self._mask = mask if self._mask is None else e.And(self._mask, mask)
         self._memo = {}
         self._may_share = some_lane_is_on
+        self._loading_masks += may_load(mask)
         try:
+            if self._loading_masks > _MOST_LOADING_MASKS:
+                raise CannotWiden("choices by what is loaded are inside one another")
             yield
         finally:
-            self._mask, self._memo, self._may_share = outer
+            self._mask, self._memo, self._may_share, self._loading_masks = outer
 
     # --------------------------------------------------------------------------------------- rules
 

@@ -121,9 +121,12 @@ class ArgumentChecker:
                 f"expected an array of {expected}, got {view.dtype}; convert it with "
                 f".astype({_numpy_name(expected)!r})",
             )
+        self._check_writable(parameter, view)
+        return view
+
+    def _check_writable(self, parameter: Parameter, view: ArrayView) -> None:
         if view.read_only and parameter.written:
             self._fail_value(parameter, "the function writes to it, but the array is read-only")
-        return view
 
     def _check_layout(self, parameter: Parameter, view: ArrayView, values: dict[str, int]) -> None:
         shape = view.shape
@@ -254,6 +257,7 @@ class ArgumentChecker:
             self._fail_type(
                 parameter, f"expected an address, None or an array, got {type(arg).__name__}"
             )
+        self._check_writable(parameter, view)
         return view.address
 
     def _bind_symbols(self, slots: Any, values: dict[str, int]) -> None:

@@ -17,12 +17,14 @@ from codegen.vm.translate import Translation
 from tensorir import transform
 from tensorir.expr import GlobalVar
 from tensorir.function import IRModule, PrimFunc
+from tensorir.recursion import any_depth
 from tensorir.relax.expr import GraphCall, GraphVar
 from tensorir.relax.function import Function, graph_functions
 from tensorir.verify import verify_well_formed
 from tensorir.visit import walk
 
 
+@any_depth
 def vm_build(
     mod: IRModule | Function,
     target: str | Mapping[str, Any] | Target | None = None,

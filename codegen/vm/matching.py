@@ -109,6 +109,8 @@ class Matcher:
                 pattern.name,
                 f"expected {pattern.ndim} dimension(s), got {array.ndim}: {array.shape}",
             )
+        if pattern.written and not array.flags.writeable:
+            self._fail(pattern.name, "the function writes to it, but the array is read-only")
         if pattern.slot != p.NONE:
             if not array.flags.c_contiguous:
                 self._fail(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from codegen.errors import LinkError
@@ -86,7 +86,7 @@ class TensorPattern:
     """An array; `shape` and `dtype` are None where any will do, `ndim` then is -1 for any.
 
     Its address goes to `slot`, the array itself to `register`. A size that has no value yet gets
-    it from the shape.
+    it from the shape. It has to be writable if it is `written`.
     """
 
     name: str
@@ -95,6 +95,7 @@ class TensorPattern:
     dtype: str | None
     register: int = NONE
     slot: int = NONE
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +256,13 @@ def leaves(patterns: Iterable[Pattern]) -> list[Leaf]:
     for pattern in patterns:
         found += leaves(pattern.elements) if isinstance(pattern, TuplePattern) else [pattern]
     return found
+
+
+def as_written(pattern: Pattern) -> Pattern:
+    """Return a pattern whose arrays have to be writable."""
+    if isinstance(pattern, TuplePattern):
+        return TuplePattern(pattern.name, tuple(map(as_written, pattern.elements)))
+    return replace(pattern, written=True) if isinstance(pattern, TensorPattern) else pattern
 
 
 def parts_of(operand: Operand) -> list[Operand]:

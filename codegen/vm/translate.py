@@ -33,6 +33,7 @@ from tensorir.relax import expr as g
 from tensorir.relax import struct_info as si
 from tensorir.relax.function import Function
 from tensorir.relax.relations import Fits, fits
+from tensorir.relax.written_values import written_values
 from tensorir.visit import collect_vars
 
 
@@ -59,6 +60,7 @@ class Translation(SuiteWriter):
         self._constants = constants
         self._values: dict[g.GraphVar, Value] = {}
         self._callee_bytes = 0
+        self._written = written_values(func, mod)
 
     # ------------------------------------------------------------------------------------ function
 
@@ -143,7 +145,7 @@ class Translation(SuiteWriter):
     def _parameter(self, param: g.GraphVar) -> p.Pattern:
         pattern, value = self._layout.expect(param.name, param.struct_info, {})
         self._values[param] = value
-        return pattern
+        return p.as_written(pattern) if param in self._written else pattern
 
     def _returned(self, value: Value, path: Path, roots: Mapping[Path, Root]) -> p.Operand:
         if isinstance(value, tuple):

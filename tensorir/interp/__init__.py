@@ -20,6 +20,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.interp.arguments import bind_arguments, random_arguments
 from tensorir.interp.memory import InterpreterError
 from tensorir.interp.statements import FunctionCompiler, Functions
+from tensorir.recursion import run_as_deep_as
 
 __all__ = ["InterpreterError", "interpret", "random_arguments"]
 
@@ -43,7 +44,7 @@ def interpret(
     layout = FunctionCompiler(func, functions)
     env = bind_arguments(func, args, lambda node, env: layout.integer(node)(env))
     with np.errstate(all="ignore"):
-        return functions.run(func, env)
+        return run_as_deep_as(func, functions.run, func, env)
 
 
 def _chosen(program: PrimFunc | IRModule, name: str | None) -> PrimFunc:

@@ -56,10 +56,7 @@ class ExpressionCompiler(AccessCompiler):
 
     def is_index(self, node: PrimExpr) -> bool:
         """Say whether an expression is index arithmetic where it stands."""
-        known = self._is_index.get(node)
-        if known is None:
-            known = self._is_index[node] = is_index_arithmetic(node, self.values)
-        return known
+        return is_index_arithmetic(node, self.values, self._is_index)
 
     def bind(self, var: Var, value: PrimExpr) -> None:
         """Note that `var` stands for `value`."""

@@ -22,6 +22,7 @@ from tensorir.interp.arguments import bind_arguments
 from tensorir.interp.expressions import ExpressionCompiler
 from tensorir.interp.memory import InterpreterError, fresh
 from tensorir.interp.statements import FunctionCompiler, Functions
+from tensorir.recursion import run_as_deep_as
 from tensorir.relax import calls
 from tensorir.relax import expr as g
 from tensorir.relax.destination_passing import (
@@ -53,7 +54,8 @@ def interpret_graph(
     naming function and parameter for arguments that do not fit, InterpreterError for what cannot
     run: a library function that is not given, a match_cast that does not hold, endless recursion.
     """
-    return _Graph(mod, library or {}, max_depth).call(name, args)
+    graph = _Graph(mod, library or {}, max_depth)
+    return run_as_deep_as(mod.functions, graph.call, name, args)
 
 
 class _Frame:

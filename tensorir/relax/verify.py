@@ -20,6 +20,7 @@ from tensorir.expr import GlobalVar, Var
 from tensorir.function import IRModule
 from tensorir.node import Node
 from tensorir.relax.callee import is_pure_call, result_of
+from tensorir.relax.destination_passing import destination_passing
 from tensorir.relax.expr import (
     Binding,
     BindingBlock,
@@ -49,7 +50,9 @@ from tensorir.relax.struct_info import (
     TupleStructInfo,
     defining_extents,
 )
+from tensorir.relax.written_values import written_values
 from tensorir.visit import collect_vars
+from tensorir.written_parameters import written_parameters
 
 _LEAVES = (GraphVar, Constant, ShapeExpr, PrimValue, StringValue, DataTypeValue, ExternFunc)
 
@@ -97,6 +100,8 @@ class _Verifier:
             self._use_sizes(param.struct_info)
         self._place = self._function
         self._sequence(func.body)
+        if self._mod is not None:
+            self._check_constants(func, self._mod)
         self._place = f"the result of {self._function}"
         self._use_sizes(func.ret_struct_info)
         self._check_stated(func.ret_struct_info, func.body.struct_info, "the function returns")
@@ -196,11 +201,38 @@ class _Verifier:
         except (IRTypeError, IRValueError) as error:
             self._fail(str(error))
         self._check_stated(call.struct_info, result, "the call gives")
+        self._check_written(call, self._mod)
         if self._in_dataflow and not is_pure_call(call, self._mod):
             self._fail(
                 "the call may have effects, and a dataflow block has none; move it out of the "
                 "block, or declare what is called pure (R.call_pure_packed)"
             )
+
+    def _check_constants(self, func: Function, mod: IRModule) -> None:
+        """Check that no call writes to a constant."""
+        for value in written_values(func, mod):
+            if isinstance(value, Constant):
+                self._fail(
+                    f"a call writes to the constant {value.struct_info}, which other calls read; "
+                    "let it write to memory of its own (R.builtin.alloc_tensor)"
+                )
+
+    def _check_written(self, call: GraphCall, mod: IRModule) -> None:
+        """Check that a tensor function writes to no argument but those that outputs overwrite."""
+        parts = destination_passing(call)
+        if parts is None or not isinstance(parts.callee, GlobalVar):
+            return
+        callee = mod.prim_func(parts.callee.name)
+        written = written_parameters(callee, mod)
+        for k, param in enumerate(callee.params[: len(parts.args)]):
+            if param in written and k not in parts.inplace:
+                name = callee.buffer_map[param].name
+                self._fail(
+                    f'"{parts.callee.name}" writes to its parameter {name}, which gets argument '
+                    f"{k}: as a value, the argument of a call does not change; call it by "
+                    f"R.call_tir_inplace with {k} among the inplace_indices, or let the function "
+                    "write to a buffer of its own"
+                )
 
     def _branches(self, value: If) -> None:
         if self._in_dataflow:

@@ -19,6 +19,7 @@ from tensorir.dtype import DataType
 from tensorir.errors import DiagnosticError, IRTypeError, IRValueError
 from tensorir.expr import EqualOp, IntImm, IterVar, PrimExpr, Ramp
 from tensorir.ops import as_expr, const
+from tensorir.recursion import may_go_deeper
 from tensorir.script.argument_types import check_arguments
 from tensorir.script.declarations import Allocator, called_from_script, view
 from tensorir.script.frames import AxisNamespace
@@ -120,9 +121,14 @@ class Evaluator:
         return self.source.error(message, place)
 
     def explained(self, error: Exception, place: Place) -> DiagnosticError:
-        """Return what went wrong at a place, as an error that shows it."""
+        """Return what went wrong at a place, as an error that shows it.
+
+        Raises a RecursionError that more stack may prevent.
+        """
         if isinstance(error, RecursionError):
-            text = "this is nested too deeply"
+            if may_go_deeper():
+                raise error
+            text = "this is nested too deeply; bind parts of it to variables"
         elif isinstance(error, KeyError):
             text = f"KeyError: {error}"
         else:

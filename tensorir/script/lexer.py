@@ -80,7 +80,7 @@ _KINDS: Final = {
     ),
 }
 _OPENING: Final = {")": "(", "]": "[", "}": "{"}
-_DEEPEST: Final = 100
+_DEEPEST: Final = 1000
 """How many brackets, or how many levels of indentation, may be open at a time."""
 _TOKEN: Final = re.compile(
     r"""[ \t\f]*(?:

@@ -12,6 +12,7 @@ from tensorir.expr import PrimExpr, Var
 from tensorir.function import IRModule, PrimFunc
 from tensorir.index_map import IndexMap
 from tensorir.ops import as_expr
+from tensorir.recursion import any_depth
 from tensorir.relax.function import Function
 from tensorir.script.builder import FunctionBuilder
 from tensorir.script.constants import KEY, LeftOut
@@ -73,6 +74,7 @@ def parse(
     return read_definition(source, outer, False, check_well_formed)
 
 
+@any_depth
 def read_definition(
     source: Source,
     outer: Mapping[str, Any],
@@ -144,6 +146,7 @@ def _prepare(tree: Tree, evaluate: Evaluator) -> None:
         raise evaluate.fail("expected one decorated function or module class", tree[1])
 
 
+@any_depth
 def parse_expr(text: str, names: Mapping[str, Any] | None = None) -> PrimExpr:
     """Return the expression that a line of script text stands for; `names` may occur in it."""
     source = Source(text.strip(), "<expression>")

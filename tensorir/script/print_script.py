@@ -8,12 +8,14 @@ from itertools import pairwise
 from tensorir.access_path import nodes_along
 from tensorir.dialect import Dialect
 from tensorir.node import Node
+from tensorir.recursion import any_depth
 from tensorir.script.print_marks import MarkingPrinter, Marks
 from tensorir.script.print_names import Named, Names
 from tensorir.script.print_options import PrintOptions
 from tensorir.script.printer import Printer
 
 
+@any_depth
 def print_script(
     node: Node,
     *,

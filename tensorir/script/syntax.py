@@ -10,6 +10,7 @@ import warnings
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from tensorir.recursion import may_go_deeper
 from tensorir.script.lalr import Parser, UnexpectedToken
 from tensorir.script.lexer import Lexeme, lex
 from tensorir.script.source import BEGINNING, Misread, Place, Source
@@ -208,6 +209,8 @@ class _Builder:
         try:
             return _Climber(items).conditional()
         except RecursionError:
+            if may_go_deeper():
+                raise
             place = _span(items[0], items[0])
             raise Misread("more signs in a row than can be read", place) from None
 

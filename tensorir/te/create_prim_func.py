@@ -15,6 +15,7 @@ from tensorir.fresh_copy import FreshCopy
 from tensorir.function import PrimFunc
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 from tensorir.ops import TRUE, if_then_else, match_types
+from tensorir.recursion import any_depth
 from tensorir.script.completion import complete_block, with_root_block
 from tensorir.stmt import (
     Block,
@@ -36,6 +37,7 @@ _DROPPED: Final = ("workload", "const_matrix", "auto_scheduler_simplify_const_te
 _LAYOUT_FREE: Final = "layout_free_placeholders"
 
 
+@any_depth
 def create_prim_func(
     ops: Tensor | Var | Sequence[Tensor | Var], index_dtype_override: str | None = None
 ) -> PrimFunc:

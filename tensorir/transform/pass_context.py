@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tensorir.errors import IRTypeError, IRValueError
 from tensorir.function import IRModule
+from tensorir.recursion import any_depth
 from tensorir.transform.check_memory_plan import check_memory_plan
 from tensorir.verify import verify_well_formed
 
@@ -145,7 +146,7 @@ class PassContext:
         for instrument in self.instruments:
             instrument.run_before_pass(mod, info)
         try:
-            made: object = step.transform(mod, self)
+            made: object = any_depth(step.transform)(mod, self)
             if not isinstance(made, IRModule):
                 raise IRTypeError(f"a pass must return a module, got {type(made).__name__}")
             if VERIFY:

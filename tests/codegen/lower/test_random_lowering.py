@@ -336,6 +336,9 @@ FORMS = {
     "conditional": "else:",
     "noalias": "tir.noalias",
     "bounds": "in range(1, ",
+    "narrow loop": "in range(T.cast(",
+    "library": "T.call_packed(",
+    "exit": "T.ret(",
 }
 """Text that programs with a feature have."""
 
@@ -350,7 +353,14 @@ def test_features_can_be_left_out(feature: str) -> None:
 
 
 def test_every_feature_is_known() -> None:
-    assert {"float", "gather", "wide shift"} | set(FORMS) == set(FEATURES)
+    without_a_form = {"float", "gather", "wide shift", "empty", "reading init"}
+    without_a_form |= {"C names", "negative strides"}
+    assert without_a_form | set(FORMS) == set(FEATURES)
+
+
+def test_parameters_of_random_programs_may_run_backwards() -> None:
+    sizes = [random_program(seed).sizes for seed in range(150)]
+    assert any(n < 0 for found in sizes for n in found.values())
 
 
 def test_a_failing_program_is_made_small() -> None:

@@ -334,3 +334,24 @@ def test_empty_arrays() -> None:
     c = np.zeros(1, np.int32)
     f(np.zeros((0, 5), np.int32), np.zeros((5, 0), np.int32), c)
     assert c.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'main(p: T.handle("float32"), B: T.Buffer((4,))):\n    A = T.Buffer((4,), data=p)',
+        'main(B: T.Buffer((4,)), C: T.Buffer((4,))):\n    p: T.handle("float32") = B.data\n'
+        "    A = T.Buffer((4,), data=p)",
+    ],
+    ids=["a pointer parameter", "a bound pointer"],
+)
+def test_memory_that_is_written_through_a_pointer(lines: str) -> None:
+    kernel = codegen.build(
+        tensorir.parse(f"@T.prim_func\ndef {lines}\n    A[0] = T.float32(1)\n"), "llvm"
+    )
+    first, second = np.zeros(4, "float32"), np.zeros(4, "float32")
+    kernel(first, second)
+    assert first[0] == 1
+    first.flags.writeable = False
+    with pytest.raises(ValueError, match=r"argument 1 .*: the function writes to it, but"):
+        kernel(first, second)

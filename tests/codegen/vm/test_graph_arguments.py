@@ -9,6 +9,7 @@ import pytest
 
 import codegen
 from codegen.errors import ExecutionError
+from tensorir import parse
 from tensorir.errors import IRTypeError, IRValueError
 from tests.codegen.vm.models import module
 
@@ -186,3 +187,42 @@ def test_an_unknown_function_is_named(vm: codegen.VirtualMachine) -> None:
 def test_arrays_without_an_interface_are_no_arrays(vm: codegen.VirtualMachine) -> None:
     with pytest.raises(IRTypeError, match="expected an array of float32, got c_float"):
         vm["main"](ctypes.c_float(0), X)
+
+
+WRITING = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def count(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = A[i] + T.float32(1)
+    @R.function(pure=False, private=True)
+    def inner(t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+        cls = Module
+        a = t[0]
+        _ = cls.count(a)
+        return t[1]
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        cls = Module
+        BODY
+        return z
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "z = x\n        _ = cls.count(z)",
+        "t = (y, x)\n        z = t[1]\n        _ = cls.count(z)",
+        "a = (x, x)\n        z = cls.inner(a)",
+    ],
+)
+def test_arrays_that_a_graph_function_writes_are_writable(body: str) -> None:
+    program = parse(WRITING.replace("BODY", body))
+    main = codegen.VirtualMachine(codegen.vm_build(program, "llvm"))["main"]
+    x, y = np.zeros(4, "float32"), np.zeros(4, "float32")
+    main(x, read_only(y))
+    assert x.tolist() == [1] * 4
+    with pytest.raises(IRValueError, match="argument 1 'x': the function writes to it, but the"):
+        main(read_only(x), y)

@@ -73,7 +73,7 @@ REFUSED = {
     "x = n!": ("an unexpected character: '!'", "!"),
     "x = n\0": ("an unexpected character", "\0"),
     "x = " + "-" * 5000 + "n": ("more signs in a row than can be read", "-"),
-    "x = " + "(" * 500 + "n" + ")" * 500: ("brackets are nested too deeply", "("),
+    "x = " + "(" * 1100 + "n" + ")" * 1100: ("brackets are nested too deeply", "("),
     "x = " + "+".join(["n"] * 5000): ("nested too deeply", "n+n+n"),
     "if n < 3:\n  A[0, 0] = 1.0\n A[0, 1] = 1.0": ("inconsistent indentation", None),
     "if n < 3:\n\tA[0, 0] = 1.0\n    A[0, 1] = 1.0": ("tabs and spaces are mixed", None),
@@ -102,7 +102,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("suite", REFUSED, ids=lambda suite: repr(suite)[:60])
-def test_what_is_wrong_is_shown(suite: str) -> None:
+def test_what_is_wrong_is_shown(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorir.recursion._CALLS", 3000)
     message, underlined = REFUSED[suite]
     text = body(suite)
     with pytest.raises(DiagnosticError) as caught:
@@ -133,9 +134,9 @@ def test_of_a_long_line_the_place_is_shown() -> None:
 
 def test_deep_suites_end_in_a_sentence() -> None:
     lines = ["@T.prim_func", "def f(n: T.int32):"]
-    lines += [" " * (k + 1) + "if n < 3:" for k in range(300)]
+    lines += [" " * (k + 1) + "if n < 3:" for k in range(1100)]
     with pytest.raises(DiagnosticError, match="suites are nested too deeply"):
-        parse("\n".join([*lines, " " * 301 + "T.evaluate(n)"]))
+        parse("\n".join([*lines, " " * 1101 + "T.evaluate(n)"]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Which arrays of its caller, and which constants, a graph function writes.
+
+A value of a graph does not change, but for the direct call of a tensor function that writes to a
+parameter, which programs for TVM use for memory that lasts. A variable names the array of another
+value where it is bound to it, takes it out of a tuple, or chooses it in a branch; what calls give
+has memory of its own.
+"""
+
+from __future__ import annotations
+
+from tensorir.expr import GlobalVar
+from tensorir.function import IRModule, PrimFunc
+from tensorir.node import Node
+from tensorir.relax.expr import (
+    Binding,
+    GraphCall,
+    GraphVar,
+    If,
+    Tuple,
+    TupleGetItem,
+)
+from tensorir.relax.function import Function
+from tensorir.visit import walk
+from tensorir.written_parameters import written_parameters
+
+
+def written_values(func: Function, mod: IRModule) -> set[Node]:
+    """Return the values of a graph function, parameters and constants too, that it may write."""
+    return _Values(mod, {}).of(func)
+
+
+class _Values:
+    def __init__(self, mod: IRModule, known: dict[Function, set[Node]]) -> None:
+        self._mod = mod
+        self._known = known
+        self._bound: dict[GraphVar, Node] = {}
+
+    def of(self, func: Function) -> set[Node]:
+        """Return what a function may write."""
+        found = self._known.get(func)
+        if found is not None:
+            return found
+        found = self._known[func] = set()  # what it writes by calling itself it writes anyway
+        bindings = [node for node in walk(func.body) if isinstance(node, Binding)]
+        self._bound = {binding.var: binding.value for binding in bindings}
+        waiting = [arg for binding in bindings for arg in self._written_by(binding.value)]
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                waiting += self._sources(value)
+        return found
+
+    def _written_by(self, value: Node) -> list[Node]:
+        """Return the arguments that a call writes."""
+        if not isinstance(value, GraphCall) or not isinstance(value.op, GlobalVar):
+            return []
+        callee = self._mod.functions.get(value.op.name)
+        if isinstance(callee, PrimFunc):
+            written: set[Node] = set(written_parameters(callee, self._mod))
+        elif isinstance(callee, Function):
+            written = _Values(self._mod, self._known).of(callee)
+        else:
+            return []
+        pairs = zip(callee.params, value.args, strict=False)
+        return [arg for param, arg in pairs if param in written]
+
+    def _sources(self, value: Node) -> list[Node]:
+        """Return the values whose arrays a value may be or hold."""
+        if isinstance(value, GraphVar):
+            return [self._bound[value]] if value in self._bound else []
+        if isinstance(value, Tuple):
+            return list(value.elements)
+        if isinstance(value, TupleGetItem):
+            whole = self._bound.get(value.tuple_value, value.tuple_value)  # type: ignore[call-overload]
+            return [whole.elements[value.index]] if isinstance(whole, Tuple) else [whole]
+        if isinstance(value, If):
+            return [value.true_branch.body, value.false_branch.body]
+        return []
