@@ -29,7 +29,6 @@ _KERNEL_TO_LLVM: Final = {
     "sse4_1": "sse4.1",
     "sse4_2": "sse4.2",
     "abm": "lzcnt",
-    "bmi1": "bmi",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",

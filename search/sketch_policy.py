@@ -189,7 +189,9 @@ class Sketch:
         Parts of a loop have its name; what was fused of several, and loops of blocks that the
         schedule made, have none.
         """
-        makers = {output: inst for inst in insts for output in inst.outputs}
+        makers: dict[object, Instruction] = {
+            output: inst for inst in insts for output in inst.outputs
+        }
         origins = list(dict.fromkeys(self._origins(split.value_of("loop"), makers)))
         named = origins[0] if len(origins) == 1 else "fused"
         count = sum(other.rstrip("'") == named for other in taken)
