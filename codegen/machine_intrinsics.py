@@ -29,6 +29,11 @@ FEATURES: Final[dict[str, tuple[str, ...]]] = {
     "llvm.x86.tilestored64": ("amx-tile",),
     "llvm.x86.tdpbusd": ("amx-tile", "amx-int8"),
     "llvm.x86.tdpbf16ps": ("amx-tile", "amx-bf16"),
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": ("neon", "dotprod"),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": ("neon", "dotprod"),
+    "llvm.aarch64.neon.smull.v8i16": ("neon",),
+    "llvm.aarch64.neon.saddlp.v4i32.v8i16": ("neon",),
+    "llvm.aarch64.neon.addp.v4i32": ("neon",),
 }
 """The features, by LLVM's names, that each instruction needs."""
 
@@ -46,6 +51,11 @@ _SIGNATURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "llvm.x86.tilestored64": _TRANSFER,
     "llvm.x86.tdpbusd": _PRODUCT,
     "llvm.x86.tdpbf16ps": _PRODUCT,
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": ("int32x4", ("int32x4", "int8x16", "int8x16")),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": ("uint32x4", ("uint32x4", "uint8x16", "uint8x16")),
+    "llvm.aarch64.neon.smull.v8i16": ("int16x8", ("int8x8", "int8x8")),
+    "llvm.aarch64.neon.saddlp.v4i32.v8i16": ("int32x4", ("int16x8",)),
+    "llvm.aarch64.neon.addp.v4i32": ("int32x4", ("int32x4", "int32x4")),
 }
 """The types of the result and of the operands of each instruction."""
 
@@ -59,7 +69,7 @@ def refusal(name: str, target: Target) -> str | None:
     if missing:
         return (
             f"{name} needs {', '.join(missing)}, which the target does not have; "
-            f"name a CPU that has it, as in 'llvm -mcpu=sapphirerapids'"
+            f"name a CPU that has it, as in {_example(name)!r}"
         )
     width = max(map(_vector_bits, (_SIGNATURES[name][0], *_SIGNATURES[name][1])))
     if width > target.vector_bits:
@@ -69,6 +79,12 @@ def refusal(name: str, target: Target) -> str | None:
             f"keeps the target from using them"
         )
     return None
+
+
+def _example(name: str) -> str:
+    if name.startswith("llvm.x86."):
+        return "llvm -mcpu=sapphirerapids"
+    return "llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod"
 
 
 def _vector_bits(kind: str) -> int:

@@ -19,6 +19,7 @@ from search.database.records import TuningRecord
 from search.database.usable_records import usable
 from search.errors import TuningError
 from search.runner import Runner, RunnerInput
+from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -76,8 +77,15 @@ def confirm_best(
     records = [record for record, _ in replayed]
     candidates = [candidate for _, candidate in replayed]
     built = builder.build([BuilderInput(c.mod, target) for c in candidates])
+    facts = None if context.mod is None else ProgramFacts.of(context.mod)
     contenders = {
-        place: RunnerInput(result.artifact_path, target.kind, candidate.args_info)
+        place: RunnerInput(
+            result.artifact_path,
+            target.kind,
+            candidate.args_info,
+            facts=facts,
+            input_data=context.input_data,
+        )
         for place, (candidate, result) in enumerate(zip(candidates, built, strict=True))
         if result.artifact_path is not None
     }
@@ -100,9 +108,12 @@ def summary(confirmations: Sequence[Confirmation]) -> str:
     )
     if not others:
         return text
+    next_best = f"the second takes {others[0].ratio:.3f} times as long"
+    if best.certainty >= _ENOUGH:
+        return f"{text}, the fastest of {len(confirmations)}; {next_best}"
     return (
-        f"{text}; the fastest of {len(confirmations)} with a certainty of {best.certainty:.0%}, "
-        f"the runner-up is {others[0].ratio:.3f} times as slow"
+        f"{text}; of the {len(confirmations)} it is the fastest with a probability of "
+        f"{best.certainty:.0%} only: {next_best}, which is hardly a difference"
     )
 
 

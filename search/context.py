@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from numpy.typing import NDArray
+
 from codegen import Target, host
 from codegen.history import IS_SCHEDULED
 from schedule.random_state import RandomState
@@ -14,6 +16,7 @@ from search.cost_model.random_model import RandomModel
 from search.database.memory_database import MemoryDatabase
 from search.errors import TuningError
 from search.progress import Progress
+from search.runner.input_data import InputData, checked_input_data
 from search.search_strategy.search_strategy import SearchStrategy
 from search.space_generator.space_generator import SpaceGenerator
 from tensorir.errors import IRTypeError
@@ -37,6 +40,10 @@ class TuneContext:
     `"physical"` or `"logical"` for the cores of this machine. A target that does not say
     `num-cores` gets the number of cores of this machine.
 
+    `input_data` are arrays to check and to measure the program on, by the names of parameters or of
+    their buffers, or a function that returns such a mapping; other arguments are made up.
+    TuningError for names, shapes and dtypes that the program does not have.
+
     Both parts are initialised with the context when it is made; give each context its own, or
     `clone` it.
     """
@@ -52,6 +59,7 @@ class TuneContext:
         rand_state: int = -1,
         num_threads: int | str = "physical",
         logger: logging.Logger | None = None,
+        input_data: InputData | None = None,
     ) -> None:
         self.mod: IRModule | None = None if mod is None else normalize_mod(mod)
         if target is None:
@@ -69,10 +77,19 @@ class TuneContext:
         self.rand_state = RandomState(rand_state)
         """The random stream of the task, from which every part forks its seed."""
         self.num_threads = _thread_count(num_threads)
+        self.input_data = self._checked(input_data)
+        """The arguments that programs are measured on where they are not made up, by position."""
         self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
         self.progress = Progress()
         """Where the parts report what they are doing when it takes long."""
         self.initialize()
+
+    def _checked(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:
+        if input_data is None:
+            return {}
+        if self.mod is None:
+            raise TuningError("input_data is for a program: pass mod to TuneContext")
+        return checked_input_data(self.mod.prim_func("main"), input_data)
 
     def initialize(self) -> None:
         """Initialise the space generator and the strategy with this context."""
@@ -181,7 +198,9 @@ def with_num_cores(target: Target) -> Target:
     if target.num_cores is not None:
         return target
     cores = host.physical_cores()
-    logger.info("Target has no num-cores: using the %d core(s) of this machine", cores)
+    logger.info(
+        "The target says no num-cores: it is taken to have those of this machine, %d", cores
+    )
     return Target({**target.to_dict(), "num-cores": cores})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -63,15 +64,32 @@ class Kinds(Generic[T]):
             raise IRValueError(
                 f"a {self.what} is named by a short string, got {type(kind).__name__}: {kind!r}"
             )
-        maker = self._makers.get(_normalized(kind))
-        if maker is None:
+        self.check(kind)
+        maker = self._makers[_normalized(kind)]
+        try:
+            inspect.signature(maker).bind(*args, **kwargs)
+        except TypeError as error:
+            raise IRValueError(
+                f"a {self.what} cannot be made of the name {kind!r} here: {error}; give an instance"
+            ) from error
+        return maker(*args, **kwargs)
+
+    def check(self, kind: Any) -> None:
+        """Raise IRValueError for a short name that is not known; anything else passes."""
+        if isinstance(kind, str) and kind not in self:
             raise IRValueError(
                 f"there is no {self.what} {kind!r}; known are {', '.join(sorted(self._makers))}"
+                f"{nearest(_normalized(kind), self._makers)}"
             )
-        return maker(*args, **kwargs)
 
     def __contains__(self, kind: str) -> bool:
         return _normalized(kind) in self._makers
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"` with the known name that is most like one, or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def instances(base: type[Any], name: str, given: object) -> list[Any]:

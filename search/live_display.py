@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from search.progress import Progress
+from tensorir.script.display import preformatted
 
 
 def live_display(total: int) -> Progress:
@@ -142,5 +143,5 @@ class _Notebook(Progress):
         bar = f'<progress value="{self._done}" max="{self._total}"></progress>'
         return {
             "text/plain": f"{text}\n{self._table}".rstrip(),
-            "text/html": f"{bar} {html.escape(text)}<pre>{html.escape(self._table)}</pre>",
+            "text/html": f"{bar} {html.escape(text)}{preformatted(self._table)}",
         }

@@ -56,7 +56,11 @@ def name_winner(run: TuningRun, task: TaskRecord) -> None:
             break
     if found:
         task.winner = found[0]
-        unsure = f"; {len(ahead)} measured once may be faster" if ahead else ""
+        unsure = (
+            f"; time was too short to measure {len(ahead)} more again that may be faster"
+            if ahead
+            else ""
+        )
         run.logs.scheduler.info(
             'Task "%s", the best measured again: %s%s', task.ctx.task_name, summary(found), unsure
         )

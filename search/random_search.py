@@ -13,6 +13,7 @@ from schedule import Schedule
 from search.arg_info import ArgInfo
 from search.context import normalize_mod
 from search.errors import TuningError
+from search.runner.program_facts import ProgramFacts
 from search.runner.random_fill import random_arrays
 from tensorir.function import IRModule, PrimFunc
 
@@ -37,7 +38,8 @@ def random_search(
     if num_trials < 1:
         raise TuningError(f"num_trials is at least 1, got {num_trials}")
     module = normalize_mod(mod)
-    arrays = random_arrays(ArgInfo.from_entry_func(module), seed=0) if args is None else args
+    fill = ProgramFacts.of(module).fill()
+    arrays = random_arrays(ArgInfo.from_entry_func(module), 0, fill) if args is None else args
     root = Schedule(module, seed=seed)
     best: tuple[float, Schedule] | None = None
     for attempt in range(num_trials):

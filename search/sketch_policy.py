@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from schedule import LoopRV, Schedule, ScheduleError
@@ -47,6 +46,7 @@ from search.decision_site import LOCATION, TILE, Site
 from search.design_space import DesignSpace
 from search.list_spaces import design_spaces
 from tensorir.expr import IntImm, IterVar, StringImm, Var
+from tensorir.script.display import preformatted
 from tensorir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from tensorir.visit import walk
 
@@ -189,7 +189,9 @@ class Sketch:
         Parts of a loop have its name; what was fused of several, and loops of blocks that the
         schedule made, have none.
         """
-        makers = {output: inst for inst in insts for output in inst.outputs}
+        makers: dict[object, Instruction] = {
+            output: inst for inst in insts for output in inst.outputs
+        }
         origins = list(dict.fromkeys(self._origins(split.value_of("loop"), makers)))
         named = origins[0] if len(origins) == 1 else "fused"
         count = sum(other.rstrip("'") == named for other in taken)
@@ -262,7 +264,7 @@ class Sketch:
         return f"<Sketch #{self.space.index} of {len(self.holes)} holes>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 def sketches(

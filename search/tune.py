@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import numpy as np
 
@@ -18,15 +19,22 @@ from search.cost_model.cost_model import CostModel
 from search.database import Database
 from search.dispatch.find_schedule import find_schedule
 from search.dispatch.what_is_missing import say_if_missing
+from search.errors import TuningError
+from search.interrupts import OnInterrupt, checked_on_interrupt
+from search.kinds import nearest
 from search.measure_callback import MeasureCallback
 from search.runner import Runner
+from search.runner.input_data import InputData
 from search.search_strategy import SearchStrategy
 from search.space_from_parts import MutatorProbs, Postprocs, Rules, Space, space_from_parts
+from search.space_generator import SpaceGenerator
 from search.task_scheduler import TaskScheduler
 from search.tune_config import TuneConfig
 from search.tuning_run import PathLike, TuningRun, open_database
 from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import Block
+from tensorir.visit import walk
 
 
 class ModuleOptions(TypedDict, total=False):
@@ -43,6 +51,9 @@ class ModuleOptions(TypedDict, total=False):
     num_confirmed: int
     early_stopping: int | None
     early_stopping_per_task: int | None
+
+
+_OF_TUNE_MODULE: Final = frozenset(ModuleOptions.__annotations__)
 
 
 def tune_tir(
@@ -64,6 +75,8 @@ def tune_tir(
     task_name: str = "main",
     num_threads: int | str = "physical",
     seed: int | None = None,
+    input_data: InputData | None = None,
+    on_interrupt: OnInterrupt = "raise",
     **options_of_tune_module: Unpack[ModuleOptions],
 ) -> Schedule | None:
     """Search for the best schedule of a function and return it.
@@ -77,21 +90,35 @@ def tune_tir(
     `postprocs` and `mutator_probs` take the place of theirs. `seed` makes the sampling
     reproducible, though measurements never are.
 
+    Candidates are checked and measured on arrays that are made up: numbers that the program uses as
+    indices lie inside of what they index. `input_data` has arrays of your own in place of some, by
+    the names of parameters or their buffers (`{"indices": array}`), of the shapes and dtypes of the
+    parameters; or it is a function without parameters that returns them.
+
     Everything is kept in `work_dir`: the database, the log of trials, text logs, and the cost
-    model. A run that was interrupted (Ctrl-C keeps what was measured; so does a kill) goes on where
-    it was, and with the model that it had, when it is started again with the same program, target,
-    space, seed, strategy and number of trials. Another run on the same directory starts anew beside
-    it, from what is known: its cost model learns from it, and it is not measured again.
+    model. Ctrl-C ends the search: what was measured is kept, and KeyboardInterrupt is raised again,
+    so that a script ends too; with `on_interrupt="return"` the best so far is returned. A run that
+    was interrupted, or killed, goes on where it was, and with the model that it had, when it is
+    started again with the same program, target, space, seed, strategy and number of trials. Another
+    run on the same directory starts anew beside it, from what is known: its cost model learns from
+    it, and it is not measured again.
 
     TVM calls two functions by this name. Its other one, `tune_tir(mod, target, work_dir,
     max_trials_global, ...) -> Database`, is `tune_module` here, and a call like that ends up there.
 
     Raises TuningError for a program that cannot be built or measured, for arguments that make no
     sense and a `work_dir` that cannot be written to; DatabaseError if `work_dir` holds files that
-    are no database.
+    are no database; IRTypeError for arguments that there are not.
     """
+    checked_on_interrupt(on_interrupt)
     module_call = _call_of_tune_module(config, work_dir, options_of_tune_module)
     if module_call is not None:
+        if task_name != "main":
+            raise IRTypeError(
+                "tune_module calls each task by the name of its function: leave out task_name, or "
+                "pass a TuneConfig to tune one function"
+            )
+        options_of_tune_module.setdefault("num_tuning_cores", num_threads)
         return tune_module(  # type: ignore[return-value]  # a call that type checkers refuse
             mod,
             target,
@@ -101,8 +128,10 @@ def tune_tir(
             database=database,
             cost_model=cost_model,
             measure_callbacks=measure_callbacks,
-            space="post-order-apply" if space is None else space,
+            space=_space(mod, space, blocks, sch_rules, postprocs, mutator_probs),
             seed=seed,
+            input_data=None if input_data is None else {_only_function(mod): input_data},
+            on_interrupt=on_interrupt,
             **options_of_tune_module,
         )
     assert config is not None
@@ -112,13 +141,14 @@ def tune_tir(
         context = TuneContext(
             mod,
             target=target,
-            space_generator=space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs),
+            space_generator=_space(mod, space, blocks, sch_rules, postprocs, mutator_probs),
             search_strategy=SearchStrategy.create(
                 config.strategy, **(config.search_strategy_config or {})
             ),
             task_name=task_name,
             rand_state=_seeds(seed, 1)[0],
             num_threads=num_threads,
+            input_data=input_data,
         )
         if config.max_trials_global == 0:
             return compile_tir(open_database(database, work_dir), mod, target)
@@ -133,7 +163,7 @@ def tune_tir(
             cost_model=cost_model,
             measure_callbacks=measure_callbacks,
         ) as run:
-            run.tune()
+            run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
         return winners[0].record.schedule() if winners else compile_tir(run.database, mod, target)
 
@@ -146,6 +176,12 @@ def _call_of_tune_module(
     Such a call has a path where `config` is and the trials after it, or gives them by name.
     IRTypeError, with what to write instead, for a call that is neither.
     """
+    misspelt = [name for name in options if name not in _OF_TUNE_MODULE]
+    if misspelt:
+        known = [*inspect.signature(tune_tir).parameters, *_OF_TUNE_MODULE]
+        raise IRTypeError(
+            f"tune_tir does not take {', '.join(misspelt)}{nearest(misspelt[0], known)}"
+        )
     if isinstance(config, TuneConfig):
         if options:
             raise IRTypeError(
@@ -161,6 +197,41 @@ def _call_of_tune_module(
         f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; to tune "
         "every function of a module call tune_module(mod, target, work_dir, max_trials_global, ...)"
     )
+
+
+def _space(
+    mod: IRModule | PrimFunc,
+    space: Space | None,
+    blocks: Sequence[str] | None,
+    sch_rules: Rules | None,
+    postprocs: Postprocs | None,
+    mutator_probs: MutatorProbs | None,
+) -> SpaceGenerator:
+    """Return the space that the arguments describe; TuningError for blocks that there are not."""
+    if blocks is not None:
+        if isinstance(blocks, str):
+            raise TuningError(f"blocks is a list of names of blocks, got the text {blocks!r}")
+        functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
+        nodes = (node for func in functions.values() for node in walk(func.body))
+        known = dict.fromkeys(node.name_hint for node in nodes if isinstance(node, Block))
+        for name in blocks:
+            if name not in known:
+                raise TuningError(
+                    f"blocks has {name!r}, and no block is called so; there are "
+                    f"{', '.join(known)}{nearest(name, known)}"
+                )
+    return space_from_parts(space, blocks, sch_rules, postprocs, mutator_probs)
+
+
+def _only_function(mod: IRModule | PrimFunc) -> str:
+    """Return the name of the one function to tune, for `input_data`."""
+    names = ["main"] if isinstance(mod, PrimFunc) else sorted(functions_to_tune(mod))
+    if len(names) != 1:
+        raise TuningError(
+            f"input_data is for one function, and the module has {names}: call tune_module with "
+            "input_data={function: {parameter: array}}"
+        )
+    return names[0]
 
 
 def tune_module(
@@ -186,13 +257,23 @@ def tune_module(
     num_confirmed: int = 4,
     early_stopping: int | None = None,
     early_stopping_per_task: int | None = None,
+    input_data: Mapping[str, InputData] | None = None,
+    on_interrupt: OnInterrupt = "raise",
 ) -> Database:
     """Tune each function of a module, sharing the trials; `apply_database` puts the results in.
 
     Functions of a graph and those with `tir.is_scheduled` are left alone. `special_space` names
-    spaces for some functions; those with None are left out. Otherwise as `tune_tir`.
+    spaces for some functions; those with None are left out. `input_data` has for some functions
+    what it is for `tune_tir`. Otherwise as `tune_tir`. TuningError for names of other functions.
     """
     functions = {"main": mod} if isinstance(mod, PrimFunc) else functions_to_tune(mod)
+    for argument, named in (("special_space", special_space), ("input_data", input_data)):
+        for name in named or {}:
+            if name not in functions:
+                raise TuningError(
+                    f"{argument} names {name!r}, which is no function to tune; there are "
+                    f"{', '.join(sorted(functions))}{nearest(name, functions)}"
+                )
     tasks = []
     seeds = _seeds(seed, len(functions))
     for (name, func), task_seed in zip(sorted(functions.items()), seeds, strict=True):
@@ -207,6 +288,7 @@ def tune_module(
             task_name=name,
             rand_state=task_seed,
             num_threads=num_tuning_cores,
+            input_data=(input_data or {}).get(name),
         )
         tasks.append(context.clone())
     return tune_tasks(
@@ -226,6 +308,7 @@ def tune_module(
         num_confirmed=num_confirmed,
         early_stopping=early_stopping,
         early_stopping_per_task=early_stopping_per_task,
+        on_interrupt=on_interrupt,
     )
 
 
@@ -247,13 +330,16 @@ def tune_tasks(
     num_confirmed: int = 4,
     early_stopping: int | None = None,
     early_stopping_per_task: int | None = None,
+    on_interrupt: OnInterrupt = "raise",
 ) -> Database:
     """Tune several tasks, sharing `max_trials_global` measurements; return the database.
 
     The search minimises the sum of latencies weighted by `task_weights`. Parts given by name are
     made with as many workers or threads as the first task says. For `num_confirmed` and when the
-    search or a task ends early see `TuneConfig`, for resuming and errors `tune_tir`.
+    search or a task ends early see `TuneConfig`, for resuming, errors and Ctrl-C `tune_tir`; a task
+    has its `input_data` from `TuneContext`.
     """
+    checked_on_interrupt(on_interrupt)
     with TuningRun.open(
         tasks,
         task_weights,
@@ -274,7 +360,7 @@ def tune_tasks(
         task_scheduler=task_scheduler,
         module_equality=module_equality,
     ) as run:
-        run.tune()
+        run.tune(on_interrupt)
     return run.database
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from search.errors import TuningError
+from search.search_strategy import SearchStrategy
+from search.task_scheduler import TaskScheduler
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class TuneConfig:
     `early_stopping` trials that did not lower its objective, once every task has a latency; None
     stops neither.
     `logger_config` is accepted and unused: configure the logger `tensorir.search` instead.
-    Raises TuningError for counts that make no sense.
+    Raises TuningError for counts that make no sense, and IRValueError for names that no task
+    scheduler or strategy has and for configurations that they do not take.
     """
 
     max_trials_global: int
@@ -50,6 +53,8 @@ class TuneConfig:
         for name, value, least in counts:
             if value is not None and (type(value) is not int or value < least):
                 raise TuningError(f"{name} is an int of at least {least}, got {value!r}")
+        TaskScheduler.create(self.task_scheduler, **(self.task_scheduler_config or {}))
+        SearchStrategy.create(self.strategy, **(self.search_strategy_config or {}))
 
     @property
     def trials_of_a_task(self) -> int:

@@ -18,7 +18,9 @@ from search.builder import Builder
 from search.context import TuneContext
 from search.cost_model.cost_model import CostModel
 from search.database import Database
+from search.database.module_equality import ModuleEquality
 from search.errors import TuningError
+from search.interrupts import checked_on_interrupt, uninterrupted
 from search.live_display import live_display
 from search.logs import Logs
 from search.measure_callback import MeasureCallback
@@ -94,8 +96,17 @@ class TuningRun:
             raise TuningError("there is nothing to tune: the list of tasks is empty")
         if len(tasks) != len(task_weights):
             raise TuningError(f"{len(tasks)} tasks need as many weights, got {len(task_weights)}")
+        _check_tasks(tasks)
+        Builder.kinds.check(builder)
+        Runner.kinds.check(runner)
+        Database.kinds.check(database)
+        if cost_model != "none":
+            CostModel.kinds.check(cost_model)
+        TaskScheduler.kinds.check(task_scheduler)
+        ModuleEquality.kinds.check(module_equality)
+        callbacks = MeasureCallback.create(measure_callbacks)
         _refuse_targets_of_other_machines(tasks, runner)
-        folder = _writable(Path(work_dir))
+        folder = _writable(work_dir)
         threads = tasks[0].num_threads
         with contextlib.ExitStack() as stack:
             stack.enter_context(without_history())
@@ -132,7 +143,7 @@ class TuningRun:
                 runner=runner,
                 database=db,
                 cost_model=model,
-                measure_callbacks=MeasureCallback.create(measure_callbacks),
+                measure_callbacks=callbacks,
                 scheduler=TaskScheduler.create(
                     task_scheduler or config.task_scheduler,
                     **({} if task_scheduler else config.task_scheduler_config or {}),
@@ -153,18 +164,27 @@ class TuningRun:
         """How long the run has been going on."""
         return time.monotonic() - self.started
 
-    def tune(self) -> None:
-        """Search, and name the winner of each task. Ctrl-C ends it; what was measured is kept."""
+    def tune(self, on_interrupt: str = "raise") -> None:
+        """Search, and name the winner of each task.
+
+        Ctrl-C ends it, and raises KeyboardInterrupt when what was measured is kept; with
+        `on_interrupt="return"` it does not.
+        """
+        checked_on_interrupt(on_interrupt)
         try:
             self.scheduler.tune(self)
             for task in self.scheduler.tasks:
                 name_winner(self, task)
             self.scheduler.print_tuning_statistics()
+            self.scheduler.say_what_failed()
             self.journal.end()
         except KeyboardInterrupt:
             self.logs.scheduler.warning("Interrupted: what has been measured is kept")
+            if on_interrupt == "raise":
+                raise
         finally:
-            self.builder.clean_up()
+            with uninterrupted():
+                self.builder.clean_up()
 
     def save_model(self) -> None:
         """Write the state of the cost model to `work_dir`, for a run that goes on with it."""
@@ -196,11 +216,11 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": %d record(s) of the database are for other targets than %s, and '
-                    "are not used",
+                    'Task "%s": records of the database that are for other targets than %s and not '
+                    "used: %d",
                     task.task_name,
-                    others,
                     task.target,
+                    others,
                 )
 
     def _resume_model(self, made_here: bool) -> None:
@@ -274,8 +294,30 @@ def _refuse_targets_of_other_machines(
             )
 
 
-def _writable(folder: Path) -> Path:
+def _check_tasks(tasks: Sequence[object]) -> None:
+    """Raise TuningError for what is no task, or has nothing to tune it with."""
+    for place, task in enumerate(tasks):
+        if not isinstance(task, TuneContext):
+            raise TuningError(f"tasks[{place}] is no TuneContext but {type(task).__name__}")
+        needed = {
+            "mod": task.mod,
+            "target": task.target,
+            "space_generator": task.space_generator,
+            "search_strategy": task.search_strategy,
+        }
+        missing = [name for name, part in needed.items() if part is None]
+        if missing:
+            raise TuningError(
+                f'task "{task.task_name}" has no {" and no ".join(missing)}: pass '
+                f"{'it' if len(missing) == 1 else 'them'} to TuneContext"
+            )
+
+
+def _writable(work_dir: PathLike) -> Path:
     """Return a directory, made if need be, in which files can be written; TuningError if not."""
+    if not isinstance(work_dir, (str, os.PathLike)):
+        raise TuningError(f"work_dir is the path of a directory, got {work_dir!r}")
+    folder = Path(work_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import time
@@ -19,6 +18,7 @@ from codegen.vm.executable import Executable
 from codegen.vm.frame import Frame
 from codegen.vm.graph_function import GraphFunction, Link
 from codegen.vm.linked import functions_of
+from tensorir.script.display import preformatted
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.table())}</pre>"
+        return preformatted(self.table())
 
 
 class _Recorder:

@@ -66,4 +66,6 @@ def learn(model: CostModel, context: TuneContext, records: Sequence[TuningRecord
 
 def _result(record: TuningRecord) -> RunnerResult:
     seconds = tuple(s for s in record.run_secs or () if s < FAILED)
-    return RunnerResult(run_secs=seconds) if seconds else RunnerResult(error_msg="it failed")
+    if not seconds:
+        return RunnerResult(error_msg="it failed")
+    return RunnerResult(run_secs=seconds, stopped=record.bound_seconds is not None)

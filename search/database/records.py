@@ -88,7 +88,8 @@ class TuningRecord:
     """A trace and what measuring it gave.
 
     `run_secs` are seconds per call; a trial that failed has `[1e10]`, and `error_msg` says why
-    (which a file does not keep).
+    (which a file does not keep). One that was ended early as it could not be the best has
+    `[bound, 1e10]`, where the bound is how long it takes at least.
     """
 
     trace: Trace
@@ -111,7 +112,13 @@ class TuningRecord:
     @property
     def is_valid(self) -> bool:
         """Whether the trace does something and ran."""
-        return self.schedules and any(s != FAILED for s in self.run_secs or ())
+        return self.schedules and bool(self.run_secs) and FAILED not in (self.run_secs or ())
+
+    @property
+    def bound_seconds(self) -> float | None:
+        """How long it takes at least, of a trial that was ended early; None for any other."""
+        known = [s for s in self.run_secs or () if s != FAILED]
+        return min(known) if known and not self.is_valid and self.schedules else None
 
     @property
     def schedules(self) -> bool:

@@ -17,6 +17,7 @@ from search.database.growing_file import GrowingFile, Line, is_number, json_of
 from search.database.target_key import target_key
 from search.errors import DatabaseError, TuningError
 from search.runner import EvaluatorConfig, LocalRunner, Runner, RunnerInput
+from search.runner.program_facts import ProgramFacts
 from tensorir.function import IRModule, PrimFunc
 
 logger = logging.getLogger("tensorir.search")
@@ -94,7 +95,9 @@ class KernelTimes:
                 logger.warning("Layouts: a kernel does not build: %s", result.error_msg)
                 continue
             infos = ArgInfo.from_entry_func(mod)
-            entries[place] = RunnerInput(result.artifact_path, self._target.kind, infos)
+            entries[place] = RunnerInput(
+                result.artifact_path, self._target.kind, infos, facts=ProgramFacts.of(mod)
+            )
         try:
             rounds = self._rounds(entries)
         finally:

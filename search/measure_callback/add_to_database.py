@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class AddToDatabase(MeasureCallback):
-    """Commits a record of each trial as soon as it is measured; failures with 1e10 seconds."""
+    """Commits a record of each trial as soon as it is measured; failures with 1e10 seconds.
+
+    One that was ended early, whose time is not known but how long it takes at least, gets
+    `[that bound, 1e10]`: its mean is nobody's best, here and for other readers of the file.
+    """
 
     def apply_to_trial(
         self,
@@ -34,9 +38,15 @@ class AddToDatabase(MeasureCallback):
         record = TuningRecord(
             candidate.sch.trace,
             database.commit_workload(task.ctx.mod),
-            runner_result.run_secs or (FAILED,),
+            _seconds(runner_result),
             task.ctx.target,
             candidate.args_info,
             builder_result.error_msg or runner_result.error_msg,
         )
         database.commit_tuning_record(record)
+
+
+def _seconds(result: RunnerResult) -> tuple[float, ...]:
+    if result.run_secs is None:
+        return (FAILED,)
+    return (min(result.run_secs), FAILED) if result.stopped else result.run_secs

@@ -3,51 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from schedule import Schedule
 from search.postproc.postproc import Postproc
-from tensorir.expr import BufferLoad, IntImm, PrimExpr
-from tensorir.function import PrimFunc
-from tensorir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
-from tensorir.visit import post_order_visit, walk
+from tensorir.expr import IntImm, Let, Var
+from tensorir.function import IRModule, PrimFunc
+from tensorir.stmt import Block, BlockRealize, For, LetStmt, SeqStmt, Stmt
+from tensorir.visit import collect_vars, walk
+
+if TYPE_CHECKING:
+    from search.context import TuneContext
 
 
 class DisallowDynamicLoop(Postproc):
-    """Rejects a schedule with a loop whose extent is not constant."""
+    """Rejects a schedule with a loop whose extent is not constant.
+
+    A loop of the program itself may have an extent that follows from loops and axes around it, as
+    the window of an adaptive pooling does, or that is data; not one that is a size left open.
+    """
+
+    def __init__(self) -> None:
+        self._own: frozenset[Var] = frozenset()
+        """The loops of the program that may stay as they are."""
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        if context.mod is not None:
+            self._own = frozenset(_loops_of_known_length(context.mod))
 
     def apply(self, sch: Schedule) -> bool:
-        """Say whether all extents are constant."""
-        return _dynamic_loop(sch) is None
+        """Say whether all extents are constant, or those of the program."""
+        return self._refused(sch) is None
 
     def reason(self, sch: Schedule) -> str:
         """Name a loop whose extent is not constant, and say what to do about it."""
-        found = _dynamic_loop(sch)
-        if found is None:
+        loop = self._refused(sch)
+        if loop is None:
             return ""
-        loop, func = found
-        remedy = "fix the sizes with PrimFunc.specialize"
-        if _varies(loop.extent, func):
-            remedy = "give it the largest extent and a condition inside"
-        return f"the extent of loop {loop.loop_var.name} is not constant: {loop.extent}; {remedy}"
+        return (
+            f"the extent of loop {loop.loop_var.name} is not constant: {loop.extent}; fix the "
+            "sizes with PrimFunc.specialize"
+        )
+
+    def _refused(self, sch: Schedule) -> For | None:
+        dynamic = _dynamic_loops(sch.mod)
+        return next((loop for loop in dynamic if loop.loop_var not in self._own), None)
 
 
-def _dynamic_loop(sch: Schedule) -> tuple[For, PrimFunc] | None:
-    loops = ((loop, func) for func in sch.mod.prim_funcs().values() for loop in _loops(func.body))
-    return next((found for found in loops if not isinstance(found[0].extent, IntImm)), None)
+def _dynamic_loops(mod: IRModule) -> Iterator[For]:
+    for func in mod.prim_funcs().values():
+        yield from (loop for loop in _loops(func.body) if not isinstance(loop.extent, IntImm))
 
 
-def _varies(extent: PrimExpr, func: PrimFunc) -> bool:
-    """Say whether an extent changes while the function runs."""
-    inside: set[object] = set()
+def _loops_of_known_length(mod: IRModule) -> Iterator[Var]:
+    """Yield the loops that are as long as what the function computes says, and no size."""
+    dynamic = list(_dynamic_loops(mod))
+    if dynamic:
+        inside = {var for func in mod.prim_funcs().values() for var in _bound_inside(func)}
+        yield from (x.loop_var for x in dynamic if inside.issuperset(collect_vars(x.extent)))
 
-    def visit(node: object) -> None:
+
+def _bound_inside(func: PrimFunc) -> Iterator[Var]:
+    """Yield the variables that a function gives values to: all but its sizes."""
+    for node in walk(func.body):
         if isinstance(node, For):
-            inside.add(node.loop_var)
+            yield node.loop_var
         elif isinstance(node, Block):
-            inside.update(axis.var for axis in node.iter_vars)
-
-    post_order_visit(func.body, visit)
-    return any(isinstance(n, BufferLoad) or n in inside for n in walk(extent))
+            yield from (axis.var for axis in node.iter_vars)
+        elif isinstance(node, (LetStmt, Let)):
+            yield node.var
 
 
 def _loops(stmt: Stmt) -> Iterator[For]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.arg_info import TensorInfo
+from search.runner.argument_values import Values
 from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
@@ -85,7 +86,7 @@ class Reference:
         """Write it to a file."""
         arrays: dict[str, NDArray[Any]] = {
             "arguments": np.array(json.dumps([info.as_json() for info in self.arguments])),
-            "fill": np.array([self.fill.signed, self.fill.integers_are_data]),
+            "fill": np.array(json.dumps(asdict(self.fill))),
         }
         for position, expected in self.expected.items():
             arrays[f"values_{position}"] = expected.values
@@ -98,11 +99,15 @@ class Reference:
         """Read what `save` wrote."""
         with np.load(path) as arrays:
             arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
-            signed, data = map(bool, arrays["fill"])
+            fill = json.loads(str(arrays["fill"]))
+            values = {
+                int(k): Values(entry["low"], entry["high"], tuple(entry["distinct"]))
+                for k, entry in fill["values"].items()
+            }
             positions = [int(name.removeprefix("values_")) for name in arrays if "values" in name]
             return Reference(
                 arguments,
-                Fill(signed, data),
+                Fill(**{**fill, "values": values}),
                 {k: Expected(arrays[f"values_{k}"], arrays[f"tolerance_{k}"]) for k in positions},
             )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
+
+from numpy.typing import NDArray
 
 from codegen import Target, why_not_here
 from search.builder.artifact_directory import ArtifactDirectory
@@ -17,6 +19,7 @@ from search.runner.check_results import REFERENCE_SUFFIX
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.measure import evaluate_reference, measure, measure_with
 from search.runner.program_facts import ProgramFacts
+from search.runner.random_fill import write_given
 from search.runner.runner import Runner, RunnerFuture, RunnerInput, RunnerResult
 from search.runner.time_call import first_call_limit
 from search.workers.core_split import core_split
@@ -79,6 +82,8 @@ class LocalRunner(Runner):
         """When the pause after the last candidate is over, on the monotonic clock."""
         self._references: dict[str, str | RunnerResult] = {}
         """Where the results of an unscheduled program are, or why there are none."""
+        self._given: dict[int, tuple[Mapping[int, NDArray[Any]], str]] = {}
+        """Arrays of the user, and the files that they were written to, by their identity."""
         logger.info("LocalRunner: max_workers = 1")
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> list[RunnerFuture]:
@@ -105,35 +110,49 @@ class LocalRunner(Runner):
         args = [info.as_json() for info in entry.args_info]
         config = self.evaluator_config
         common = (entry.artifact_path, args, config, self.alloc_repeat, self._split)
+        facts, given = entry.facts or ProgramFacts(), self._written(entry.input_data)
+        fill = facts.fill(given=given)
         if any(function is not None for function in own):
-            return self._result(entry, (measure_with, (*common, *own)))
+            return self._result(entry, (measure_with, (*common, fill, *own)))
         expected = None
         if entry.reference_path is not None:
-            expected = self._expected(entry.reference_path, entry.facts or ProgramFacts())
+            expected = self._expected(entry.reference_path, facts, given)
             if isinstance(expected, RunnerResult):
                 return expected
-        return self._result(entry, (measure, (*common, expected, entry.best_seconds)))
+        return self._result(entry, (measure, (*common, expected, entry.best_seconds, fill)))
 
-    def _expected(self, reference_path: str, facts: ProgramFacts) -> str | RunnerResult:
+    def _written(self, arrays: Mapping[int, NDArray[Any]]) -> str | None:
+        """Return the file with arrays of the user, written once; None if there are none."""
+        if not arrays:
+            return None
+        if id(arrays) not in self._given:
+            path = self._path(f"given_{len(self._given)}")
+            write_given(path, arrays)
+            self._given[id(arrays)] = (arrays, path)
+        return self._given[id(arrays)][1]
+
+    def _path(self, name: str) -> str:
+        self._directory = self._directory or ArtifactDirectory()
+        return str(self._directory.path / f"{name}{REFERENCE_SUFFIX}")
+
+    def _expected(
+        self, reference_path: str, facts: ProgramFacts, given: str | None
+    ) -> str | RunnerResult:
         """Return the path of what to expect, or why there is none; run a program for it once.
 
-        Raises TuningError for a program that calls functions which the process does not have.
+        Raises TuningError for a program that calls functions which the process does not have, and
+        for one that reads or writes outside of an array because of what is in another.
         """
         if Path(reference_path).suffix == REFERENCE_SUFFIX:
             return reference_path
         known = self._references.get(reference_path)
         if known is None:
-            self._directory = self._directory or ArtifactDirectory()
-            path = str(self._directory.path / f"{len(self._references)}{REFERENCE_SUFFIX}")
-            job = (evaluate_reference, (reference_path, path, facts, self._split))
+            path = self._path(str(len(self._references)))
+            job = (evaluate_reference, (reference_path, path, facts, self._split, given))
             (outcome,) = self._pool.run([job], _REFERENCE_PATIENCE * self.timeout_sec)
             good = outcome.status == "value"
             if good and outcome.value is not None:
-                raise TuningError(
-                    f"the program cannot be measured: {outcome.value}\nPrograms are measured in a "
-                    f"process of its own, where LocalRunner(initializer=...) runs first: what they "
-                    f"call must be registered there"
-                )
+                raise TuningError(f"the program cannot be measured: {outcome.value}")
             known = path if good else _failure("the unscheduled program", outcome)
             self._references[reference_path] = known
         return known
@@ -171,6 +190,7 @@ class LocalRunner(Runner):
         """End the process and forget the references; the next run starts anew."""
         self._pool.close()
         self._references = {}
+        self._given = {}
         if self._directory is not None:
             self._directory.remove()
             self._directory = None

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from codegen import Function, LinkError, Module, Target, host
+from codegen import AssertionFailedError, Function, LinkError, Module, Target, host
 from search.arg_info import ArgInfo, TensorInfo
 from search.remove_layout_rewrite import rewritten_parameter
 from search.runner.check_results import Expected, Reference, all_finite, difference
 from search.runner.evaluator_config import EvaluatorConfig
 from search.runner.program_facts import ProgramFacts
 from search.runner.random_fill import Fill, as_numbers, perturbed, random_arrays
-from search.runner.reference_program import EXACT
+from search.runner.reference_program import CHECKED, EXACT
 from search.runner.time_call import first_call_limit, times
 from search.workers.core_split import CoreSplit
 from tensorir.dtype import FLOAT64, DataType
@@ -42,23 +42,36 @@ class Measured:
 
 
 def evaluate_reference(
-    reference_path: str, expected_path: str, facts: ProgramFacts, split: CoreSplit | None = None
+    reference_path: str,
+    expected_path: str,
+    facts: ProgramFacts,
+    split: CoreSplit | None = None,
+    given: str | None = None,
 ) -> str | None:
     """Run the unscheduled program and write what to expect of candidates to `expected_path`.
 
-    The arguments have both signs if that gives finite numbers, else they are positive. Returns why
-    the program cannot be loaded in this process, if it cannot.
+    The arguments have both signs if that gives finite numbers, else they are positive; those in the
+    file `given` are taken as they are. Returns why the program cannot be measured, if it cannot:
+    it calls what this process does not have, or an index that it reads from an array is outside.
     """
     try:
         module = _load(reference_path, split)
     except LinkError as problem:
-        return str(problem)
+        return (
+            f"{problem}\nPrograms are measured in a process of its own, where "
+            "LocalRunner(initializer=...) runs first: what they call must be registered there"
+        )
     function = module.entry_func
     infos = _arguments_of(function)
     dtypes = [info.dtype for info in infos]
     for signed in (True, False):
-        fill = Fill(signed, facts.integers_are_data)
+        fill = facts.fill(signed, given)
         arrays, inputs = random_arrays(infos, 0, fill), random_arrays(infos, 0, fill)
+        if CHECKED in module:
+            try:
+                module[CHECKED](*random_arrays(infos, 0, fill))
+            except AssertionFailedError as outside:
+                return str(outside).removeprefix(f"{CHECKED}: ")
         function(*arrays)
         if all_finite(arrays, dtypes):
             break
@@ -86,13 +99,14 @@ def measure(
     split: CoreSplit | None,
     expected_path: str | None,
     best_seconds: float | None,
+    fill: Fill | None = None,
 ) -> Measured:
     """Run, check and time an artifact; there are `alloc_repeat * repeat` times.
 
     With `expected_path`, to which `evaluate_reference` wrote, the first call is on the arguments of
     the unscheduled program and must give its results. The candidate is timed on the same arguments,
-    on others for each further allocation. If the first call takes longer than
-    `first_call_limit(best_seconds)`, the process ends by SIGPROF.
+    on others, made up as `fill` says, for each further allocation. If the first call takes longer
+    than `first_call_limit(best_seconds)`, the process ends by SIGPROF.
     """
     module = _load(artifact_path, split)
     function = module.entry_func
@@ -108,7 +122,7 @@ def measure(
             if wrong is not None:
                 return Measured(wrong=wrong)
         else:
-            call = function.prepare(*random_arrays(infos, number, Fill()))
+            call = function.prepare(*random_arrays(infos, number, fill))
             first = _first_call(call, best_seconds, module.target)
         seconds += times(call, config, first, best_seconds or math.inf)
     return Measured(tuple(seconds))
@@ -120,6 +134,7 @@ def measure_with(
     config: EvaluatorConfig,
     alloc_repeat: int,
     split: CoreSplit | None,
+    fill: Fill,
     f_alloc_argument: Any,
     f_run_evaluator: Any,
     f_cleanup: Any,
@@ -130,7 +145,7 @@ def measure_with(
         module = _load(artifact_path, split)
         if f_alloc_argument is None:
             infos = [ArgInfo.from_json(entry) for entry in args_json]
-            allocated = [random_arrays(infos, number, Fill()) for number in range(alloc_repeat)]
+            allocated = [random_arrays(infos, number, fill) for number in range(alloc_repeat)]
         else:
             allocated = f_alloc_argument(device, args_json, alloc_repeat)
         if f_run_evaluator is not None:

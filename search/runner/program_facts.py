@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from search.runner.argument_values import Values, argument_values
+from search.runner.random_fill import Fill
 from tensorir.expr import (
     BufferLoad,
     Call,
@@ -46,15 +48,23 @@ class ProgramFacts:
     A sum of n terms of random signs in any order is off by about sqrt(n) / 2 unit roundoffs of its
     size, and no element of a large array by more than 4 times that; this is 8 * sqrt(n) roundoffs.
     """
+    values: Mapping[int, Values] = field(default_factory=dict)
+    """What arguments may hold that decide where it reads and writes, by their positions."""
 
     @staticmethod
     def of(mod: IRModule) -> ProgramFacts:
-        """Return the facts of an unscheduled program."""
-        bodies = [node for func in mod.prim_funcs().values() for node in walk(func.body)]
+        """Return the facts of an unscheduled program, a module with one function over buffers."""
+        functions = list(mod.prim_funcs().values())
+        bodies = [node for func in functions for node in walk(func.body)]
         return ProgramFacts(
             not any(_has_load(e) for node in bodies for e in _positions(node)),
             8 * _unit_roundoff(bodies) * math.sqrt(_roundings(bodies)),
+            argument_values(functions[0]) if len(functions) == 1 else {},
         )
+
+    def fill(self, signed: bool = False, given: str | None = None) -> Fill:
+        """Return what the arguments are made up of; `given` is the file of those that are not."""
+        return Fill(signed, self.integers_are_data, self.values, given)
 
 
 def _positions(node: Node) -> Iterator[PrimExpr]:

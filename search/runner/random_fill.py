@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from codegen import empty
 from search.arg_info import ArgInfo, TensorInfo
 from search.errors import TuningError
+from search.runner.argument_values import USUAL, Values
 from tensorir.dtype import DataType
 
 FLOATS: Final = frozenset(map(DataType, ("float16", "float32", "float64", "bfloat16")))
@@ -30,11 +33,16 @@ class Fill:
 
     Integers that are data have the full range of 8 and 16 bits, one in 8 is the lowest or the
     highest number, so that saturation shows; wider ones lie in [-1000, 1000], where products do not
-    overflow. All others lie in [0, 8), inside the bounds of what they may index. Booleans are both.
+    overflow. All others lie in [0, 8). Booleans are both.
+
+    An argument whose position is in `values` holds what is said there, and the file `given`
+    (written by `write_given`) has the arrays of those that are not made up.
     """
 
     signed: bool = False
     integers_are_data: bool = False
+    values: Mapping[int, Values] = field(default_factory=dict)
+    given: str | None = None
 
 
 def random_arrays(
@@ -42,19 +50,60 @@ def random_arrays(
 ) -> list[NDArray[Any]]:
     """Return one array for each argument, the same ones for the same seed.
 
-    Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. TuningError
-    for an argument that is no tensor.
+    Without `fill` they are positive and small. Data begin at a multiple of 64 bytes. A given array
+    is taken where it has the shape of the argument (a candidate may take it in another layout).
+    TuningError for an argument that is no tensor.
     """
     rng = np.random.default_rng(seed)
     fill = fill or Fill()
+    given = {} if fill.given is None else _read_given(fill.given)
     arrays: list[NDArray[Any]] = []
-    for info in infos:
+    for position, info in enumerate(infos):
         if not isinstance(info, TensorInfo):
             raise TuningError(f"only tensors can be made up for measuring, got {info}")
         array = empty(info.shape, info.dtype)
-        array[...] = _values(info.dtype.element, array.shape, fill, rng)
+        own, values = given.get(position), fill.values.get(position)
+        if own is not None and own.shape == array.shape:
+            array[...] = own
+        elif values is not None:
+            problem = values.why_none(array.shape)
+            if problem is not None:
+                raise TuningError(f"argument {position} cannot be made up: {problem}")
+            array[...] = _numbers_in(values, array.shape, info.dtype.element, rng)
+        else:
+            array[...] = _values(info.dtype.element, array.shape, fill, rng)
         arrays.append(array)
     return arrays
+
+
+def write_given(path: str, arrays: Mapping[int, NDArray[Any]]) -> None:
+    """Write the arrays of arguments that are not made up, by their positions."""
+    np.savez(path, **{str(position): array for position, array in arrays.items()})  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=2)
+def _read_given(path: str) -> dict[int, NDArray[Any]]:
+    with np.load(path) as arrays:
+        return {int(position): arrays[position] for position in arrays}
+
+
+def _numbers_in(
+    values: Values, shape: Sequence[int], dtype: DataType, rng: np.random.Generator
+) -> NDArray[Any]:
+    """Return numbers in a range, none twice along the axes where they have to be distinct."""
+    if dtype in FLOATS:
+        return as_stored(rng.uniform(values.low, values.high, shape), dtype)
+    if not values.distinct:
+        return rng.integers(values.low, values.high + 1, shape, np.int64)
+    others = [axis for axis in range(len(shape)) if axis not in values.distinct]
+    order = [*others, *values.distinct]
+    count = math.prod(shape[axis] for axis in values.distinct)
+    rows = [
+        values.low + rng.choice(values.high + 1 - values.low, count, replace=False)
+        for _ in range(math.prod(shape[axis] for axis in others))
+    ]
+    drawn = np.array(rows, np.int64).reshape([shape[axis] for axis in order])
+    return drawn.transpose(np.argsort(order))
 
 
 def perturbed(
@@ -94,10 +143,10 @@ def _values(
     if dtype.is_bool:
         return rng.integers(0, 2, shape, np.uint8).astype(np.bool_)
     if dtype in FLOATS:
-        uniform = rng.random(shape, np.float32)
+        uniform = np.asarray(rng.random(shape, np.float32))  # a number where there are no axes
         return as_stored(_signed(uniform, rng) if fill.signed else uniform + np.float32(0.5), dtype)
     if not fill.integers_are_data or not dtype.is_integral:
-        return rng.integers(0, 8, shape, np.uint8)
+        return rng.integers(0, USUAL, shape, np.uint8)
     if dtype.bits > 16:
         return rng.integers(0 if dtype.is_uint else -1000, 1001, shape)
     low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
@@ -108,8 +157,7 @@ def _values(
 
 
 def _signed(uniform: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
+    values = np.exp2((uniform * 2 - 1) * np.float32(_OCTAVES))
     kind = rng.integers(0, 32, uniform.shape, np.uint8)
-    values[kind < 16] *= -1
-    values[(kind == 0) | (kind == 16)] = 0
-    return values
+    signed = np.where(kind < 16, -values, values)
+    return np.where((kind == 0) | (kind == 16), np.float32(0), signed)

@@ -3,7 +3,8 @@
 It is the unscheduled program, but a large reduction is not left in an order that misses the caches
 in every step: its last data-parallel loop goes innermost, where LLVM makes vectors of it. Each
 element is still computed by the same operations in the same order, so the results are the same to
-the last bit. Beside it is the same program in float64, which tells how far off the results are.
+the last bit. Beside it is the same program in float64, which tells how far off the results are, and
+one that stops where an index that is read from an array is outside of what it indexes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Final
 from schedule import BlockRV, Schedule, ScheduleError
 from schedule.analysis.bindings import loop_iter_type
 from search.flops import estimate_tir_flops
+from search.runner.checked_program import with_checked_indices
 from search.runner.float64_program import in_float64
 from tensorir.expr import IterVar
 from tensorir.function import IRModule
 
 EXACT: Final = "exact"
 """The name of the function in float64."""
+CHECKED: Final = "checked"
+"""The name of the function that checks its indices."""
 _LARGE: Final = 1e8
 """Operations from which on a program is brought into a faster order: a tenth of a second or so."""
 
@@ -27,15 +31,17 @@ def reference_program(mod: IRModule, large: float = _LARGE) -> IRModule:
     """Return a program that computes what `mod`, a program of one function, does.
 
     It is left in its order if it has fewer operations than `large`. If the function can be computed
-    in float64, the program also has a function `EXACT` that does.
+    in float64, the program also has a function `EXACT` that does; if there are indices that it
+    reads from arrays, a function `CHECKED` that raises AssertionFailedError for one outside.
     """
+    (func,) = mod.prim_funcs().values()
+    checked = with_checked_indices(func)
     if estimate_tir_flops(mod) >= large:
         mod = _in_faster_order(mod)
     (func,) = mod.prim_funcs().values()
-    exact = in_float64(func)
-    if exact is None:
-        return mod
-    return IRModule({**mod.functions, EXACT: exact.with_attr("global_symbol", EXACT)}, mod.attrs)
+    beside = {EXACT: in_float64(func), CHECKED: checked}
+    made = {n: f.with_attr("global_symbol", n) for n, f in beside.items() if f is not None}
+    return IRModule({**mod.functions, **made}, mod.attrs) if made else mod
 
 
 def _in_faster_order(mod: IRModule) -> IRModule:

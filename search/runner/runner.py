@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from numpy.typing import NDArray
 
 from search.kinds import Kinds
 from search.runner.program_facts import ProgramFacts
@@ -26,7 +28,9 @@ class RunnerInput:
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
     compared with, or a file that `Reference.save` wrote; None leaves that out. `best_seconds` is
     the best time so far, from which a runner may see early that a candidate is no rival. `facts`
-    are those of the unscheduled program.
+    are those of the unscheduled program. `input_data` are the arguments that are not to be made
+    up, by their positions, in the layouts that the unscheduled program takes; the same mapping for
+    all candidates of a task.
     """
 
     artifact_path: str
@@ -35,6 +39,7 @@ class RunnerInput:
     reference_path: str | None = None
     best_seconds: float | None = None
     facts: ProgramFacts | None = None
+    input_data: Mapping[int, NDArray[Any]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

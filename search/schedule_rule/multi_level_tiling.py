@@ -14,7 +14,7 @@ from search.analysis.tiling_needs import needs_multi_level_tiling
 from search.annotations import TILING_STRUCTURE, WRITE_CACHE_LEVEL
 from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
-from tensorir.expr import IntImm, IterVar
+from tensorir.expr import IntImm, IterVar, StringImm
 
 BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 
@@ -150,7 +150,9 @@ class MultiLevelTiling(ScheduleRule):
             return [state]
         asked = state.sch.get(state.block).annotations.get(WRITE_CACHE_LEVEL)
         if asked is not None:
-            req, levels = "must", _integers(asked)
+            req, levels = "must", _levels(asked)
+            if not levels:
+                return [state]
         if req == "must":
             name = state.sch.get(state.block).name_hint
             designs = self._cached(state, levels)
@@ -203,6 +205,19 @@ def _computed_at(state: TilingState, block: BlockRV, levels: Sequence[int]) -> l
     return designs
 
 
-def _integers(value: Any) -> list[int]:
-    items = value if isinstance(value, (tuple, list)) else [value]
-    return [item.value if isinstance(item, IntImm) else int(item) for item in items]
+def _levels(asked: Any) -> list[int]:
+    """Return the levels in an annotation, of which an empty text has none.
+
+    TuningError for anything else than numbers.
+    """
+    items = asked if isinstance(asked, (tuple, list)) else [asked]
+    plain = [item.value if isinstance(item, (IntImm, StringImm)) else item for item in items]
+    if plain == [""]:
+        return []
+    levels = [item for item in plain if isinstance(item, int)]
+    if len(levels) < len(plain):
+        raise TuningError(
+            f"the annotation {WRITE_CACHE_LEVEL} is a list of levels of tiles, such as [2], got "
+            f"{plain}"
+        )
+    return levels

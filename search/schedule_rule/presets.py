@@ -62,14 +62,27 @@ def avx512_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
     return _cpu_rules({**_X86, "intrins": ["dot_16x4_avx512"], **changed})
 
 
-@ScheduleRule.kinds.register("asimd", "dotprod")
-def arm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
-    """Return the rules for ARM, which has shorter vectors and smaller caches.
+_ARM: Final[CpuNumbers] = {
+    **_X86,
+    "jobs": 8,
+    "innermost": 32,
+    "vector": 32,
+    "unroll": [0, 8, 32, 256],
+    "intrins": ["dot_4x4_i8i8s32_neon"],
+}
 
-    There is no intrinsic for its dot products, so those with `dotprod` get the same.
-    """
-    arm: CpuNumbers = {"jobs": 8, "innermost": 32, "vector": 32, "unroll": [0, 8, 32, 256]}
-    return _cpu_rules({**_X86, **arm, **changed})
+
+@ScheduleRule.kinds.register("asimd")
+def arm_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
+    """Return the rules for ARM, which has shorter vectors and smaller caches."""
+    return _cpu_rules({**_ARM, **changed})
+
+
+@ScheduleRule.kinds.register("dotprod")
+def dotprod_rules(**changed: Unpack[CpuNumbers]) -> list[ScheduleRule]:
+    """Return the rules for ARM with instructions for dot products of bytes."""
+    dots = ["dot_4x4_i8i8s32_sdot", "dot_4x4_u8u8u32_udot", "dot_4x4_u8u8i32_hdot"]
+    return _cpu_rules({**_ARM, "intrins": dots, **changed})
 
 
 def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:

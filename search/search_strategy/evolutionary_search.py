@@ -171,14 +171,14 @@ class EvolutionarySearch(SearchStrategy):
             return None
         assert self.context is not None
         logger = self.context.logger
-        logger.info("Generating candidates......")
+        logger.info("Choosing candidates")
         self.context.progress.phase("sampling")
         wanted = min(wanted, self._batch_size(search))
         picked = (self._guided if search.cost_model.trained else self._unguided)(search, wanted)
         if not picked:
-            logger.info(self.why_nothing() or "no candidate is left that was not measured")
+            logger.info(self.why_nothing() or "Every candidate that can be found was measured")
             return None
-        logger.info("Sending %d candidates(s) for measurement", len(picked))
+        logger.info("Candidates to be measured: %d", len(picked))
         search.pending = {}
         for individual in picked:
             asked = search.cost_model.trained and not math.isnan(individual.mean)
@@ -214,7 +214,7 @@ class EvolutionarySearch(SearchStrategy):
         for candidate, result in zip(candidates, results, strict=True):
             individual = search.pending.get(candidate)
             seconds = result.median_secs
-            if individual is not None and seconds is not None:
+            if individual is not None and seconds is not None and not result.stopped:
                 search.measured.add(individual, seconds)
         search.pending = {}
 
@@ -272,8 +272,8 @@ class EvolutionarySearch(SearchStrategy):
                 _EXPLORATION,
                 lambda individual: self._accept(search, individual),
             )
-        self._log("Scores of the best %d candidates:\n%s", len(best), _scores(best))
-        self._log("Got %d candidate(s) with evolutionary search", len(best))
+        self._log("Predicted scores of the best %d candidates:\n%s", len(best), _scores(best))
+        self._log("Candidates found by evolution: %d", len(best))
         promising = sorted(pool, key=lambda x: -x.mean)
         search.promising = promising[: max(1, len(pool) // (2 * self.genetic_num_iters + 2))]
         missing = wanted - len(best) - len(lucky)
@@ -304,8 +304,8 @@ class EvolutionarySearch(SearchStrategy):
                     in_vain += 1
         if count:
             summary = search.breeding.application.summary()
-            self._log("Sample-Init-Population summary:\n%s", summary)
-            self._log("Sampled %d candidate(s)", len(found))
+            self._log("Random samples that postprocessors rejected:\n%s", summary)
+            self._log("Random candidates: %d", len(found))
         return found
 
     def _accept(self, search: _Search, individual: Individual) -> bool:
@@ -321,7 +321,7 @@ class EvolutionarySearch(SearchStrategy):
         """Return what an evolution found that was not measured, with its scores."""
         size = self._population(search, wanted)
         first = {x.key: x for x in search.measured.best(int(size * self.init_measured_ratio))}
-        self._log("Picked top %d candidate(s) from database", len(first))
+        self._log("Measured candidates in the first generation: %d", len(first))
         first.update((x.key, x) for x in search.promising if x.key not in search.known)
         for _ in range(max(self.init_min_unmeasured, size - len(first))):
             fresh = search.breeding.sampled()
@@ -339,7 +339,7 @@ class EvolutionarySearch(SearchStrategy):
         def report(number: int) -> None:
             context.progress.phase("evolving", number, self.genetic_num_iters)
             summary = search.breeding.application.summary()
-            self._log("Evolve iter #%d done. Summary:\n%s", number, summary)
+            self._log("Generation %d is bred. What postprocessors rejected:\n%s", number, summary)
 
         evolution = Evolution(
             search.breeding,

@@ -75,6 +75,7 @@ class Batch:
             reference,
             None if best is None else best * 1e-3,
             self._task.facts,
+            self._task.ctx.input_data,
         )
         with Profiler.timeit("Measure"):
             (future,) = self._runner.run([entry])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from search.database.best_records import best_records, those_that_count
 from search.database.usable_records import with_schedules
 from search.flops import estimate_tir_flops
+from search.runner.input_data import refuse_what_cannot_be_made_up
 from search.runner.program_facts import ProgramFacts
 
 if TYPE_CHECKING:
@@ -37,8 +39,10 @@ class TaskRecord:
     """How many batches were sent to be measured, those of earlier runs among them."""
     build_error_count: int = 0
     run_error_count: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    """How many trials ended with which error, by its last line."""
     latency_ms: list[float] = field(default_factory=list)
-    """The latency of each trial; 1e9 for one that failed."""
+    """The latency of each trial; 1e9 for one that failed or whose end nobody waited for."""
     known_ms: float = FAILED_MS
     """The best latency of earlier runs; 1e9 where none is known."""
     build_seconds: float = 0.0
@@ -74,6 +78,8 @@ class TaskRecord:
         if ctx.mod is not None:
             record.flop = max(1.0, estimate_tir_flops(ctx.mod))
             record.facts = ProgramFacts.of(ctx.mod)
+            for func in ctx.mod.prim_funcs().values():
+                refuse_what_cannot_be_made_up(func, record.facts.values, ctx.input_data)
         for best, _ in islice(with_schedules(best_records(known, len(known))), 1):
             record.known_ms = best.mean_seconds * 1e3
         record.batches = int(len(those_that_count(known)) / batch_size + 0.5)

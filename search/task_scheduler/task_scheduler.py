@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from search.cost_model.learn_from_records import learn_from_records
 from search.errors import TuningError, blamed_on
+from search.interrupts import uninterrupted
 from search.kinds import Kinds
 from search.measure_candidate import described
 from search.profiler import Profiler
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
     from search.tuning_run import TuningRun
 
+
+_EMPTY_BATCHES: Final = 3
+"""So many in a row mean that a strategy has nothing more."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """What to minimise: a number for the best latency of each task in seconds, in their order."""
@@ -126,7 +130,7 @@ class TaskScheduler(ABC):
             spaces = run.spaces[index]
             if not spaces:
                 raise TuningError(f'Task #{index} "{ctx.task_name}" has no design space')
-            ctx.logger.info("Total %d design space(s) generated", len(spaces))
+            ctx.logger.info("Design spaces: %d", len(spaces))
             for k, space in enumerate(spaces):
                 ctx.logger.info(
                     "Design space #%d:\n%s\n%s", k, space.mod, space.trace.simplified(True)
@@ -136,7 +140,7 @@ class TaskScheduler(ABC):
                 self.terminate_task(index)
             elif run.cost_model is not None:
                 learned = learn_from_records(run.cost_model, run.database, ctx)
-                ctx.logger.info("The cost model learned from %d record(s)", learned)
+                ctx.logger.info("Records that the cost model learned from: %d", learned)
             ctx.pre_tuning(
                 max_trials, run.config.num_trials_per_iter, spaces, run.database, run.cost_model
             )
@@ -149,15 +153,18 @@ class TaskScheduler(ABC):
             if index < 0:
                 break
             if self._patience.is_over:
-                self.logger.info("The search ends early: %d trials in vain", self._patience.in_vain)
+                self.logger.info(
+                    "The search ends early: none of the last %d trials made it better",
+                    self._patience.in_vain,
+                )
                 break
             task = self.tasks[index]
             if task.trials >= run.config.trials_of_a_task or self._is_in_vain(task):
                 self.terminate_task(index)
                 continue
             self.logger.debug('TaskScheduler picks Task #%d: "%s"', index, task.ctx.task_name)
-            candidates = task.ctx.generate_measure_candidates()
-            if candidates is None:
+            candidates = self._candidates_of(task)
+            if not candidates:
                 self._say_why_nothing(index)
                 self.terminate_task(index)
                 continue
@@ -172,6 +179,23 @@ class TaskScheduler(ABC):
                 self.join_running_task(index)
             if not task.is_terminated:
                 self.terminate_task(index)
+
+    def _candidates_of(self, task: TaskRecord) -> list[MeasureCandidate] | None:
+        """Return the next batch of a task, None if its strategy has none.
+
+        A strategy may give an empty batch, after which it is asked again, but not for ever.
+        """
+        for _ in range(_EMPTY_BATCHES):
+            candidates = task.ctx.generate_measure_candidates()
+            if candidates is None or candidates:
+                return candidates
+            task.ctx.notify_runner_results([], [])
+        self.logger.warning(
+            'Task "%s" ends: its search strategy gave %d empty batches one after another',
+            task.ctx.task_name,
+            _EMPTY_BATCHES,
+        )
+        return None
 
     def _is_in_vain(self, task: TaskRecord) -> bool:
         assert self.run is not None
@@ -198,14 +222,18 @@ class TaskScheduler(ABC):
             for k, future in enumerate(batch.runner_futures):
                 run.progress.phase("measuring", k, len(batch.candidates))
                 result = future.result()
-                results.append(result)
-                candidate, build = batch.candidates[k], batch.builds[k].result()
-                run.trial_log.append(trial_of(task, run.database, candidate, build, result))
-                run.journal.note_trial(task_id)
-                self._tell(task_id, candidate, build, result)
-                self._note(task_id, candidate, build, result)
-        finally:
-            self._finish_batch(task_id, batch, results)
+                with uninterrupted():
+                    results.append(result)
+                    candidate, build = batch.candidates[k], batch.builds[k].result()
+                    run.trial_log.append(trial_of(task, run.database, candidate, build, result))
+                    run.journal.note_trial(task_id)
+                    self._tell(task_id, candidate, build, result)
+                    self._note(task_id, candidate, build, result)
+        except BaseException:
+            with uninterrupted():
+                self._finish_batch(task_id, batch, results)
+            raise
+        self._finish_batch(task_id, batch, results)
         return results
 
     def _tell(
@@ -252,19 +280,19 @@ class TaskScheduler(ABC):
         failed = sum(result.error_msg is not None for result in results)
         stopped = sum(result.stopped for result in results)
         self.logger.info(
-            'Task #%d "%s": batch %d of %d trial(s)%s%s; best %s',
+            'Task #%d "%s": batch %d measured (%s%s%s); %s',
             task_id,
             task.ctx.task_name,
             task.batches,
-            len(results),
+            "1 trial" if len(results) == 1 else f"{len(results)} trials",
             f", {failed} failed" if failed else "",
-            f", {stopped} ended early" if stopped else "",
-            "N/A"
+            f", {stopped} ended early as too slow" if stopped else "",
+            "no trial has succeeded so far"
             if task.best_ms is None
-            else f"{task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
+            else f"best so far {task.best_ms * 1e3:.2f} us, {task.best_gflops:.2f} GFLOPS",
         )
         if failed == len(results):
-            *_, reason = (results[0].error_msg or "").strip().splitlines() or [""]
+            reason = _last_line(results[0].error_msg)
             self.logger.warning(
                 'Task #%d "%s": every trial of the batch failed, the first with: %s',
                 task_id,
@@ -289,7 +317,7 @@ class TaskScheduler(ABC):
         seconds = result.median_secs
         if seconds is not None:
             latency = seconds * 1e3
-            task.latency_ms.append(latency)
+            task.latency_ms.append(FAILED_MS if result.stopped else latency)
             task.ctx.logger.info(
                 "%sGFLOPs: %.4f. Time: %.4f us%s. Best GFLOPs: %.4f",
                 prefix,
@@ -300,6 +328,7 @@ class TaskScheduler(ABC):
             )
         else:
             task.latency_ms.append(FAILED_MS)
+            task.errors[_last_line(build.error_msg or result.error_msg)] += 1
             building = build.error_msg is not None
             if building:
                 task.build_error_count += 1
@@ -338,12 +367,32 @@ class TaskScheduler(ABC):
             "Task #%d has finished. Remaining task(s): %d", task_id, self.remaining_tasks
         )
 
+    def say_what_failed(self) -> None:
+        """Say of each task without any result why that is: what most of its trials ended with."""
+        for index, task in enumerate(self.tasks):
+            if task.best_ms is not None or not task.errors:
+                continue
+            (error, count), *others = task.errors.most_common()
+            self.logger.warning(
+                'Task #%d "%s" has no schedule: all of its %d trials failed, %s with: %s',
+                index,
+                task.ctx.task_name,
+                task.errors.total(),
+                f"{count} of them" if others else "each",
+                error,
+            )
+
     def print_tuning_statistics(self) -> None:
         """Show the table of all tasks in place of the one before, and log it."""
         table = statistics_table(self.tasks)
         self.logger.debug("\n%s\n", table)
         if self.run is not None:
             self.run.progress.table(table)
+
+
+def _last_line(text: str | None) -> str:
+    *_, last = (text or "").strip().splitlines() or [""]
+    return last
 
 
 PyTaskScheduler = TaskScheduler

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tensorir import expr as e
-from tensorir.dtype import INT32
+from tensorir.dtype import INT32, DataType
 from tensorir.semantics import wrapping
 
 _to_int32 = wrapping(INT32)
+_to_uint32 = wrapping(DataType("uint32"))
 
 
 def _bytes(word: int, *, signed: bool) -> list[int]:
@@ -26,11 +27,37 @@ def _pmaddwd(a0: int, a1: int, b0: int, b1: int) -> int:
     return _to_int32(a0 * b0 + a1 * b1)
 
 
+def _sdot(total: int, *factors: int) -> int:
+    return _to_int32(total + _product(factors))
+
+
+def _udot(total: int, *factors: int) -> int:
+    return _to_uint32(total + _product(factors))
+
+
+def _product(factors: tuple[int, ...]) -> int:
+    return sum(x * y for x, y in zip(factors[:4], factors[4:], strict=True))
+
+
+def _addp(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    lanes = (*a, *b)
+    return tuple(_to_int32(x + y) for x, y in zip(lanes[::2], lanes[1::2], strict=True))
+
+
 _INSTRUCTIONS: Final[dict[str, tuple[tuple[int, ...], Callable[..., Any]]]] = {
     "llvm.x86.avx512.vpdpbusd.512": ((1, 1, 1), _vpdpbusd),
     "llvm.x86.avx512.pmaddw.d.512": ((2, 2), _pmaddwd),
+    "llvm.aarch64.neon.sdot.v4i32.v16i8": ((1, 4, 4), _sdot),
+    "llvm.aarch64.neon.udot.v4i32.v16i8": ((1, 4, 4), _udot),
+    "llvm.aarch64.neon.smull.v8i16": ((1, 1), lambda a, b: a * b),
+    "llvm.aarch64.neon.saddlp.v4i32.v8i16": ((2,), lambda a, b: a + b),
 }
 """For each instruction, how many lanes of each operand make a lane of the result, and how."""
+
+_ACROSS: Final[dict[str, Callable[..., tuple[Any, ...]]]] = {
+    "llvm.aarch64.neon.addp.v4i32": _addp,
+}
+"""Instructions whose lanes come from different operands, as functions of whole vectors."""
 
 
 def machine_instruction(
@@ -43,11 +70,15 @@ def machine_instruction(
     if isinstance(node.op, e.GlobalVar) or not node.op.short_name.startswith("call_llvm"):
         return None
     name = node.args[0]
-    found = _INSTRUCTIONS.get(name.value) if isinstance(name, e.StringImm) else None
+    if not isinstance(name, e.StringImm):
+        return None
+    operands = [arg for arg in node.args[1:] if not _is_overload_count(arg)]
+    if name.value in _ACROSS:
+        return operands, _ACROSS[name.value]
+    found = _INSTRUCTIONS.get(name.value)
     if found is None:
         return None
     widths, compute = found
-    operands = [arg for arg in node.args[1:] if not _is_overload_count(arg)]
 
     def apply(*vectors: Sequence[Any]) -> tuple[Any, ...]:
         lanes = range(node.dtype.lanes)

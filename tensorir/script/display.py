@@ -14,10 +14,15 @@ _STYLE: Final = (
 )
 
 
+def preformatted(text: str) -> str:
+    """Return text in columns as HTML in a fixed-width font whose lines are not broken."""
+    return f'<pre style="{_STYLE}">{html.escape(text)}</pre>'
+
+
 def to_html(text: str) -> str:
     """Return script text as HTML in a fixed-width font, highlighted where Pygments is installed."""
     if find_spec("pygments") is None:
-        return f'<pre style="{_STYLE}">{html.escape(text)}</pre>'
+        return preformatted(text)
     from pygments import highlight  # noqa: PLC0415  heavy, and only notebooks need it
     from pygments.formatters import HtmlFormatter  # noqa: PLC0415
     from pygments.lexers import PythonLexer  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """The best few are measured again, in turns, before one is called the fastest."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -68,8 +68,12 @@ def test_a_lucky_winner_loses_its_place() -> None:
     assert best.median == 1.0e-3
     assert second.ratio == pytest.approx(1.2)
     assert summary([best, second]) == (
-        "1000 us +- 0 us in 5 rounds; the fastest of 2 with a certainty of 100%, "
-        "the runner-up is 1.200 times as slow"
+        "1000 us +- 0 us in 5 rounds, the fastest of 2; the second takes 1.200 times as long"
+    )
+    unsure = replace(best, certainty=0.49)
+    assert summary([unsure, replace(second, ratio=1.004)]).endswith(
+        "; of the 2 it is the fastest with a probability of 49% only: the second takes 1.004 times "
+        "as long, which is hardly a difference"
     )
 
 

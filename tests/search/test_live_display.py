@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from search.live_display import live_display
+from tensorir.script.display import preformatted
 
 FIRST = "ID | Best\n---------\n 0 |  N/A"
 SECOND = "ID | Best\n---------\n 0 | 7 us"
@@ -71,5 +72,6 @@ def test_in_a_notebook_one_output_changes_in_place(
     (saved,) = shown
     assert saved["text/plain"] == f"1 of 8 trials, best 7.00 us: done\n{SECOND}"
     assert '<progress value="1" max="8">' in saved["text/html"]
-    assert f"<pre>{SECOND}</pre>" in saved["text/html"]
+    assert saved["text/html"].endswith(preformatted(SECOND))
+    assert "monospace; white-space: pre;" in saved["text/html"]
     assert capsys.readouterr().out == "batch 1 is over\n"

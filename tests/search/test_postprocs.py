@@ -51,7 +51,11 @@ def main(a: T.handle, n: T.int32):
 
 
 def test_loops_of_unknown_length_are_rejected() -> None:
-    assert not DisallowDynamicLoop().apply(Schedule(parse(DYNAMIC)))
+    dynamic = Schedule(parse(DYNAMIC))
+    assert not DisallowDynamicLoop().apply(dynamic)
+    assert DisallowDynamicLoop().reason(dynamic) == (
+        "the extent of loop i is not constant: n; fix the sizes with PrimFunc.specialize"
+    )
     constant = (
         DYNAMIC.replace("(n,)", "(8,)").replace("n, i", "8, i").replace("range(n)", "range(8)")
     )

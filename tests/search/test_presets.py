@@ -32,13 +32,13 @@ def only(rules: list[ScheduleRule], kind: type) -> ScheduleRule:
 
 @pytest.mark.parametrize("kind", CPU_KINDS)
 def test_order(kind: str) -> None:
-    has_intrinsic = kind in ("vnni", "avx512")
+    intrinsics = {"llvm": 0, "dotprod": 3}.get(kind, 1)
     assert [str(rule) for rule in ScheduleRule.create(kind)] == [
         "ApplyCustomRule()",
         "InlineConstantScalars()",
         "AutoInline()",
         "AddRFactor()",
-        *(["MultiLevelTilingWithIntrin()"] if has_intrinsic else []),
+        *["MultiLevelTilingWithIntrin()"] * intrinsics,
         "RFactorOverLanes()",
         "MultiLevelTiling()",
         "ParallelizeVectorizeUnroll()",
@@ -61,7 +61,12 @@ def test_order(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "intrin"), [("vnni", "dot_16x4_vnni"), ("avx512", "dot_16x4_avx512")]
+    ("kind", "intrin"),
+    [
+        ("vnni", "dot_16x4_vnni"),
+        ("avx512", "dot_16x4_avx512"),
+        ("asimd", "dot_4x4_i8i8s32_neon"),
+    ],
 )
 def test_intrinsics(kind: str, intrin: str) -> None:
     rules = ScheduleRule.create(kind)

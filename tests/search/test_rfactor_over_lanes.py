@@ -8,9 +8,9 @@ import pytest
 import codegen
 import search as ms
 from schedule import Schedule
-from search.schedule_rule import AddRFactor, RFactorOverLanes
+from search.schedule_rule import AddRFactor, RFactorOverLanes, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
-from tensorir import assert_structural_equal, parse, simplify
+from tensorir import assert_structural_equal, parse, simplify, workloads
 from tensorir.function import PrimFunc
 from tensorir.interp import interpret, random_arguments
 
@@ -235,3 +235,18 @@ def test_partial_results_are_not_factored_again() -> None:
     for factored in (outer, inner):
         (same,) = second.apply(factored, block)
         assert same is factored
+
+
+@pytest.mark.parametrize(
+    ("columns", "with_lanes", "without"), [(256, 16, 9), (17, 9, 9)], ids=["even", "odd"]
+)
+def test_the_number_of_spaces_of_a_softmax_follows_from_the_rules(
+    columns: int, with_lanes: int, without: int
+) -> None:
+    """Each of its two reductions: as it is, factored in two ways, or in lanes where they fit."""
+    softmax = workloads.create("SFM", m=128, n=columns)
+    target = "llvm -mcpu=x86-64-v3 -num-cores=4"
+    rules = [r for r in ScheduleRule.create("llvm") if not isinstance(r, RFactorOverLanes)]
+    assert len(ms.design_spaces(softmax, target)) == with_lanes
+    space = ms.space_generator.PostOrderApply(sch_rules=rules)
+    assert len(ms.design_spaces(softmax, target, space)) == without

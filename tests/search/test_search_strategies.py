@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import search as ms
 from schedule import Schedule
 from search.cost_model import CostModel
+from search.errors import TuningError
 from search.measure_candidate import MeasureCandidate
 from search.mutator import MutateTileSize
 from search.postproc import Postproc
@@ -36,6 +37,18 @@ def main(A: T.Buffer((13,), "float32"), B: T.Buffer((3,), "float32")):
             B[vi] = T.float32(0)
             for r in range((vi * 13 + 15) // 3 - vi * 13 // 3):
                 B[vi] = T.max(B[vi], A[vi * 13 // 3 + r])
+"""
+
+
+OF_OPEN_SIZE = """
+@T.prim_func
+def main(a: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range(n):
+        with T.block("A"):
+            vi = T.axis.spatial(n, i)
+            A[vi] = T.float32(1)
 """
 
 
@@ -107,16 +120,20 @@ def test_a_batch_that_was_cut_short_counts_as_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_loops_of_an_extent_that_is_not_constant_are_named(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    func = parse(ADAPTIVE_POOLING)
+def test_sizes_that_are_left_open_are_named(kind: str, tmp_path: Path) -> None:
+    func = parse(OF_OPEN_SIZE)
     assert isinstance(func, PrimFunc)
     config = ms.TuneConfig(8, strategy=kind)
-    assert ms.tune_tir(func, "llvm -num-cores=1", config, tmp_path, cost_model="random") is None
-    (said,) = [x for x in capsys.readouterr().out.splitlines() if "cannot be tuned" in x]
-    assert 'Task #0 "main" cannot be tuned: all ' in said
-    assert "by DisallowDynamicLoop() (the extent of loop r is not constant: " in said
+    with pytest.raises(TuningError, match=r"buffer 'A' has the symbolic shape \(n\); give it ext"):
+        ms.tune_tir(func, "llvm -num-cores=1", config, tmp_path, cost_model="random")
+
+
+def test_windows_whose_extent_follows_from_an_axis_are_tuned(tmp_path: Path) -> None:
+    func = parse(ADAPTIVE_POOLING)
+    assert isinstance(func, PrimFunc)
+    best = ms.tune_tir(func, "llvm -num-cores=1", ms.TuneConfig(8, num_confirmed=0), tmp_path)
+    assert best is not None
+    assert "for r in range((vi * 13 + 15) // 3 - vi * 13 // 3)" in best.mod.script()
 
 
 class CountFactors(CostModel):

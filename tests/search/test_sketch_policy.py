@@ -246,4 +246,6 @@ sketch #0: 1.0e+00 programs
         C += ...
   no holes"""
     )
-    assert sketch._repr_html_().startswith("<pre>sketch #0")
+    page = sketch._repr_html_()
+    assert page.startswith('<pre style="font-family: ')
+    assert ">sketch #0" in page

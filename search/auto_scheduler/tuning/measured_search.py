@@ -33,7 +33,8 @@ def measured_search(
     """Search the task of each policy until the trials of `options` are made, or nothing is left.
 
     What is found goes to `database`, and what that has already is not measured again. The policies
-    have one cost model, which learns from all tasks. Ctrl-C ends it; what was measured is kept.
+    have one cost model, which learns from all tasks. Ctrl-C ends it as the
+    options say; what was measured is kept.
     """
     config = TuneConfig(
         options.num_measure_trials,
@@ -59,7 +60,7 @@ def measured_search(
             progress=None if options.verbose else Progress(),
         ) as run,
     ):
-        run.tune()
+        run.tune(options.on_interrupt)
 
 
 def _common_model(policies: Sequence[SearchPolicy]) -> CostModel:

@@ -12,6 +12,7 @@ from codegen import Target
 from search import builder, runner
 from search.builder import Builder
 from search.errors import TuningError
+from search.interrupts import OnInterrupt, checked_on_interrupt
 from search.kinds import instances
 from search.measure_callback import MeasureCallback
 from search.runner import EvaluatorConfig, Runner
@@ -78,7 +79,9 @@ class TuningOptions:
 
     `builder` and `runner` are `"local"`, which means `LocalBuilder()` and `LocalRunner()`, or any
     of the search's. `measure_callbacks` are told about measurements beside what the search itself
-    does: `RecordToFile(path)` keeps them. TuningError for what makes no sense.
+    does: `RecordToFile(path)` keeps them. Ctrl-C ends a search, and raises KeyboardInterrupt again
+    when what was measured is kept; with `on_interrupt="return"` the search returns. TuningError for
+    what makes no sense.
     """
 
     num_measure_trials: int = 0
@@ -88,6 +91,7 @@ class TuningOptions:
     builder: str | Builder = "local"
     runner: str | Runner = "local"
     measure_callbacks: Sequence[MeasureCallback] | MeasureCallback | None = None
+    on_interrupt: OnInterrupt = "raise"
 
     def __post_init__(self) -> None:
         counts: Final = (
@@ -105,6 +109,7 @@ class TuningOptions:
                     f"{name} is 'local' or an instance of search.{base.__name__}, got {part!r}; "
                     "those of autotvm measure the configurations of templates"
                 )
+        checked_on_interrupt(self.on_interrupt)
         self.callbacks()
 
     def measuring_parts(self) -> tuple[Builder | type[Builder], Runner | type[Runner]]:

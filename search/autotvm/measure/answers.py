@@ -10,6 +10,7 @@ import numpy as np
 
 from search.arg_info import ArgInfo, TensorInfo, entry_name
 from search.autotvm.errors import TemplateError
+from search.runner.argument_values import argument_values
 from search.runner.check_results import Expected, Reference
 from search.runner.random_fill import Fill, as_numbers, random_arrays
 from tensorir.function import IRModule
@@ -30,7 +31,7 @@ def write_answers(
     stored = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
     written = [k for k, param in enumerate(func.params) if func.buffer_map.get(param) in stored]
     infos = [info for info in ArgInfo.from_prim_func(func) if isinstance(info, TensorInfo)]
-    fill = Fill(signed=True)
+    fill = Fill(signed=True, values=argument_values(func))
     arrays = random_arrays(infos, 0, fill)
     read = [
         as_numbers(array, info.dtype)

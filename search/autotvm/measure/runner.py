@@ -133,6 +133,7 @@ class LocalRunner(Runner):
             )
         self.task = task
         self._best = None
+        self._facts = ProgramFacts.of(task.mod)
         self._reference = self._made_reference(task) if self.check_correctness else None
         allocate = None if self.ref_input is None else partial(_given, list(self.ref_input))
         self._process.f_alloc_argument = allocate
@@ -144,7 +145,6 @@ class LocalRunner(Runner):
             path = self._directory.path / f"{time.monotonic_ns()}{REFERENCE_SUFFIX}"
             write_answers(path, task.mod, self.ref_func, self.rtol, self.atol)
             return str(path)
-        self._facts = ProgramFacts.of(task.mod)
         return export_object(
             codegen.compile_object(reference_program(task.mod), task.target or Target()), folder
         )

@@ -16,6 +16,7 @@ from search.autotvm.dispatch import GLOBAL_SCOPE
 from search.autotvm.measure.measurement import MeasureInput, MeasureResult
 from search.autotvm.measure.option import MeasureBatch, create_measure_batch
 from search.autotvm.si_prefix import checked_si_prefix, in_si_unit
+from search.interrupts import OnInterrupt, checked_on_interrupt, uninterrupted
 from search.measure_error_no import MeasureErrorNo
 
 if TYPE_CHECKING:
@@ -104,15 +105,18 @@ class Tuner(ABC):
         early_stopping: int | None = None,
         callbacks: Sequence[Callback] = (),
         si_prefix: str = "G",
+        on_interrupt: OnInterrupt = "raise",
     ) -> None:
         """Measure up to `n_trial` configurations, as `autotvm.measure_option(...)` says.
 
         It ends after `early_stopping` trials without a better one (None: never). Each callback is
         called after each trial with this tuner, its input and its result, in lists of one. Trials
-        are logged at DEBUG level by the logger `autotvm`, FLOPS with `si_prefix`. Ctrl-C ends it;
-        what was measured is learned and kept. TemplateError for another prefix, or an option that
+        are logged at DEBUG level by the logger `autotvm`, FLOPS with `si_prefix`. Ctrl-C ends it,
+        and raises KeyboardInterrupt again when what was measured is learned and kept; with
+        `on_interrupt="return"`, `tune` returns. TemplateError for another prefix, or an option that
         is none.
         """
+        checked_on_interrupt(on_interrupt)
         checked_si_prefix(si_prefix)
         measure_batch = create_measure_batch(self.task, measure_option)
         self.n_trial = n_trial
@@ -131,6 +135,8 @@ class Tuner(ABC):
             logger.warning(
                 "Interrupted after %d trials: what has been measured is kept", trials.count
             )
+            if on_interrupt == "raise":
+                raise
 
     def _proposed(self, size: int) -> list[ConfigEntity]:
         """Return what to measure next, nothing when there is no more."""
@@ -153,15 +159,17 @@ class Tuner(ABC):
         try:
             with closing(measure_batch.each(inputs)) as measured:
                 for inp, result in zip(inputs, measured, strict=True):
-                    results.append(result)
-                    trials.add(inp, result)
-                    for callback in callbacks:
-                        callback(self, [inp], [result])
+                    with uninterrupted():
+                        results.append(result)
+                        trials.add(inp, result)
+                        for callback in callbacks:
+                            callback(self, [inp], [result])
                     if trials.over:
                         break
         finally:
-            self._put_off = [*configs[len(results) :], *self._put_off]
-            self.update(inputs[: len(results)], results)
+            with uninterrupted():
+                self._put_off = [*configs[len(results) :], *self._put_off]
+                self.update(inputs[: len(results)], results)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import codegen
 from codegen.errors import ExecutionError
 from codegen.vm import profile
 from tensorir.errors import IRTypeError, IRValueError
+from tensorir.script.display import preformatted
 from tests.codegen.vm.models import module
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -96,7 +97,8 @@ def test_reports_are_tables_csv_and_json(vm: codegen.VirtualMachine) -> None:
     assert str(report) == report.table()
     assert len(list(csv.DictReader(io.StringIO(report.csv())))) == 2
     assert [row["name"] for row in json.loads(report.json())["calls"]] == ["add", "add"]
-    assert report._repr_html_().startswith("<pre>name")
+    assert report._repr_html_() == preformatted(report.table())
+    assert "monospace; white-space: pre;" in report._repr_html_()
 
 
 def test_calls_in_parts(vm: codegen.VirtualMachine) -> None:

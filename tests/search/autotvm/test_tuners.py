@@ -162,7 +162,8 @@ def test_ctrl_c_keeps_what_was_measured(task, tmp_path, caplog):
     tuner.update = lambda inputs, _: seen.extend(inp.config.index for inp in inputs)
     option = measured_by(interrupted)
     option["runner"].each = lambda inputs, _: map(interrupted, inputs)
-    tuner.tune(64, option, callbacks=[autotvm.callback.log_to_file(log)])
+    with pytest.raises(KeyboardInterrupt):
+        tuner.tune(64, option, callbacks=[autotvm.callback.log_to_file(log)])
     assert seen == list(range(11))
     assert [inp.config.index for inp, _ in autotvm.record.load_from_file(log)] == seen
     assert "Interrupted after 11 trials: what has been measured is kept" in caplog.text

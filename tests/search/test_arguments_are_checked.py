@@ -1,0 +1,146 @@
+"""Nothing that is passed to a function that tunes is dropped or noticed late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from schedule import Schedule
+from search.postproc import DisallowDynamicLoop
+from search.search_strategy import SearchStrategy
+from tensorir import IRModule
+from tests.search.programs import Matmul, adds_one, split_j
+from tests.search.test_tune_calls import FEW, OF_TVM, TARGET, SplitTheSecond
+
+BOTH = IRModule({"matmul": Matmul["main"], "add": adds_one})
+
+
+def later(folder: Path, **arguments: object) -> object:
+    """Call `tune_tir` by its later signature."""
+    return ms.tune_tir(
+        mod=Matmul, target=TARGET, work_dir=folder, max_trials_global=2, **{**OF_TVM, **arguments}
+    )
+
+
+def test_the_later_signature_takes_rules_and_postprocessors(tmp_path: Path) -> None:
+    rejected: list[Schedule] = []
+
+    class Noted(DisallowDynamicLoop):
+        def apply(self, sch: Schedule) -> bool:
+            rejected.append(sch)
+            return True
+
+    database = later(
+        tmp_path, sch_rules=[SplitTheSecond()], postprocs=[Noted()], mutator_probs={}, num_threads=1
+    )
+    assert rejected
+    best = ms.compile_tir(database, Matmul, TARGET)  # type: ignore[arg-type]
+    assert best is not None
+    assert [inst.kind.name for inst in best.trace.insts].count("SamplePerfectTile") == 1
+
+
+def test_the_later_signature_takes_blocks(tmp_path: Path) -> None:
+    with pytest.raises(ms.TuningError, match=r"blocks has 'D', and no block is called so; there"):
+        later(tmp_path, blocks=["D"])
+    database = later(tmp_path, blocks=["C"], sch_rules=[SplitTheSecond()], postprocs=[])
+    assert ms.compile_tir(database, Matmul, TARGET) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"task_name": "mine"}, "tune_module calls each task by the name of its function"),
+        ({"num_threads": 0}, "num_threads is a positive count"),
+        ({"sch_rule": []}, r"tune_tir does not take sch_rule; did you mean 'sch_rules'\?"),
+        ({"special_space": {"mian": split_j}}, r"special_space names 'mian'.*mean 'main'\?"),
+        ({"strategy": "evolutonary"}, r"no search strategy 'evolutonary'.*mean 'evolutionary'\?"),
+        ({"task_scheduler": "gradiant"}, r"no task scheduler 'gradiant'.*mean 'gradient'\?"),
+        (
+            {"database": "union"},
+            "a database cannot be made of the name 'union' here: .*give an ins",
+        ),
+        ({"database": "jsn"}, r"no database 'jsn'.*mean 'json'\?"),
+        ({"cost_model": "xgbost"}, r"no cost model 'xgbost'.*mean 'xgb'\?"),
+        ({"builder": "locl"}, r"no builder 'locl'.*mean 'local'\?"),
+        ({"runner": "locl"}, r"no runner 'locl'.*mean 'local'\?"),
+        ({"space": "post-order"}, r"no space generator 'post-order'.*mean 'post-order-apply'\?"),
+        ({"measure_callbacks": "defaults"}, r"'defaults'.*mean 'default'\?"),
+        ({"module_equality": "structual"}, r"no module equality 'structual'.*mean 'structural'\?"),
+        ({"on_interrupt": "retrun"}, r"on_interrupt is 'raise' or 'return'.*mean 'return'\?"),
+    ],
+)
+def test_what_is_misspelt_is_refused_before_anything_is_written(
+    tmp_path: Path, arguments: dict[str, object], said: str
+) -> None:
+    with pytest.raises((ValueError, TypeError, ms.TuningError), match=said):
+        later(tmp_path, **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ms.TuneConfig(8, strategy="evolve"), "there is no search strategy 'evolve'"),
+        (lambda: ms.TuneConfig(8, task_scheduler="greedy"), "there is no task scheduler 'greedy'"),
+        (
+            lambda: ms.TuneConfig(8, search_strategy_config={"population": 8}),
+            "cannot be made of the name 'evolutionary' here: got an unexpected keyword argument",
+        ),
+        (
+            lambda: ms.tune_tir(Matmul, TARGET, FEW, "x", blocks="C"),
+            "blocks is a list of names of blocks, got the text 'C'",
+        ),
+        (lambda: ms.tune_tir(Matmul, TARGET, FEW, 5), "work_dir is the path of a directory, got 5"),
+        (
+            lambda: ms.tune_tasks(
+                tasks=[Matmul], task_weights=[1.0], work_dir="x", max_trials_global=1
+            ),
+            r"tasks\[0\] is no TuneContext but ",
+        ),
+        (
+            lambda: ms.tune_tasks(
+                tasks=[ms.TuneContext(Matmul, target=TARGET)],
+                task_weights=[1.0],
+                work_dir="x",
+                max_trials_global=1,
+            ),
+            'task "main" has no space_generator and no search_strategy: pass them to TuneContext',
+        ),
+    ],
+)
+def test_wrong_values_are_refused_at_the_call(
+    call: Callable[[], object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, TypeError, ms.TuningError), match=said):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+class Empty(SearchStrategy):
+    """Has nothing to measure, and says so by an empty list."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def pre_tuning(self, *_: object, **__: object) -> None: ...
+
+    def post_tuning(self) -> None: ...
+
+    def generate_measure_candidates(self) -> list[ms.MeasureCandidate]:
+        self.asked += 1
+        return []
+
+    def notify_runner_results(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("scheduler", ["gradient", "round-robin"])
+def test_a_strategy_of_empty_batches_ends(
+    tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strategy = Empty()
+    later(tmp_path, strategy=strategy, space=split_j, task_scheduler=scheduler)
+    assert 'Task "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().out

@@ -1,0 +1,89 @@
+"""Operators of other tools are tuned as they are: each gets two trials, and one of them is right.
+
+The programs are those of `tests/vectors/operators.json.gz` (see `test_operators_of_tvm`) and of
+`tensorir.workloads`. Left out are those that leave sizes open or call functions that are not here,
+those of 8-bit floats, which no CPU computes with, and some that take seconds to build.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import search as ms
+from search.builder import LocalBuilder
+from search.runner import EvaluatorConfig, LocalRunner
+from tensorir import parse, workloads
+from tensorir.function import PrimFunc
+
+FILE = Path(__file__).parents[1] / "vectors" / "operators.json.gz"
+TARGET = "llvm -mcpu=x86-64-v2 -num-cores=1"
+TWO = ms.TuneConfig(2, strategy="replay-trace", num_confirmed=0)
+
+TOPI = """
+adv_index all any argmax.last binarize_pack binary_dense bitserial_dense conv2d_winograd correlation
+cumsum depth_to_space dft dilate dilation2d fast_erf fast_exp fast_softmax fast_tanh
+fixed_point_multiply instance_norm layout_transform lrn matrix_set_diag pool_grad reinterpret scatter
+searchsorted sequence_mask shape size sliding_window space_to_batch_nd space_to_depth unravel_index
+upsampling
+"""
+RELAX = """
+adaptive_avg_pool1d bucketize cross_entropy divide.i32 dynamic_strided_slice floor_mod.i32
+gather_elements gather_nd.b index_put index_put.acc index_tensor max.all mean.all nll_loss.mean
+nll_loss.none nll_loss.sum scatter_elements.add scatter_elements.update scatter_nd.update std.all
+sum.all take take.clip take.nan take.wrap variance.all
+"""
+OPERATORS = [
+    *(f"te.{name}" for name in ("argmax", "argmax64", "attrs", "triangle")),
+    *(f"topi.{name}" for name in TOPI.split()),
+    *(f"relax.{name}" for name in RELAX.split()),
+]
+SMALL = {
+    "C1D": {"l": 16, "ci": 4, "co": 4},
+    "C2D": {"h": 12, "w": 12, "co": 4},
+    "C3D": {"d": 4, "h": 8, "w": 8, "co": 4, "kernel": 3, "padding": 1},
+    "CAP": {"h": 4, "w": 4, "ci": 4, "co": 4},
+    "CBR": {"h": 12, "w": 12, "co": 4},
+    "DEP": {"h": 8, "w": 8, "c": 4},
+    "DIL": {"h": 16, "w": 16, "co": 4},
+    "GMM": {"n": 8, "m": 8, "k": 8},
+    "GRP": {"h": 8, "w": 8, "ci": 8, "co": 8},
+    "NRM": {"m": 8, "n": 8},
+    "SFM": {"m": 4, "n": 8},
+    "T2D": {"ci": 4, "co": 4},
+    "TBG": {"length": 8, "heads": 2, "dim": 8},
+}
+
+
+@cache
+def programs() -> dict[str, str]:
+    with gzip.open(FILE, "rt", encoding="utf-8") as file:
+        texts: dict[str, str] = json.load(file)["programs"]
+    return texts
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[dict[str, object]]:
+    builder = LocalBuilder(max_workers=1)
+    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=0))
+    yield {"builder": builder, "runner": runner, "cost_model": "random", "database": "memory"}
+    builder.close()
+    runner.close()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_is_tuned(name: str, measured: dict[str, object], tmp_path: Path) -> None:
+    func = parse(programs()[name])
+    assert isinstance(func, PrimFunc)
+    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **measured) is not None
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_workload_is_tuned(name: str, measured: dict[str, object], tmp_path: Path) -> None:
+    func = workloads.create(name, **SMALL[name])
+    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **measured) is not None
