@@ -19,7 +19,7 @@ from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
 from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion
-from tensorir.expr import FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
+from tensorir.expr import Add, FloorDiv, IntImm, IterVar, Mul, PrimExpr, Var
 from tensorir.ops import const, is_const_int, logical_and, logical_or
 from tensorir.stmt import Block, BlockRealize, ForKind, Stmt
 from tensorir.visit import uses_var
@@ -180,15 +180,34 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
 
 
 def _stride(start: PrimExpr) -> tuple[Var, int] | None:
-    """Return the variable that a window starts at, and how far a step moves it at most."""
-    divisor, factor = 1, 1
+    """Return the variable that a window starts at, and how far a step moves it at most.
+
+    It starts at a multiple of the variable, at a quotient of one, or at the sum of both.
+    """
+    whole, divisor = 0, 1
+    if isinstance(start, Add):
+        steps = _multiple(start.a)
+        if steps is None or not isinstance(start.b, FloorDiv):
+            return None
+        var, whole = steps
+        inner = _multiple(start.b.a)
+        if inner is None or inner[0] is not var:
+            return None
+        start = start.b
     if isinstance(start, FloorDiv) and isinstance(start.b, IntImm):
         divisor, start = start.b.value, start.a
-    if isinstance(start, Mul) and isinstance(start.b, IntImm):
-        factor, start = start.b.value, start.a
-    if not isinstance(start, Var) or divisor <= 0 or factor <= 0:
+    found = _multiple(start)
+    if found is None or divisor <= 0 or whole < 0 or found[1] <= 0:
         return None
-    return start, -(-factor // divisor)
+    return found[0], whole - (-found[1] // divisor)
+
+
+def _multiple(value: PrimExpr) -> tuple[Var, int] | None:
+    """Return a variable and the constant that it is multiplied by, None for anything else."""
+    factor = 1
+    if isinstance(value, Mul) and isinstance(value.b, IntImm):
+        factor, value = value.b.value, value.a
+    return (value, factor) if isinstance(value, Var) else None
 
 
 class _Roll(RedirectEverywhere):

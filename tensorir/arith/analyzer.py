@@ -8,13 +8,20 @@ the difference. Comparisons come out as `<`, `<=`, `==` and `!=` only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from tensorir import expr as e
 from tensorir.arith.comparing import Comparisons, gap_of, turned
-from tensorir.arith.const_interval import EVERYTHING, HALF_INFINITE, INFINITE, type_interval
+from tensorir.arith.const_interval import (
+    EVERYTHING,
+    HALF_INFINITE,
+    INFINITE,
+    Interval,
+    exact_interval,
+    type_interval,
+)
 from tensorir.arith.context import Context, Statement
 from tensorir.arith.interval import IntervalSet, eval_set
 from tensorir.arith.lanes import Lanes
@@ -32,7 +39,7 @@ from tensorir.buffer import Range
 from tensorir.errors import IRValueError
 from tensorir.expr import ExprLike, IntImm, PrimExpr, Var
 from tensorir.index_arithmetic import is_scalar_integer
-from tensorir.ops import FALSE, TRUE, as_expr, conjuncts
+from tensorir.ops import FALSE, TRUE, as_expr, conjuncts, logical_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ class Analyzer:
         """Return what a condition says that lasts: what is not negative, and residue classes."""
         gap = gap_of(condition, self._linear)
         if gap is not None:
-            return _lasting([gap]), ()
+            return _lasting([gap, *self._comparisons.of_variables(gap)]), ()
         if isinstance(condition, e.EQ) and is_scalar_integer(condition.a.dtype):
             difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
             classes = tuple(learned(difference, self._linear.context))
@@ -161,6 +168,10 @@ class Analyzer:
         if condition.dtype.lanes != 1:
             return (), ()
         if isinstance(condition, e.NE) and is_scalar_integer(condition.a.dtype):
+            difference = self._linear(condition.a).plus(self._linear(condition.b), -1)
+            low, high = self._linear.bound(difference)
+            if low == 0 or high == 0:
+                return _lasting([difference.times(-1 if high == 0 else 1).plus_const(-1)]), ()
             condition = self.compare(condition)
         return _lasting([self._linear.truth(condition).plus_const(-1)]), ()
 
@@ -277,13 +288,36 @@ class Analyzer:
         They hold of the value that its dtype holds, whatever wraps. Divisors are other than 0.
         """
         value = as_expr(expr)
-        low, high = self._linear.bound(self._linear(value))
+        low, high = self._interval(value)
         least, most = type_interval(value) or EVERYTHING
         low, high = max(low, least), min(high, most)
         return ConstIntBound(
             ConstIntBound.NEG_INF if low <= -HALF_INFINITE else low,
             ConstIntBound.POS_INF if high >= HALF_INFINITE else high,
         )
+
+    def _interval(self, value: PrimExpr) -> Interval:
+        """Return what holds of a sum of terms, of the operations as written, and of choices."""
+        linear = self._linear(value)
+        low, high = self._linear.bound(linear)
+        if low == high or not is_scalar_integer(value.dtype):
+            return low, high
+        choice = _choice(value)
+        if choice is not None:
+            condition, *values = choice
+            with self.constraint_scope(condition):
+                first = self._interval(values[0])
+            with self.constraint_scope(logical_not(condition)):
+                second = self._interval(values[1])
+            return max(low, min(first[0], second[0])), min(high, max(first[1], second[1]))
+        written = exact_interval(value, self._linear.context.ranges)
+        if written is not None:
+            low, high = max(low, written[0]), min(high, written[1])
+        if low <= -HALF_INFINITE and self._linear.at_least_zero(linear):
+            low = 0
+        if high >= HALF_INFINITE and self._linear.at_least_zero(linear.times(-1)):
+            high = 0
+        return low, high
 
     def modular_set(self, expr: ExprLike) -> ModularSet:
         """Return `coeff` and `base` such that `expr` is `coeff * k + base` for an integer k.
@@ -314,6 +348,15 @@ class Scope:
 
     def __exit__(self, *_: object) -> None:
         self._reader.context = self._outside
+
+
+def _choice(value: PrimExpr) -> Sequence[PrimExpr] | None:
+    """Return the condition and the values of a choice, None for anything else."""
+    if isinstance(value, e.Select):
+        return value.condition, value.true_value, value.false_value
+    if isinstance(value, e.Call) and getattr(value.op, "short_name", "") == "if_then_else":
+        return value.args
+    return None
 
 
 def _parts(condition: PrimExpr) -> Iterator[PrimExpr]:

@@ -8,18 +8,19 @@ by the one alternative on which the comparison depends: `min(x, 11) < 10` is `x 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from tensorir import expr as e
-from tensorir.arith.linear import Extremum, Linear, Quotient, TruncatedQuotient
+from tensorir.arith.linear import Extremum, Linear, Product, Quotient, TruncatedQuotient
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.pieces import pieces
 from tensorir.arith.wrapping import agrees, sum_fits
 from tensorir.arith.writing import NotRepresentableError
 from tensorir.dtype import DataType
-from tensorir.expr import PrimExpr
+from tensorir.expr import PrimExpr, Var
 from tensorir.index_arithmetic import holds_indices, is_scalar_integer
-from tensorir.ops import FALSE, TRUE
+from tensorir.ops import FALSE, TRUE, logical_and, logical_or
 
 NEGATION: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {
     e.LT: e.GE,
@@ -99,8 +100,69 @@ class Comparisons:
             difference = difference.over(divisor)
         if all(c < 0 for c in difference.terms.values()):
             difference = difference.times(-1)
+        decided = self._one_case(difference)
+        if decided is not None:
+            return self.zero(decided, dtype, equal)
+        factored = self._factored(difference, dtype, equal)
+        if factored is not None:
+            return factored
         sides = self._sides(difference, dtype)
         return None if sides is None else (e.EQ if equal else e.NE)(*sides)
+
+    def of_variables(self, gap: Linear) -> list[Linear]:
+        """Return what else is not negative where `gap` is, as far as it bounds single variables."""
+        found: list[Linear] = []
+        pending = [gap]
+        while pending:
+            known = pending.pop()
+            for part in self._consequences(known):
+                single = len(part.terms) == 1 and isinstance(next(iter(part.terms)), Var)
+                (found if single else pending).append(part)
+        return found
+
+    def _consequences(self, gap: Linear) -> list[Linear]:
+        for term, c in gap.terms.items():
+            if type(term) is Extremum and term.largest != (c > 0):
+                rest = gap.plus(Linear({term: 1}, 0), -c)
+                return [rest.plus(arg, c) for arg in term.args]
+        if len(gap.terms) == 1 and gap.content() == 1 and (inside := _undivided(gap)) is not None:
+            return [inside]
+        shorter = self._without_fraction(gap)
+        return [] if shorter is None else [shorter]
+
+    def _one_case(self, difference: Linear) -> Linear | None:
+        """Return a shorter sum that is 0 where one with an extremum is, None if there is none.
+
+        An alternative on the far side of 0 is never the one that makes the sum 0.
+        """
+        for term, c in difference.terms.items():
+            if type(term) is not Extremum:
+                continue
+            rest = Linear({t: d for t, d in difference.terms.items() if t is not term}, 0)
+            rest = rest.plus_const(difference.const)
+            sign = -1 if term.largest == (c > 0) else 1
+            cases = [rest.plus(arg, c) for arg in term.args]
+            near = [
+                case
+                for case in cases
+                if not self._reader.at_least_zero(case.times(sign).plus_const(-1))
+            ]
+            if len(near) == 1:
+                return near[0]
+        return None
+
+    def _factored(self, difference: Linear, dtype: DataType, equal: bool) -> PrimExpr | None:
+        """Return that one factor of a product of indices is 0, or that none is."""
+        if difference.const or len(difference.terms) != 1 or self._reader.may_wrap(difference):
+            return None
+        (term,) = difference.terms
+        if type(term) is not Product or not holds_indices(dtype):
+            return None
+        sides = [self.zero(Linear({f: 1}, 0), dtype, equal) for f in dict.fromkeys(term.factors)]
+        known = [side for side in sides if side is not None]
+        if len(known) < len(sides):
+            return None
+        return reduce(logical_or if equal else logical_and, known)
 
     # ----------------------------------------------------------------------------------- reducing
 

@@ -240,12 +240,26 @@ def _ramp(n: e.Ramp, operand: Operand) -> Interval | None:
 
 def _call(n: e.Call, operand: Operand) -> Interval | None:
     """Return the interval of a call, which computes in its own type whatever the operands do."""
-    combine = _CALLS.get(getattr(n.op, "short_name", ""))
+    name = getattr(n.op, "short_name", "")
+    if name in _COUNTS:
+        return _bits_counted(name, n.args[0].dtype.bits, operand(n.args[0]))
+    combine = _CALLS.get(name)
     if combine is None or not n.dtype.is_integral:
         return type_interval(n)
     parts = [operand(a) or type_interval(a) or EVERYTHING for a in n.args]
     return _fitting(combine(*parts), n.dtype) or type_interval(n)
 
+
+def _bits_counted(name: str, width: int, a: Interval | None) -> Interval:
+    """Return the interval of a number of bits: of those set, or of zeros in front."""
+    if a is None or a[0] < 0:
+        return 0, width
+    if name == "popcount":
+        return int(a[0] > 0), a[1].bit_length()
+    return width - a[1].bit_length(), width - a[0].bit_length()
+
+
+_COUNTS: Final = frozenset({"clz", "popcount"})
 
 _CALLS: Final[dict[str, Callable[..., Interval | None]]] = {
     "bitwise_and": common_bits,

@@ -289,12 +289,25 @@ class Context:
         if type(atom) is Wrapped:
             return integer_limits(atom.dtype)
         if type(atom) is Product:
-            return reduce(product, [self.term_bound(factor) for factor in atom.factors])
+            return self._product_bound(atom)
         if type(atom) is SymbolicQuotient:
             return floor_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
         if type(atom) is TruncatedQuotient:
             return trunc_quotient(self.bound(atom.index), self.bound(atom.divisor)) or EVERYTHING
         return EVERYTHING
+
+    def _product_bound(self, atom: Product) -> Interval:
+        """Return the bound of a product; what a factor is squared to is not negative."""
+        parts: list[Interval] = []
+        for factor in dict.fromkeys(atom.factors):
+            low, high = self.term_bound(factor)
+            squares, single = divmod(atom.factors.count(factor), 2)
+            if squares:
+                least = 0 if low <= 0 <= high else min(abs(low), abs(high))
+                most = max(abs(low), abs(high))
+                parts += [product((least, most), (least, most))] * squares
+            parts += [(low, high)] * single
+        return reduce(product, parts)
 
     def _opaque_bound(self, atom: Opaque) -> Interval:
         if self.reader is None or type(atom.expr) is BufferLoad:

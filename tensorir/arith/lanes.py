@@ -105,9 +105,12 @@ class Lanes:
                 return None
             combine = add if type(element) is e.Add else sub
             return combine(a[0], b[0]), combine(a[1], b[1])
-        if isinstance(element, e.Mul) and not self._varies(element.b):
-            a = self._affine(element.a)
-            return None if a is None else (mul(a[0], element.b), mul(a[1], element.b))
+        if isinstance(element, e.Mul):
+            varying, factor = element.a, element.b
+            if self._varies(factor):
+                varying, factor = factor, varying
+            a = None if self._varies(factor) else self._affine(varying)
+            return None if a is None else (mul(a[0], factor), mul(a[1], factor))
         return None
 
     def _sum(self, element: PrimExpr) -> PrimExpr:

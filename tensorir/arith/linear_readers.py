@@ -9,6 +9,7 @@ from tensorir import expr as e
 from tensorir.arith.linear import Linear, Term, TruncatedQuotient
 from tensorir.expr import IntImm, integer_limits
 from tensorir.index_arithmetic import holds_indices, is_scalar_integer
+from tensorir.visit import substitute, walk
 
 if TYPE_CHECKING:
     from tensorir.arith.linearize import Linearizer
@@ -57,6 +58,12 @@ def _read_shift_or_call(reader: Linearizer, expr: e.Call) -> Linear:
     return reader.opaque(expr)
 
 
+def _read_let(reader: Linearizer, expr: e.Let) -> Linear:
+    if any(isinstance(part, (e.BufferLoad, e.Call)) for part in walk(expr.value)):
+        return reader.opaque(expr)
+    return reader(substitute(expr.body, {expr.var: expr.value}))
+
+
 def _is_symbolic(term: Term) -> bool:
     return type(term) is TruncatedQuotient and bool(term.divisor.terms)
 
@@ -94,4 +101,5 @@ READERS: Final[dict[type, Callable[[Linearizer, Any], Linear]]] = {
     e.Max: _read_int(lambda r, x: r.extremum([r(x.a), r(x.b)], True)),
     e.Cast: _read_cast,
     e.Call: _read_int(_read_shift_or_call),
+    e.Let: _read_let,
 }

@@ -24,11 +24,12 @@ from tensorir.arith.linear import (
     Terms,
     TruncatedQuotient,
     Wrapped,
+    without_zeros,
 )
 from tensorir.arith.linear_readers import READERS
 from tensorir.arith.opaque import expr_key, interval_of
 from tensorir.arith.pieces import pieces
-from tensorir.arith.polynomial import exact_quotient, factors
+from tensorir.arith.polynomial import common_factors, exact_quotient, factors
 from tensorir.arith.proof import Proof
 from tensorir.arith.terms import parts_of
 from tensorir.arith.wrapping import agrees, fits, reduced
@@ -137,6 +138,13 @@ class Linearizer:
         reduced = self._reduce(remaining, divisor)
         if reduced is not None:
             return base.plus(self.quotient(*reduced))
+        if any(abs(c) > divisor for c in remaining.terms.values()):
+            # What is a multiple of the divisor comes out of every coefficient.
+            steps = Linear(
+                without_zeros({t: _step(c, divisor) for t, c in remaining.terms.items()}), 0
+            )
+            small = remaining.plus(steps, -divisor)
+            return base.plus(steps).plus(self.quotient(small, divisor))
         return base.plus(self._nest(remaining, divisor))
 
     def _reduce(self, index: Linear, divisor: int) -> tuple[Linear, int] | None:
@@ -199,6 +207,10 @@ class Linearizer:
             if c == 1 and type(term) is Quotient:
                 inner = term.index.plus_const(index.const * term.divisor)
                 return self.quotient(inner, term.divisor * divisor)
+            if c == 1 and type(term) is Extremum:
+                args = [arg.plus_const(index.const) for arg in term.args]
+                if any(all(d % divisor == 0 for d in arg.terms.values()) for arg in args):
+                    return self.extremum([self.quotient(a, divisor) for a in args], term.largest)
         return Linear({self.intern(Quotient(index, divisor)): 1}, 0)
 
     def floor_divide(self, a: Linear, b: Linear) -> Linear:
@@ -210,7 +222,9 @@ class Linearizer:
         exact = exact_quotient(a, b, self.product) if b.terms else None
         if exact is not None:
             return exact
-        a, b = _without_factor(a, b)
+        a, b = _without_factor(a, b, self.product)
+        if not b.terms and b.const:
+            return self.floor_divide(a, b)
         if len(b.terms) == 1 and not b.const and len(a.terms) > 1:
             parts = {
                 t: exact_quotient(Linear({t: c}, 0), b, self.product) for t, c in a.terms.items()
@@ -231,14 +245,14 @@ class Linearizer:
         exact = exact_quotient(a, b, self.product) if b.terms or b.const else None
         if exact is not None:
             return exact
-        a, b = _without_factor(a, b)
+        a, b = _without_factor(a, b, self.product)
         if not b.terms and b.const < 0:
             return self.truncated(a, b.times(-1)).times(-1)
-        low, high = self.bound(a)
-        if low >= 0 and self.bound(b)[0] > 0:
+        if self.bound(b)[0] > 0 and self.at_least_zero(a):
             return self.floor_divide(a, b)
         if b.terms or b.const == 0:
             return Linear({self.intern(TruncatedQuotient(a, b)): 1}, 0)
+        low, high = self.bound(a)
         least, most = truncdiv(low, b.const), truncdiv(high, b.const)
         if least == most:
             return Linear({}, least)
@@ -445,12 +459,30 @@ def _divided_terms(index: Linear, factor: int) -> tuple[Linear, Linear]:
     return Linear(whole, carry), Linear(rest, const_rest)
 
 
-def _without_factor(a: Linear, b: Linear) -> tuple[Linear, Linear]:
-    """Return dividend and divisor without a factor that all their coefficients share."""
+def _without_factor(
+    a: Linear, b: Linear, product: Callable[[Linear, Linear], Linear]
+) -> tuple[Linear, Linear]:
+    """Return dividend and divisor without a factor that all their terms share."""
     shared = gcd(a.content(), a.const, b.content(), b.const)
-    if shared <= 1:
+    if shared > 1:
+        a, b = a.over(shared), b.over(shared)
+    if a.const or b.const or not a.terms or not b.terms:
         return a, b
-    return a.over(shared), b.over(shared)
+    # A symbol is no more 0 than the divisor that it is a factor of.
+    for symbol in common_factors((*a.terms, *b.terms)):
+        unit = Linear({symbol: 1}, 0)
+        over = exact_quotient(a, unit, product), exact_quotient(b, unit, product)
+        if over[0] is not None and over[1] is not None:
+            a, b = over[0], over[1]
+    return a, b
+
+
+def _step(coefficient: int, divisor: int) -> int:
+    """Return the quotient of a coefficient that leaves a small rest, of its sign if it can."""
+    if abs(coefficient) < divisor:
+        return 0
+    down, rest = divmod(coefficient, divisor)
+    return down if coefficient > 0 or 2 * rest <= divisor else down + 1
 
 
 def _is_variable(linear: Linear, dtype: DataType) -> bool:

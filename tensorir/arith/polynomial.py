@@ -5,7 +5,7 @@ The terms of a `Linear` may be products, so it is a polynomial in what they mult
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from tensorir.arith.const_interval import HALF_INFINITE, Interval
@@ -18,6 +18,23 @@ Monomial: TypeAlias = tuple[Term, ...]
 def factors(term: Term) -> Monomial:
     """Return what a term multiplies: itself unless it is a product."""
     return term.factors if type(term) is Product else (term,)
+
+
+def common_factors(terms: Iterable[Term]) -> list[Term]:
+    """Return the factors that all of some terms have, with repetition."""
+    shared: list[Term] | None = None
+    for term in terms:
+        left = list(factors(term))
+        if shared is None:
+            shared = left
+            continue
+        kept: list[Term] = []
+        for factor in shared:
+            if factor in left:
+                left.remove(factor)
+                kept.append(factor)
+        shared = kept
+    return shared or []
 
 
 def degree(value: Linear) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from tensorir import expr as e
 from tensorir.arith.comparing import turned
@@ -26,7 +26,10 @@ def simplifier(analyzer: Analyzer) -> _Simplifier:
     return _Simplifier(analyzer)
 
 
-_INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar})
+_INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar, e.Let})
+
+_WITH_CHOICES: Final = frozenset({e.Add, e.Sub, e.Min, e.Max})
+"""What is done to both values of a choice rather than to the one chosen, where that is shorter."""
 
 
 _VECTOR_NODES: Final = frozenset({*e.BINARY_OPS, e.Not, e.Select, e.Cast})
@@ -43,6 +46,10 @@ class _Simplifier(Rewriter):
         if kind is IntImm:
             return node
         if kind in _INTEGER_NODES and is_scalar_integer(node.dtype):
+            if kind in _WITH_CHOICES and e.Select in (type(node.a), type(node.b)):
+                chosen = self._in_both(node)
+                if chosen is not None:
+                    return self(chosen)
             return self._analyzer.integer(node)
         if kind is e.Cast and is_scalar_integer(node.dtype) and is_scalar_integer(node.value.dtype):
             return self._analyzer.integer(node)
@@ -129,7 +136,7 @@ class _Simplifier(Rewriter):
         return node if same else e.Select(condition, t, f)
 
     def rewrite_Call(self, node: e.Call) -> PrimExpr:  # noqa: N802
-        if getattr(node.op, "short_name", "") == "if_then_else":
+        if _is_if_then_else(node):
             return self._if_then_else(node)
         new = self.generic(node)
         return self._analyzer.decided(_folded(new))
@@ -144,6 +151,14 @@ class _Simplifier(Rewriter):
         made = self._without_choice(condition, t, f)
         if made is not None:
             return made
+        for inner, other, all_hold in ((t, f, True), (f, t, False)):
+            if _is_if_then_else(inner):
+                # The second condition is evaluated only where the first leaves the choice open.
+                kept, same = inner.args[1 if all_hold else 2], inner.args[2 if all_hold else 1]
+                if expr_key(same) == expr_key(other):
+                    join = e.And if all_hold else e.Or
+                    both = self(join(condition, inner.args[0]))
+                    return if_then_else(both, *((kept, other) if all_hold else (other, kept)))
         if condition is old[0] and t is old[1] and f is old[2]:
             return node
         return if_then_else(condition, t, f)
@@ -157,6 +172,28 @@ class _Simplifier(Rewriter):
         with self._analyzer.constraint_scope(logical_not(condition)):
             f = self(f)
         return t, f
+
+    def _in_both(self, node: e.BinaryOp) -> PrimExpr | None:
+        """Return a choice between two results, None where an operand is better left alone.
+
+        That is if both operands are chosen by one condition, or a value of the only choice and the
+        other operand make up a constant.
+        """
+        a, b, kind = node.a, node.b, type(node)
+        if isinstance(a, e.Select) and isinstance(b, e.Select):
+            if expr_key(a.condition) != expr_key(b.condition):
+                return None
+            pairs = (a.true_value, b.true_value), (a.false_value, b.false_value)
+            return e.Select(a.condition, *(kind(*pair) for pair in pairs))
+        choice, other = (a, b) if isinstance(a, e.Select) else (b, a)
+        assert isinstance(choice, e.Select)
+        if kind not in (e.Add, e.Sub) or has_loads(other):
+            return None
+        values = choice.true_value, choice.false_value
+        results = [kind(v, other) if choice is a else kind(other, v) for v in values]
+        if all(self._analyzer.linear(result).terms for result in results):
+            return None
+        return e.Select(choice.condition, *results)
 
     def _without_choice(self, condition: PrimExpr, t: PrimExpr, f: PrimExpr) -> PrimExpr | None:
         """Return a choice between simplified values as something simpler, None if it stays."""
@@ -185,6 +222,10 @@ class _Simplifier(Rewriter):
         base, stride = self(node.base), self(node.stride)
         same = base is node.base and stride is node.stride
         return node if same else e.Ramp(base, stride, node.lanes)
+
+
+def _is_if_then_else(expr: PrimExpr) -> TypeGuard[e.Call]:
+    return isinstance(expr, e.Call) and getattr(expr.op, "short_name", "") == "if_then_else"
 
 
 def _size(expr: PrimExpr) -> int:
