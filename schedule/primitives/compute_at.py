@@ -30,6 +30,7 @@ from schedule.analysis.regions import (
     relax_by_intervals,
     union,
 )
+from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
@@ -119,7 +120,7 @@ def compute_at(
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
-    OpaqueCallError.
+    OpaqueCallError, DependentAxisError, OrderedReductionError.
     """
     if loop is ROOT_MARK:
         return
@@ -150,7 +151,8 @@ def reverse_compute_at(
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
     DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError.
+    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError,
+    DependentAxisError, OrderedReductionError.
     """
     if loop is ROOT_MARK:
         return
@@ -189,6 +191,7 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     check_complete_or_reduction(state, block, graph)
     if state.enable_check:
         check_no_effect(block)
+        check_steps_commute(block)
     if not block.block.iter_vars:
         # What is inside may use the loops around it directly, and would leave them.
         for sref in loops_above(block):
