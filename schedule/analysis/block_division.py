@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from schedule.analysis.bindings import axis_domain, loop_domain, loop_range
+from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.rebuild import ReplaceAxes
 from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
 from schedule.analysis.regions import relax_by_intervals
@@ -284,7 +285,7 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
         predicate = Analyzer().simplify(predicate)
     block = Block(
         axes,
-        (),
+        [substitute(region, values) for region in init_reads(inner)],
         [substitute(region, values) for region in inner.writes],
         f"{name}_init",
         substitute(inner.init, values),

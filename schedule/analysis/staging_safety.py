@@ -20,6 +20,7 @@ from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
 from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.node import Node
 from tensorir.ops import is_const_int
 from tensorir.stmt import (
     AttrStmt,
@@ -78,8 +79,16 @@ def check_place_is_fixed(
 
 
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
-    """Say whether a block may read what a buffer that it writes held before."""
+    """Say whether a block may read what a buffer that it writes held before.
+
+    Its init runs first, and so does all that says where and whether the block stores.
+    """
     declared = [r for r in block.reads if r.buffer is buffer]
+    start: list[Node] = [] if block.init is None else [block.init]
+    start += [axis.dom for axis in block.iter_vars if axis.dom is not None]
+    start += [view.source for view in block.match_buffers]
+    if any(loads(node, buffer) for node in start):
+        return True
     if not declared and not loads(block.body, buffer):
         return False
     if block.init is None:
@@ -225,7 +234,7 @@ def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     return runs
 
 
-def loads(stmt: Stmt | PrimExpr, buffer: Buffer) -> bool:
+def loads(stmt: Node, buffer: Buffer) -> bool:
     """Say whether an element of `buffer` is loaded."""
     return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(stmt))
 

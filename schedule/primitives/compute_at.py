@@ -30,6 +30,7 @@ from schedule.analysis.regions import (
     relax_by_intervals,
     union,
 )
+from schedule.analysis.staging_safety import reads_old_values
 from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
@@ -69,6 +70,12 @@ REPEATED = Problem(
     "{0} cannot move under {1}: {where}, the steps of its reduction do not run once, beginning "
     "with the one that initialises, because {reason}",
     "choose a loop further out",
+)
+CONTINUED = Problem(
+    "RepeatedReductionError",
+    "{0} cannot move, because its reduction starts from what {buffer} held before, and would start "
+    "from its own result where an instance runs again",
+    "decompose the reduction first; its update can stay where it is",
 )
 LEFT_OUT = Problem(
     "LeftOutInstancesError",
@@ -192,6 +199,9 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     if state.enable_check:
         check_no_effect(block)
         check_steps_commute(block)
+        for region in block.block.writes if block.block.init is not None else ():
+            starts = not reads_old_values(block.block, region.buffer)
+            check(starts, CONTINUED, block, buffer=region.buffer.name)
     if not block.block.iter_vars:
         # What is inside may use the loops around it directly, and would leave them.
         for sref in loops_above(block):

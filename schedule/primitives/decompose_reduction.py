@@ -5,6 +5,7 @@ from __future__ import annotations
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.derived_regions import init_reads
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
 from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
@@ -78,7 +79,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     axes = {axis.var: axis.var.with_name(axis.var.name) for axis, _ in spatial}
     init_block = Block(
         [IterVar(axis.dom, axes[axis.var], axis.iter_type) for axis, _ in spatial],
-        (),
+        [substitute(region, axes) for region in init_reads(old)],
         [substitute(region, axes) for region in old.writes],
         f"{old.name_hint}_init",
         substitute(init, axes),
