@@ -48,7 +48,7 @@ from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from tensorir.visit import walk
@@ -82,6 +82,11 @@ LEFT_OUT = Problem(
     "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
     "{axis}, and would not from there",
     "give the axis a domain of the values that it takes",
+)
+NOT_RUN = Problem(
+    "LostIterationError",
+    "{0} cannot move under {1}: none of its axes follows {2}, which may have no iteration",
+    "choose a loop further out",
 )
 LEFT_BEHIND = Problem(
     "LostIterationError",
@@ -239,6 +244,8 @@ def plan_move(
     if state.enable_check:
         _check_concurrent(block, loop, nest)
         _check_follows(block, loop, nest)
+        if not to_consumers:
+            _check_runs(block, loop, nest)
         _check_steps(block, loop, nest)
         _check_all_run(block, loop, to_consumers=to_consumers)
     return Move(block, loop, position, nest)
@@ -288,6 +295,18 @@ def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
         kept = {axis for _, axis in driven_axes(nest, var)}
         for _, axis in driven_axes(block.block_realize, var):
             check(axis in kept, LEFT_BEHIND, block, loop, above, axis=axis.var.name)
+
+
+def _check_runs(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise if a consumer would come below a loop that it does not follow, and that may not run."""
+    around = {above.loop for above in loops_above(block)}
+    analyzer = Analyzer()
+    for above in (*loops_above(loop), loop):
+        extent = above.loop.extent
+        if above.loop in around or isinstance(extent, IntImm):
+            continue
+        follows = bool(driven_axes(nest, above.loop.loop_var))
+        check(follows or analyzer.can_prove(extent >= 1), NOT_RUN, block, loop, above)
 
 
 def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
