@@ -15,10 +15,10 @@ from schedule.analysis.reduction_steps import Instances, left_out_first, loops_a
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
 from tensorir.arith import Analyzer
-from tensorir.expr import PrimExpr, Var
+from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import conjuncts, is_const_int
 from tensorir.stmt import For
-from tensorir.visit import substitute
+from tensorir.visit import substitute, uses_var
 
 EMPTY = Problem(
     "EmptyReductionError",
@@ -69,7 +69,14 @@ def check_fused(chain: Sequence[StmtSRef]) -> None:
     """
     fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
     above = loops_around(chain[0])
+    moved = {lp.loop_var for lp in fused}
     for instances, inside in reductions_in(chain[-1].loop.body):
+        reduces = any(
+            axis.iter_type != IterVar.DATA_PAR and uses_var(value, moved.__contains__)
+            for axis, value in zip(instances.axes, instances.values, strict=True)
+        )
+        if not reduces:
+            continue
         loops = [*above, *(sref.loop for sref in chain), *inside]
         own = own_loops(instances, loops)
         kept = [lp for lp in fused if lp in own]
@@ -78,14 +85,16 @@ def check_fused(chain: Sequence[StmtSRef]) -> None:
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
 
 
-def where_initialised(
-    predicate: PrimExpr, loops: Sequence[For], around: Sequence[For]
-) -> PrimExpr | None:
+def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr | None:
     """Return the predicate of the instances for which the init of a reduction runs.
 
-    It runs with the first step, or where there is none. `loops` are those of the reduction,
-    `around` are all. None where both may be: steps without the first one, and no step.
+    It runs with the first step, or where there is none. `around` are all loops. None where both may
+    be: steps without the first one, and no step.
     """
+    predicate = instances.predicate
+    if is_const_int(predicate, 1):
+        return predicate
+    loops = own_loops(instances, around)
     analyzer, in_step = Analyzer(), Analyzer()
     for lp in around:
         in_step.bind(lp.loop_var, loop_range(lp))

@@ -6,7 +6,7 @@ from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
 from schedule.analysis.derived_regions import init_reads
-from schedule.analysis.empty_reductions import own_loops, where_initialised
+from schedule.analysis.empty_reductions import where_initialised
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
 from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
@@ -98,8 +98,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
-    own = own_loops(instances_of(block), loops_around(block))
-    initialised = where_initialised(realize.predicate, own, loops_around(block))
+    initialised = where_initialised(instances_of(block), loops_around(block))
     if initialised is None:
         check(not state.enable_check, LATE, block, predicate=realize.predicate)
         initialised = realize.predicate
