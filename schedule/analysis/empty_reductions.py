@@ -7,17 +7,18 @@ or puts something below it that belongs to the result, must know that there is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.predicates import at_first_step, without_variables
 from schedule.analysis.reduction_steps import Instances, left_out_first, loops_around, reductions_in
 from schedule.errors import Problem, check
 from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
 from tensorir.arith import Analyzer
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.ops import conjuncts, is_const_int
-from tensorir.stmt import For
+from tensorir.stmt import BufferStore, For
 from tensorir.visit import substitute, uses_var
 
 EMPTY = Problem(
@@ -62,27 +63,33 @@ def check_copied(loop: StmtSRef) -> None:
             check(reason is None, EMPTY, loop, reason=reason, lost="not be copied")
 
 
-def check_fused(chain: Sequence[StmtSRef]) -> None:
+def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
     """Raise if a loop made of nested ones would move more than the reduction that one moves now.
 
     That is none of the loops of the reduction any more.
     """
     fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
-    above = loops_around(chain[0])
     moved = {lp.loop_var for lp in fused}
+    if not any(_may_move_reduction(child, moved) for child in state.child_blocks(chain[-1])):
+        return
     for instances, inside in reductions_in(chain[-1].loop.body):
-        reduces = any(
-            axis.iter_type != IterVar.DATA_PAR and uses_var(value, moved.__contains__)
-            for axis, value in zip(instances.axes, instances.values, strict=True)
-        )
-        if not reduces:
-            continue
-        loops = [*above, *(sref.loop for sref in chain), *inside]
+        loops = [*loops_around(chain[0]), *(sref.loop for sref in chain), *inside]
         own = own_loops(instances, loops)
         kept = [lp for lp in fused if lp in own]
         if kept and len(kept) < len(fused):
             reason = lacks_steps(instances, loops)
             check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
+
+
+def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:
+    """Say whether loops move reduction axes of a block, or blocks are in it."""
+    node = block.block
+    if type(node.body) is not BufferStore:
+        return True
+    return node.init is not None and any(
+        axis.iter_type != IterVar.DATA_PAR and uses_var(value, moved.__contains__)
+        for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True)
+    )
 
 
 def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr | None:

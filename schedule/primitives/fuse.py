@@ -69,7 +69,7 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
             var = outer.loop.loop_var
             check(not uses_var(sref.loop.extent, var), DEPENDENT, sref, var=var.name)
     if state.enable_check and len(loops) > 1:
-        check_fused(loops)
+        check_fused(state, loops)
 
     # Rewrite.
     old = [sref.loop for sref in loops]
