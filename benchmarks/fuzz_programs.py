@@ -366,9 +366,112 @@ def main(a: T.handle, c: T.handle):
                         vi = T.axis.spatial(8, i)
                         D[vo, vi] = B[vi] + V[vi]
 """,
+    "no_steps": """
+@T.prim_func
+def main(a: T.handle, d: T.handle):
+    none = T.int32()
+    A = T.match_buffer(a, (6, none))
+    D = T.match_buffer(d, (6,))
+    P = T.alloc_buffer((6, none))
+    C = T.alloc_buffer((6,))
+    for i, k in T.grid(6, none):
+        with T.block("P"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            P[vi, vk] = A[vi, vk] * T.float32(2)
+    for i, k in T.grid(6, none):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] += P[vi, vk]
+    for i in range(6):
+        with T.block("D"):
+            vi = T.axis.spatial(6, i)
+            D[vi] = C[vi] + T.float32(1)
+""",
+    "few_steps": _HEADER.format('A: T.Buffer((6, 8), "float32"), D: T.Buffer((6,), "float32")')
+    + """
+    B = T.alloc_buffer((6,))
+    C = T.alloc_buffer((6,))
+    for i in range(6):
+        for k in range(i):
+            with T.block("B"):
+                vi = T.axis.spatial(6, i)
+                vk = T.axis.reduce(8, k)
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] += A[vi, vk]
+    for i, k in T.grid(6, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k + 2 < i)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] += A[vi, vk]
+    for i in range(6):
+        with T.block("D"):
+            vi = T.axis.spatial(6, i)
+            D[vi] = B[vi] + C[vi]
+""",
+    "continued": _HEADER.format('A: T.Buffer((6, 8), "float32"), D: T.Buffer((6,), "float32")')
+    + """
+    for i, k in T.grid(6, 8):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[vi] = D[vi] * T.float32(0.5)
+            D[vi] += A[vi, vk]
+""",
+    "dependent": _HEADER.format('A: T.Buffer((12, 4), "float32"), D: T.Buffer((13, 4), "float32")')
+    + """
+    B = T.alloc_buffer((12, 4))
+    C = T.alloc_buffer((3, 4))
+    for i, j in T.grid(12, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(12, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi % 3, vj] = B[vi, vj]
+    for i, j in T.grid(12, 4):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi + 1, vj] = D[vi, vj] * T.float32(0.5) + C[vi % 3, vj]
+    for i, j in T.grid(1, 4):
+        with T.block("E"):
+            vi, vj = T.axis.remap("RS", [i, j])
+            D[0, vj] = D[12, vj] - D[0, vj]
+    for i, j in T.grid(12, 4):
+        with T.block("F"):
+            vi, vj = T.axis.remap("RS", [i, j])
+            D[1, vj] = D[1, vj] * T.float32(0.25) + A[vi, vj]
+""",
+    "wrapping": _HEADER.format('D: T.Buffer((16,), "int32"), F: T.Buffer((16,), "float32")')
+    + """
+    B = T.alloc_buffer((16,), "int32")
+    C = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = vi + 2147483640
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = (B[vi] + 1) // 2
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[vi] * 3 + B[vi] // 7
+    for i in range(16):
+        with T.block("F"):
+            vi = T.axis.spatial(16, i)
+            F[vi] = T.cast(B[vi] + vi, "float32")
+""",
 }
-"""Programs of other kinds, as scripts; the last ones have all kinds of statements around blocks."""
-SIZES = {"n": 7, "m": 5}
+"""Programs of other kinds, as scripts: with all kinds of statements around blocks, and with what
+is easily got wrong (reductions without steps, inits that read, axes that lie)."""
+SIZES = {"n": 7, "m": 5, "none": 0}
 """What the variables in the shapes of programs are."""
 
 

@@ -25,7 +25,7 @@ def get_block_access_region(
 
     `buffer_var_map` gives the buffers that count, by data variable. Regions are in terms of the
     block's axes, in order of first access, those of one buffer united. Of a buffer that the block
-    initialises, what it reads counts only if it is more than what it writes.
+    initialises, what it reads counts only if it is more than what it writes, or read by the init.
     """
     detector = _Detector(block, buffer_var_map)
     return detector.result()
@@ -74,6 +74,7 @@ class _Detector:
                 self._visit(dim)
         if block.init is not None:
             self._visit(block.init)
+        self._read_first = set(self._reads)
         self._visit(block.body)
 
     def result(
@@ -86,8 +87,10 @@ class _Detector:
         return reads, writes, opaque
 
     def _is_initialised(self, read: _Access) -> bool:
-        """Say whether a block with an init writes all that it reads of a buffer."""
-        written = self._writes.get(read.buffer) if self._block.init is not None else None
+        """Say whether a block with an init writes all that it reads of a buffer before that."""
+        if self._block.init is None or read.buffer in self._read_first:
+            return False
+        written = self._writes.get(read.buffer)
         return written is not None and all(
             self._is_within(r, w) for r, w in zip(read.box, written.box, strict=True)
         )

@@ -44,7 +44,7 @@ class _OpenBlocks(Rewriter):
         values = self.each(node.iter_values)
         predicate = self(node.predicate)
         for axis, value in zip(block.iter_vars, values, strict=True):
-            self._values[axis.var] = value
+            self._values[axis.var] = value.astype(axis.var.dtype)
         for buffer in block.alloc_buffers:
             self._open_layout(buffer)
         kept = Attrs({k: v for k, v in block.annotations.items() if k in _STILL_NEEDED})

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from schedule.analysis.bindings import axis_domain, loop_domain, loop_range
+from schedule.analysis.derived_regions import init_reads
+from schedule.analysis.empty_reductions import own_loops
+from schedule.analysis.predicates import without_variables
 from schedule.analysis.rebuild import ReplaceAxes
-from schedule.analysis.reduction_steps import Steps, instances_of, left_out_first, loops_around
+from schedule.analysis.reduction_steps import (
+    Instances,
+    Steps,
+    instances_of,
+    left_out_first,
+    loops_around,
+)
 from schedule.analysis.regions import relax_by_intervals
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_seen_through, scope_root
@@ -279,12 +288,15 @@ def init_nest(division: BlockDivision, inner: Block, name: str) -> Stmt:
             values[axis.var] = var
     used = {var for value in bindings for var in collect_vars(value)}
     first = {lp.loop_var: lp.min for lp in division.loops if lp.loop_var not in used}
-    predicate = substitute(division.inner_predicate, first)
+    # Where its conditions exclude each step, the init runs all the same.
+    reduced = Instances(tuple(division.inner_axes), tuple(division.inner_values))
+    own = {lp.loop_var for lp in own_loops(reduced, division.loops)}
+    predicate = substitute(without_variables(division.inner_predicate, own), first)
     if predicate is not division.inner_predicate:
         predicate = Analyzer().simplify(predicate)
     block = Block(
         axes,
-        (),
+        [substitute(region, values) for region in init_reads(inner)],
         [substitute(region, values) for region in inner.writes],
         f"{name}_init",
         substitute(inner.init, values),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import is_affine_binding
 from schedule.analysis.dependency import BlockScope, DepKind, dependencies
 from schedule.analysis.known_cover import reads_covered
@@ -115,25 +116,31 @@ def check_complete(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> 
 
 
 def check_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
-    """Raise unless the block is a reduction block in its scope."""
+    """Raise unless the block is a reduction block in its scope, and its axes are what they say."""
     violated = reduction_violation(state, block, is_dominant(block, scope))
     check(not violated, NOT_REDUCTION, block, condition=violated)
+    if state.enable_check:
+        check_any_order(block)
 
 
 def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: BlockScope) -> None:
-    """Raise unless the block is complete or a reduction block in its scope."""
+    """Raise unless the block is complete or a reduction block in its scope.
+
+    Its axes must be what they say.
+    """
     dominant = is_dominant(block, scope)
     complete = complete_violation(block, dominant)
-    if not complete:
-        return
-    reduction = reduction_violation(state, block, dominant)
-    check(
-        not reduction,
-        NOT_COMPLETE_OR_REDUCTION,
-        block,
-        complete=complete,
-        reduction=reduction,
-    )
+    if complete:
+        reduction = reduction_violation(state, block, dominant)
+        check(
+            not reduction,
+            NOT_COMPLETE_OR_REDUCTION,
+            block,
+            complete=complete,
+            reduction=reduction,
+        )
+    if state.enable_check:
+        check_any_order(block)
 
 
 def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:

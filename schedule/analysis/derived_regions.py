@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.access import get_block_read_write_region
-from tensorir.buffer import Buffer
-from tensorir.expr import Var
+from tensorir.buffer import Buffer, BufferRegion
+from tensorir.expr import BufferLoad, Var
 from tensorir.stmt import Block
 from tensorir.visit import walk
 
@@ -38,3 +38,11 @@ def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
         if isinstance(child, Block):
             visible.update({r.buffer.data: r.buffer for r in (*child.reads, *child.writes)})
     return visible
+
+
+def init_reads(block: Block) -> Sequence[BufferRegion]:
+    """Return what the init of a block reads, in terms of the block's axes."""
+    if block.init is None or not any(isinstance(node, BufferLoad) for node in walk(block.init)):
+        return ()
+    known = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}
+    return get_block_read_write_region(block.with_(body=block.init, init=None), known)[0]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from schedule.analysis.bindings import axis_domain
 from schedule.analysis.dependency import BlockScope, DepKind
+from schedule.analysis.staging_safety import reads_old_values
 from schedule.errors import Problem, check, fail
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
@@ -62,7 +63,7 @@ def check_same_each_time(
 def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str | None:
     """Return how loops decide what a block stores to an element, None if they do not."""
     node = block.block
-    if node.init is None and any(region.buffer is buffer for region in node.reads):
+    if reads_old_values(node, buffer):
         return f"what is stored in {buffer.name} follows from what it held before"
     fixed = _axes_of_elements(node, buffer)
     for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True):

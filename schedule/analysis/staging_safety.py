@@ -7,6 +7,7 @@ Each question here is about one way in which that could show.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.opaque_access import is_opaque
@@ -19,7 +20,8 @@ from tensorir.access import get_block_read_write_region
 from tensorir.arith import Analyzer, IntervalSet
 from tensorir.buffer import Buffer, Range
 from tensorir.equal import expr_deep_equal
-from tensorir.expr import BufferLoad, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, IntImm, IterVar, PrimExpr, Var
+from tensorir.node import Node
 from tensorir.ops import is_const_int
 from tensorir.stmt import (
     AttrStmt,
@@ -77,9 +79,19 @@ def check_place_is_fixed(
         check(fixed, UNSAFE, block, buffer=buffer.name, reason=reason)
 
 
+@lru_cache(maxsize=512)
 def reads_old_values(block: Block, buffer: Buffer) -> bool:
-    """Say whether a block may read what a buffer that it writes held before."""
+    """Say whether a block may read what a buffer that it writes held before.
+
+    Its init runs first, and so does all that says where and whether the block stores.
+    """
     declared = [r for r in block.reads if r.buffer is buffer]
+    start: list[Node] = [] if block.init is None else [block.init]
+    domains = (axis.dom for axis in block.iter_vars if axis.dom is not None)
+    start += [e for dom in domains for e in (dom.min, dom.extent) if type(e) is not IntImm]
+    start += [view.source for view in block.match_buffers]
+    if any(loads(node, buffer) for node in start):
+        return True
     if not declared and not loads(block.body, buffer):
         return False
     if block.init is None:
@@ -225,7 +237,7 @@ def values_taken(block: StmtSRef, axes: Sequence[Var]) -> list[Range] | None:
     return runs
 
 
-def loads(stmt: Stmt | PrimExpr, buffer: Buffer) -> bool:
+def loads(stmt: Node, buffer: Buffer) -> bool:
     """Say whether an element of `buffer` is loaded."""
     return any(isinstance(node, BufferLoad) and node.buffer is buffer for node in walk(stmt))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_division import (
     BlockDivision,
     check_init_moves_out,
@@ -81,6 +82,8 @@ def blockize(
     division = divide_block(block, outer, inner, preserve_unit_iters)
     if block.block.init is not None:
         check_init_moves_out(block, inner)
+        if state.enable_check:
+            check_any_order(block)
 
     # Rewrite.
     old = block.block

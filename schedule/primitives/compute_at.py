@@ -31,6 +31,8 @@ from schedule.analysis.regions import (
     relax_by_intervals,
     union,
 )
+from schedule.analysis.staging_safety import reads_old_values
+from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, LocationArg, primitive
 from schedule.primitives.inline import compute_inline
@@ -47,7 +49,7 @@ from schedule.stmt_cursor import StmtCursor
 from tensorir.arith import Analyzer
 from tensorir.buffer import Buffer, BufferRegion, Range
 from tensorir.errors import IRValueError
-from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.expr import IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import TRUE, add, const, is_const_int, logical_and
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt
 from tensorir.visit import walk
@@ -70,11 +72,22 @@ REPEATED = Problem(
     "with the one that initialises, because {reason}",
     "choose a loop further out",
 )
+CONTINUED = Problem(
+    "RepeatedReductionError",
+    "{0} cannot move, because its reduction starts from what {buffer} held before, and would start "
+    "from its own result where an instance runs again",
+    "decompose the reduction first; its update can stay where it is",
+)
 LEFT_OUT = Problem(
     "LeftOutInstancesError",
     "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
     "{axis}, and would not from there",
     "give the axis a domain of the values that it takes",
+)
+NOT_RUN = Problem(
+    "LostIterationError",
+    "{0} cannot move under {1}: none of its axes follows {2}, which may have no iteration",
+    "choose a loop further out",
 )
 LEFT_BEHIND = Problem(
     "LostIterationError",
@@ -120,7 +133,7 @@ def compute_at(
     NotInSameScopeError, OutputBlockError, OnlyLeafError, InsertionPointNotFoundError,
     InvalidInsertionIndexError, NotAllRequiredBlocksAreVisitedError, DependencyOrderError,
     DomainNotSolvableError, RepeatedReductionError, LeftOutInstancesError, OpaqueBlockError,
-    OpaqueCallError.
+    OpaqueCallError, DependentAxisError, OrderedReductionError.
     """
     if loop is ROOT_MARK:
         return
@@ -151,7 +164,8 @@ def reverse_compute_at(
     NotInSameScopeError, OnlyLeafError, InsertionPointNotFoundError, InvalidInsertionIndexError,
     NotAllRequiredBlocksAreVisitedError, DependencyOrderError, NotRegionCoverError,
     DomainNotSolvableError, WrongBlockIterTypeError, RepeatedReductionError,
-    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError.
+    LeftOutInstancesError, OpaqueBlockError, UndeclaredAccessError, OpaqueCallError,
+    DependentAxisError, OrderedReductionError.
     """
     if loop is ROOT_MARK:
         return
@@ -190,6 +204,10 @@ def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:
     check_complete_or_reduction(state, block, graph)
     if state.enable_check:
         check_no_effect(block)
+        check_steps_commute(block)
+        for region in block.block.writes if block.block.init is not None else ():
+            starts = not reads_old_values(block.block, region.buffer)
+            check(starts, CONTINUED, block, buffer=region.buffer.name)
     if not block.block.iter_vars:
         # What is inside may use the loops around it directly, and would leave them.
         for sref in loops_above(block):
@@ -227,6 +245,8 @@ def plan_move(
     if state.enable_check:
         _check_concurrent(block, loop, nest)
         _check_follows(block, loop, nest)
+        if not to_consumers:
+            _check_runs(block, loop, nest)
         _check_steps(block, loop, nest)
         _check_all_run(block, loop, to_consumers=to_consumers)
     return Move(block, loop, position, nest)
@@ -276,6 +296,18 @@ def _check_follows(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
         kept = {axis for _, axis in driven_axes(nest, var)}
         for _, axis in driven_axes(block.block_realize, var):
             check(axis in kept, LEFT_BEHIND, block, loop, above, axis=axis.var.name)
+
+
+def _check_runs(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:
+    """Raise if a consumer would come below a loop that it does not follow, and that may not run."""
+    around = {above.loop for above in loops_above(block)}
+    analyzer = Analyzer()
+    for above in (*loops_above(loop), loop):
+        extent = above.loop.extent
+        if above.loop in around or isinstance(extent, IntImm):
+            continue
+        follows = bool(driven_axes(nest, above.loop.loop_var))
+        check(follows or analyzer.can_prove(extent >= 1), NOT_RUN, block, loop, above)
 
 
 def _check_steps(block: StmtSRef, loop: StmtSRef, nest: Stmt) -> None:

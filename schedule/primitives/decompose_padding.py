@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import loop_domain
 from schedule.analysis.block_kind import check_complete, require_scope
 from schedule.analysis.dependency import BlockScope
@@ -74,6 +75,8 @@ def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> N
     _, graph = require_scope(state, block)
     check_dependencies_show(state, graph, block)
     check_complete(state, block, graph)
+    if state.enable_check:
+        check_any_order(block)
     loops = loops_above(block)
     check(loop in loops, NOT_AN_ANCESTOR, loop, block)
     store, value, padding = _match_body(block)

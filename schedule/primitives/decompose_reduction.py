@@ -5,6 +5,8 @@ from __future__ import annotations
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
+from schedule.analysis.derived_regions import init_reads
+from schedule.analysis.empty_reductions import where_initialised
 from schedule.analysis.predicates import at_first_step
 from schedule.analysis.reduction_steps import Steps, instances_of, loops_around
 from schedule.analysis.surroundings import check_dependencies_show, check_unguarded
@@ -37,6 +39,14 @@ NOT_ONE_PASS = Problem(
 )
 
 
+LATE = Problem(
+    "EmptyReductionError",
+    "it is not known whether the init of {0} runs: its predicate `{predicate}` may exclude the "
+    "first step and not others, which runs no init, or all of them, which runs it",
+    "write a predicate that holds in the first step wherever it holds in any",
+)
+
+
 @primitive("DecomposeReduction")
 def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
     """Move a reduction's init into a block of its own, right before `loop`; return that block.
@@ -47,7 +57,8 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     The init block `<name>_init` runs under copies of those loops, from `loop` down, that the
     data-parallel axes use. The block becomes `<name>_update` and its handle stays valid.
 
-    Raises ScheduleError: LoopPositionError, NotReductionBlockError, LoopHeightError.
+    Raises ScheduleError: LoopPositionError, NotReductionBlockError, LoopHeightError,
+    EmptyReductionError, DependentAxisError.
     """
     # Preconditions.
     loops = loops_above(block)
@@ -78,7 +89,7 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     axes = {axis.var: axis.var.with_name(axis.var.name) for axis, _ in spatial}
     init_block = Block(
         [IterVar(axis.dom, axes[axis.var], axis.iter_type) for axis, _ in spatial],
-        (),
+        [substitute(region, axes) for region in init_reads(old)],
         [substitute(region, axes) for region in old.writes],
         f"{old.name_hint}_init",
         substitute(init, axes),
@@ -87,7 +98,11 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
     bindings = [value for _, value in spatial]
     used = {v for value in bindings for v in collect_vars(value)}
     below = [sref.loop for sref in loops[position:]]
-    predicate = at_first_step(realize.predicate, [lp for lp in below if lp.loop_var not in used])
+    initialised = where_initialised(instances_of(block), loops_around(block))
+    if initialised is None:
+        check(not state.enable_check, LATE, block, predicate=realize.predicate)
+        initialised = realize.predicate
+    predicate = at_first_step(initialised, [lp for lp in below if lp.loop_var not in used])
     nest: Stmt = BlockRealize(bindings, predicate, init_block)
     renamed: dict[Var, PrimExpr] = {}
     for inner in reversed(below):

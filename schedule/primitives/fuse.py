@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from schedule.analysis.bindings import BindingSimplifier, substitute_loops
+from schedule.analysis.empty_reductions import check_fused
 from schedule.analysis.loop_dtype import dtype_holding
 from schedule.errors import ArgumentError, Problem, check
 from schedule.instruction import LoopArg, NewLoop, primitive
@@ -48,7 +49,8 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
     extent 1 stay visible in the bindings.
 
     Raises ValueError without loops; ScheduleError: HasAnnotationOrThreadBindingError,
-    OuterNotInnerParent, NotOnlyChildError, LoopNotStartWithZeroError, DependentLoopError.
+    OuterNotInnerParent, NotOnlyChildError, LoopNotStartWithZeroError, DependentLoopError,
+    EmptyReductionError.
     """
     # Preconditions.
     if not loops:
@@ -66,6 +68,8 @@ def fuse(state: ScheduleState, *loops: LoopArg, preserve_unit_iters: bool = True
         for outer in loops[:k]:
             var = outer.loop.loop_var
             check(not uses_var(sref.loop.extent, var), DEPENDENT, sref, var=var.name)
+    if state.enable_check and len(loops) > 1:
+        check_fused(state, loops)
 
     # Rewrite.
     old = [sref.loop for sref in loops]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
+from schedule.analysis.step_order import ORDERED, steps_commute
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
-from schedule.errors import ArgumentError, Problem, fail
+from schedule.errors import ArgumentError, Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
@@ -31,7 +33,8 @@ def parallel(state: ScheduleState, loop: LoopArg) -> None:
     """Run the iterations of a loop on several cores.
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
-    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError.
+    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
+    DependentAxisError.
     """
     _check_independent(state, loop, "parallel", allow_reduce=False)
     _set_kind(state, loop, ForKind.PARALLEL)
@@ -42,7 +45,8 @@ def vectorize(state: ScheduleState, loop: LoopArg) -> None:
     """Run the iterations of a loop as lanes of vector instructions.
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
-    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError.
+    Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
+    DependentAxisError.
     """
     _check_independent(state, loop, "vectorize", allow_reduce=False)
     _set_kind(state, loop, ForKind.VECTORIZED)
@@ -60,7 +64,7 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
 
     A CPU cannot run such a program; building one for it is refused.
     Raises ValueError for an unknown axis; ScheduleError: NotCompactDataFlowError,
-    WrongBlockIterTypeError.
+    WrongBlockIterTypeError, DependentAxisError.
     """
     if thread_axis not in _THREAD_AXES:
         reason = f"names no thread axis {thread_axis!r}; it is one of {sorted(_THREAD_AXES)}"
@@ -86,10 +90,15 @@ def _check_independent(
         check_told_apart(state, loop)
     old = loop.loop
     allowed = {IterVar.DATA_PAR, IterVar.COMM_REDUCE} if allow_reduce else {IterVar.DATA_PAR}
-    for block, axis in driven_axes(old.body, old.loop_var):
+    driven = driven_axes(old.body, old.loop_var)
+    for block, axis in driven:
         if axis.iter_type not in allowed:
             words = "data-parallel or reduction" if allow_reduce else "data-parallel"
             fail(WRONG_AXIS, loop, block, kind=kind, allowed=words, axis=axis.var.name)
+    if state.enable_check:
+        for block, axis in driven:
+            check_any_order(block, {axis.var})
+            check(axis.iter_type == IterVar.DATA_PAR or steps_commute(block), ORDERED, block)
 
 
 def driven_axes(body: Stmt, loop_var: Var) -> list[tuple[Block, IterVar]]:

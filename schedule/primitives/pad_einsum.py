@@ -230,6 +230,10 @@ def _driving_loops(
         reason = f"loop {value.name} counts in {value.dtype}, which does not hold {extent}"
         check(counts, NO_EINSUM, block, reason=reason)
         longer[value] = extent
+    for loop in loops.values():
+        for part in (loop.min, loop.extent):
+            reason = f"loop {loop.loop_var.name} runs for {part}, which follows a longer loop"
+            check(not uses_var(part, longer.__contains__), NO_EINSUM, block, reason=reason)
     return longer
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from schedule.analysis.bindings import loop_range
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.empty_reductions import check_copied
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.redirect import RedirectBuffers
 from schedule.analysis.regions import Region, united
@@ -108,7 +109,8 @@ def write_at(
     schedule made with `enable_check=False`.
 
     Raises ScheduleError: InvalidStorageScopeError, BufferIndexOutOfRangeError, RootBlockError,
-    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError.
+    NotStagePipelineError, LoopPositionError, ReadAfterWriteError, UnsafeStageError,
+    EmptyReductionError.
     """
     # Preconditions.
     buffer = checked_buffer(block, write_buffer_index, storage_scope, "write")
@@ -119,6 +121,7 @@ def write_at(
     written = body.region_written()
     held = None
     if state.enable_check:
+        check_copied(loop)
         whole = body.is_filled(written)
         if not whole:
             check_sequential(block, buffer, loop)

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.empty_reductions import own_loops
 from schedule.analysis.layout_map import check_injective
 from schedule.analysis.opaque_access import check_no_opaque
+from schedule.analysis.predicates import without_variables
 from schedule.analysis.redirect import RedirectToPoint
+from schedule.analysis.reduction_steps import instances_of, loops_around
 from schedule.analysis.staging_copy import (
     Element,
     Staged,
@@ -240,7 +243,13 @@ class _Layout:
         realize = self._block.block_realize
         bound = axis_values(realize)
         bindings = [bound[axis.var] for axis in self._axes]
-        used = {v for value in (*bindings, realize.predicate) for v in collect_vars(value)}
+        predicate = realize.predicate
+        if realize.block.init is not None:
+            # Where conditions exclude each step, the init stores all the same.
+            around = loops_around(self._block)
+            own = own_loops(instances_of(self._block), around)
+            predicate = without_variables(predicate, {lp.loop_var for lp in own})
+        used = {v for value in (*bindings, predicate) for v in collect_vars(value)}
         loops = []
         for sref in loops_above(self._block):
             inside = sref is not location and is_ancestor(location, sref)
@@ -248,7 +257,7 @@ class _Layout:
                 check_starts_at_zero(sref)
                 loops.append(sref.loop)
         axes = [IterVar(axis.dom, axis.var, IterVar.DATA_PAR) for axis in self._axes]
-        sweep, fresh = Sweep.like(loops, axes, bindings, realize.predicate)
+        sweep, fresh = Sweep.like(loops, axes, bindings, predicate)
         (a, there), (b, here) = source, target
         cache = a if b is self._buffer else b
         return sweep.copying(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import is_affine_binding, loop_domain
 from schedule.analysis.reduction_steps import Steps, loops_around, reductions_in
+from schedule.analysis.step_order import check_steps_commute, steps_commute
 from schedule.analysis.surroundings import check_order_is_free
 from schedule.errors import Problem, check, fail
 from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef, loops_above
 from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map
-from tensorir.expr import IntImm, IterVar
+from tensorir.expr import IntImm, IterVar, Var
+from tensorir.ops import is_const_int
 from tensorir.stmt import For, Stmt
-from tensorir.visit import uses_var
+from tensorir.visit import collect_vars, uses_var
 
 REPEATED = Problem("LoopMultiAppearanceError", "{0} appears in the input multiple times")
 NOT_A_CHAIN = Problem(
@@ -59,7 +62,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     Kind and annotations move with a loop. One loop or none changes nothing.
 
     Raises ScheduleError: LoopMultiAppearanceError, LoopsNotAChainError, BlockPropertyError,
-    NotAffineBindingError, DependentLoopError.
+    NotAffineBindingError, DependentLoopError, DependentAxisError,
+    OrderedReductionError.
     """
     # Preconditions.
     if len(ordered_loops) <= 1:
@@ -82,6 +86,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     if state.enable_check:
         _check_steps(chain, target)
         check_order_is_free(state, chain[-1])
+        for child in state.child_blocks(chain[-1]):
+            _check_axes(child, chain, target)
 
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
@@ -90,6 +96,29 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
 
     # Result.
     state.replace(chain[0], body)
+
+
+def _check_axes(block: StmtSRef, before: list[StmtSRef], after: list[StmtSRef]) -> None:
+    """Raise if instances that are not known to be independent would run in another order.
+
+    Those that differ in an axis which may be ordered, or in a reduction axis, keep their order as
+    long as the loops that drive these axes keep theirs.
+    """
+    dependent = dependent_axes(block.block)
+    if not dependent and steps_commute(block.block):
+        return
+    realize = block.block_realize
+    driving: set[Var] = set()
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if axis.var in dependent or axis.iter_type != IterVar.DATA_PAR:
+            driving.update(collect_vars(value))
+    old, new = (
+        [s for s in order if s.loop.loop_var in driving and not is_const_int(s.loop.extent, 1)]
+        for order in (before, after)
+    )
+    if old != new:
+        check_any_order(block)
+        check_steps_commute(block)
 
 
 def _check_steps(before: list[StmtSRef], after: list[StmtSRef]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schedule.analysis.axis_independence import check_any_order, dependent_axes
 from schedule.analysis.bindings import axis_domain, axis_values
 from schedule.analysis.block_kind import (
     check_complete,
@@ -202,6 +203,9 @@ class _ReversePlan:
         visible = visible_buffers(self._state, scope)
         new = with_derived_regions(producer.with_(body=body), visible)
         state = self._state
+        if state.enable_check and dependent_axes(new):
+            # The consumer's instances run in the order of the producer's from now on.
+            check_any_order(self._block)
         state.replace(self._block, None)
         state.replace(
             self._producer,

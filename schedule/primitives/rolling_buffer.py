@@ -13,6 +13,7 @@ from schedule.analysis.opaque_access import check_no_opaque
 from schedule.analysis.redirect import RedirectEverywhere
 from schedule.analysis.regions import bound_region, path_domain, relax_by_intervals
 from schedule.analysis.staging_copy import INDEX_OUT_OF_RANGE
+from schedule.analysis.staging_safety import reads_old_values
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, WriteIndex, primitive
 from schedule.sref import StmtSRef, loops_above, lowest_common_ancestor
@@ -100,7 +101,7 @@ def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtS
             other = edge.src if edge.dst is block else edge.dst
             allowed = edge.kind is DepKind.RAW and edge.src is block
             check(allowed, DEPENDENCY, block, other, buffer=buffer.name)
-    own = block.block.init is None and any(r.buffer is buffer for r in block.block.reads)
+    own = reads_old_values(block.block, buffer)
     check(not own, DEPENDENCY, block, block, buffer=buffer.name)
     return [edge.dst for edge in graph.out_of(block) if edge.buffer is buffer]
 

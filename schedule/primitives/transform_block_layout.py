@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.bindings import is_trivial_binding
 from schedule.analysis.layout_map import analyze_layout
 from schedule.analysis.loop_nest import nest_of_loops
 from schedule.analysis.rebuild import ReplaceAxes
+from schedule.analysis.step_order import check_steps_commute
 from schedule.errors import Problem, check, fail
 from schedule.instruction import BlockArg, IndexMapAttr, primitive
 from schedule.primitives.loop_problems import check_starts_at_zero
@@ -57,7 +59,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
 
     Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
     NotTrivialBindingError, IndexMapNotApplicableToBlockIterError, OpaqueNewIterTypeError,
-    NotBijectiveAffineIndexMapError.
+    NotBijectiveAffineIndexMapError, DependentAxisError, OrderedReductionError.
     """
     # Preconditions.
     old, realize = block.block, block.block_realize
@@ -79,6 +81,10 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     if layout.has_padding:
         reason = f"there is nothing where {layout.padding}"
         fail(NOT_BIJECTIVE, block, index_map=index_map, reason=reason)
+
+    if state.enable_check:
+        check_any_order(block)
+        check_steps_commute(block)
 
     # Rewrite.
     analyzer = Analyzer()

@@ -827,6 +827,7 @@ def main(A: T.Buffer((9,)), C: T.Buffer((9,))):
             vi = T.axis.spatial(4, i)
             T.reads(A[vi * 2 : vi * 2 + 3])
             T.writes(B[vi * 2 : vi * 2 + 3])
+            T.block_attr({"schedule.any_order": True})
             for k in range(3):
                 B[vi * 2 + k] = A[vi * 2 + k]
     for i in range(9):

@@ -1,0 +1,118 @@
+"""Reductions without a step, whose init runs all the same.
+
+What that means is stated in `tensorir.semantics`. The loops of a reduction are those that move its
+reduction axes and no other axis of the block. Whoever makes one of them a loop of something else,
+or puts something below it that belongs to the result, must know that there is a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from schedule.analysis.bindings import loop_range
+from schedule.analysis.predicates import at_first_step, without_variables
+from schedule.analysis.reduction_steps import Instances, left_out_first, loops_around, reductions_in
+from schedule.errors import Problem, check
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
+from tensorir.arith import Analyzer
+from tensorir.expr import IterVar, PrimExpr, Var
+from tensorir.ops import conjuncts, is_const_int
+from tensorir.stmt import BufferStore, For
+from tensorir.visit import substitute, uses_var
+
+EMPTY = Problem(
+    "EmptyReductionError",
+    "a reduction below {0} may have no step, as {reason}; its init, which runs all the same, would "
+    "{lost}",
+    "decompose the reduction first",
+)
+
+
+def own_loops(instances: Instances, loops: Sequence[For]) -> list[For]:
+    """Return the loops of a reduction: those that move its reduction axes and no other axis."""
+    spatial, reduce = instances.moved_by()
+    return [lp for lp in loops if lp.loop_var in reduce and lp.loop_var not in spatial]
+
+
+def lacks_steps(instances: Instances, loops: Sequence[For]) -> str | None:
+    """Return why a reduction may have no step, None if there surely is one."""
+    own = own_loops(instances, loops)
+    analyzer = Analyzer()
+    for lp in loops:
+        if lp not in own:
+            analyzer.bind(lp.loop_var, loop_range(lp))
+    for lp in own:
+        if not analyzer.can_prove(lp.extent >= 1):
+            return f"loop `{lp.loop_var.name}` may have no iteration"
+    first: dict[Var, PrimExpr] = {lp.loop_var: lp.min for lp in own}
+    for conjunct in conjuncts(instances.predicate):
+        at_first = substitute(conjunct, first)
+        if at_first is not conjunct and not analyzer.can_prove(at_first):
+            return f"`{conjunct}` may exclude each"
+    return None
+
+
+def check_copied(loop: StmtSRef) -> None:
+    """Raise if a copy that is made in each iteration of a loop may miss the init of a reduction."""
+    loops = [*loops_around(loop), loop.loop]
+    for instances, inside in reductions_in(loop.loop.body):
+        own = own_loops(instances, [*loops, *inside])
+        if any(lp in loops for lp in own):
+            reason = lacks_steps(instances, [*loops, *inside])
+            check(reason is None, EMPTY, loop, reason=reason, lost="not be copied")
+
+
+def check_fused(state: ScheduleState, chain: Sequence[StmtSRef]) -> None:
+    """Raise if a loop made of nested ones would move more than the reduction that one moves now.
+
+    That is none of the loops of the reduction any more.
+    """
+    fused = [sref.loop for sref in chain if not is_const_int(sref.loop.extent, 1)]
+    moved = {lp.loop_var for lp in fused}
+    if not any(_may_move_reduction(child, moved) for child in state.child_blocks(chain[-1])):
+        return
+    for instances, inside in reductions_in(chain[-1].loop.body):
+        loops = [*loops_around(chain[0]), *(sref.loop for sref in chain), *inside]
+        own = own_loops(instances, loops)
+        kept = [lp for lp in fused if lp in own]
+        if kept and len(kept) < len(fused):
+            reason = lacks_steps(instances, loops)
+            check(reason is None, EMPTY, chain[0], reason=reason, lost="not run")
+
+
+def _may_move_reduction(block: StmtSRef, moved: Collection[Var]) -> bool:
+    """Say whether loops move reduction axes of a block, or blocks are in it."""
+    node = block.block
+    if type(node.body) is not BufferStore:
+        return True
+    return node.init is not None and any(
+        axis.iter_type != IterVar.DATA_PAR and uses_var(value, moved.__contains__)
+        for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True)
+    )
+
+
+def where_initialised(instances: Instances, around: Sequence[For]) -> PrimExpr | None:
+    """Return the predicate of the instances for which the init of a reduction runs.
+
+    It runs with the first step, or where there is none. `around` are all loops. None where both may
+    be: steps without the first one, and no step.
+    """
+    predicate = instances.predicate
+    if is_const_int(predicate, 1):
+        return predicate
+    loops = own_loops(instances, around)
+    analyzer, in_step = Analyzer(), Analyzer()
+    for lp in around:
+        in_step.bind(lp.loop_var, loop_range(lp))
+        if lp not in loops:
+            analyzer.bind(lp.loop_var, loop_range(lp))
+    if left_out_first(predicate, loops, in_step) is None:
+        return without_variables(predicate, {lp.loop_var for lp in loops})
+    last: dict[Var, PrimExpr] = {lp.loop_var: lp.min + lp.extent - 1 for lp in loops}
+    has_step = all(analyzer.can_prove(lp.extent >= 1) for lp in loops) and all(
+        at_last is conjunct or analyzer.can_prove(at_last)
+        for conjunct in conjuncts(predicate)
+        for at_last in (substitute(conjunct, last),)
+    )
+    return at_first_step(predicate, loops) if has_step else None

@@ -1,0 +1,182 @@
+"""Reductions that may have no step: their init runs all the same, whatever primitives do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from schedule import Schedule
+from tensorir import parse
+from tensorir.interp import interpret
+from tests.schedule.transformation import refused
+
+SUM = """\
+@T.prim_func
+def main(a: T.handle, c: T.handle, n: T.int32):
+    A = T.match_buffer(a, {shape})
+    C = T.match_buffer(c, (4,))
+    P = T.alloc_buffer({shape})
+    B = T.alloc_buffer((4,))
+    for i, k in T.grid(4, {size}):
+        with T.block("P"):
+            vi = T.axis.spatial(4, i)
+            vk = T.axis.spatial({size}, k)
+            P[vi, vk] = A[vi, vk] * T.float32(2)
+    for i in range(4):
+        for k in range({extent}):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                vk = T.axis.reduce({size}, k)
+                T.where({predicate})
+                with T.init():
+                    B[vi] = T.float32(2)
+                B[vi] = B[vi] + P[vi, vk]
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi] + T.float32(1)
+"""
+NEVER = "T.bool(True)"
+PROGRAMS = {
+    "extent": SUM.format(shape="(4, n)", size="n", extent="n", predicate=NEVER),
+    "triangle": SUM.format(shape="(4, 8)", size="8", extent="i", predicate=NEVER),
+    "predicate": SUM.format(shape="(4, 8)", size="8", extent="8", predicate="k < n"),
+    "mixed": SUM.format(shape="(4, 8)", size="8", extent="8", predicate="k + i < n"),
+}
+
+
+def loops(sch, name="B"):
+    return sch.get_loops(name)
+
+
+def split(sch, depth=1, factors=(None, 2)):
+    return sch.split(loops(sch)[depth], list(factors))
+
+
+def split_and_swapped(sch):
+    split(sch)
+    sch.reorder(*reversed(loops(sch)[-2:]))
+
+
+def split_and_decomposed(sch):
+    split(sch)
+    sch.decompose_reduction("B", loops(sch)[1])
+
+
+def written_and_moved(sch):
+    copy = sch.cache_write("B", 0, "local")
+    sch.reverse_compute_at(copy, loops(sch)[0])
+
+
+ALWAYS = [
+    split,
+    lambda sch: split(sch, 0, [None, 3]),
+    lambda sch: sch.cache_write("B", 0, "local"),
+    lambda sch: sch.cache_read("B", 0, "local"),
+    lambda sch: sch.add_unit_loop(loops(sch)[0]),
+]
+PIPELINES = [
+    lambda sch: sch.write_at(loops(sch)[0], "B", 0, "local"),
+    lambda sch: sch.reindex("B", ("read", 0)),
+    lambda sch: sch.reindex_cache_write("B", 0, "local", lambda i, k: (i,)),
+    lambda sch: sch.reverse_compute_at("C", loops(sch)[0]),
+    lambda sch: sch.compute_inline("P"),
+]
+SYMBOLIC = [
+    split_and_swapped,
+    split_and_decomposed,
+    written_and_moved,
+    lambda sch: sch.parallel(loops(sch)[0]),
+    lambda sch: sch.blockize(loops(sch)[0]),
+    lambda sch: sch.reorder(*reversed(loops(sch))),
+    lambda sch: sch.decompose_reduction("B", loops(sch)[0]),
+    lambda sch: sch.decompose_reduction("B", loops(sch)[1]),
+    lambda sch: sch.reindex("B", ("write", 0)),
+    lambda sch: sch.blockize(loops(sch)[1]),
+    lambda sch: sch.compute_at("B", loops(sch, "C")[0]),
+    lambda sch: sch.compute_at("P", loops(sch)[0]),
+    lambda sch: sch.reverse_compute_at("B", loops(sch, "P")[0]),
+    lambda sch: sch.pad_einsum("B", [3, 4]),
+    lambda sch: sch.loop_partition(loops(sch)[0], [1, None]),
+    lambda sch: sch.transform_layout("B", ("write", 0), lambda i: (i // 3, i % 3), 0.0),
+    lambda sch: sch.transform_block_layout("B", lambda i, k: (3 - i, k)),
+    lambda sch: sch.merge(loops(sch, "P")[0], loops(sch)[0]),
+]
+PREDICATED = [
+    lambda sch: sch.blockize(loops(sch)[0]),
+    lambda sch: sch.decompose_reduction("B", loops(sch)[0]),
+    lambda sch: sch.decompose_reduction("B", loops(sch)[1]),
+    lambda sch: sch.blockize(loops(sch)[1]),
+    split_and_decomposed,
+]
+CASES = [
+    *((name, call) for name in PROGRAMS for call in ALWAYS),
+    *((name, call) for name in ("extent", "triangle", "predicate") for call in PIPELINES),
+    *(("extent", call) for call in SYMBOLIC),
+    *(("predicate", call) for call in PREDICATED),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), CASES)
+def test_an_empty_sum_stays_what_its_init_says(name, call):
+    func = parse(PROGRAMS[name])
+    sch = Schedule(func, debug_mask="all")
+    call(sch)
+    for n in (0, 1, 5):
+        a = np.random.default_rng(n).standard_normal((4, n if name == "extent" else 8))
+        a = a.astype("float32")
+        taken = {"extent": [n] * 4, "triangle": range(4), "predicate": [n] * 4}
+        steps = taken.get(name, [max(0, n - i) for i in range(4)])
+        expected = [3 + 2 * a[i, :k].sum() for i, k in enumerate(steps)]
+        c = np.full(4, np.nan, "float32")
+        interpret(sch.mod["main"], a, c, n)
+        np.testing.assert_allclose(c, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_loop_of_the_reduction_becomes_no_loop_of_the_instances(name):
+    if name == "triangle":
+        before = PROGRAMS[name].replace("range(i)", "range(n)")
+    else:
+        before = PROGRAMS[name]
+    words = "would not run"
+    refused(before, lambda sch: sch.fuse(*loops(sch)), "EmptyReductionError", words)
+
+
+@pytest.mark.parametrize("name", ["extent", "triangle", "predicate"])
+def test_a_copy_in_each_step_would_miss_the_init(name):
+    call = lambda sch: sch.write_at(loops(sch)[1], "B", 0, "local")  # noqa: E731
+    refused(PROGRAMS[name], call, "EmptyReductionError", "would not be copied")
+
+
+@pytest.mark.parametrize("name", ["extent", "triangle"])
+def test_a_consumer_does_not_move_below_a_loop_that_may_not_run(name):
+    call = lambda sch: sch.reverse_compute_at("C", loops(sch)[1])  # noqa: E731
+    refused(PROGRAMS[name], call, "LostIterationError", "which may have no iteration")
+
+
+def test_an_init_whose_step_may_be_left_out_is_not_split_off():
+    before = PROGRAMS["predicate"].replace("k < n", "n <= k")
+    call = lambda sch: sch.decompose_reduction("B", loops(sch)[1])  # noqa: E731
+    refused(before, call, "EmptyReductionError", "may exclude the first step and not others")
+
+
+def test_reductions_that_surely_have_a_step_are_fused():
+    before = PROGRAMS["triangle"].replace("range(i)", "range(8)")
+    sch = Schedule(parse(before))
+    sch.fuse(*loops(sch))
+
+
+def test_padding_a_loop_that_another_one_follows_is_refused():
+    call = lambda sch: sch.pad_einsum("B", [3, 1])  # noqa: E731
+    refused(PROGRAMS["triangle"], call, "NonEinsumError", "which follows a longer loop")
+
+
+def test_partial_results_without_a_step_are_the_identity():
+    before = PROGRAMS["extent"].replace("B[vi] = T.float32(2)", "B[vi] = T.float32(0)")
+    sch = Schedule(parse(before), debug_mask="all")
+    sch.rfactor(split(sch)[1], 0)
+    for n in (0, 1, 5):
+        a, c = np.ones((4, n), "float32"), np.full(4, np.nan, "float32")
+        interpret(sch.mod["main"], a, c, n)
+        np.testing.assert_array_equal(c, [1 + 2 * n] * 4)
