@@ -23,7 +23,7 @@ from multiprocessing.connection import wait
 
 import codegen
 from benchmarks.forked_runs import Outcome, Report, Run
-from benchmarks.fuzz_programs import program, program_names
+from benchmarks.fuzz_programs import SIZES, program, program_names
 from benchmarks.lowering_cases import Case, IllDefined
 from benchmarks.lowering_steps import LoweringFault
 from benchmarks.random_lines import NoOperand, Writer
@@ -67,7 +67,7 @@ def random_case(seed: int, options: Options) -> Case:
     rng = random.Random(seed)
     if rng.random() < 0.25:
         func = program(rng.choice(program_names()))
-        case = Case(func.script(), {name: rng.choice(SYMBOL_VALUES) for name in ("n", "m")}, seed)
+        case = Case(func.script(), {name: rng.choice(SYMBOL_VALUES) for name in SIZES}, seed)
     else:
         made = random_program(seed, options.without)
         case = Case(made.text, made.sizes, seed)
