@@ -36,6 +36,11 @@ WRONG_ARITY = Problem(
     "IndexMapNotApplicableToBlockIterError",
     "the index map takes {given} indices, but {0} has {count} axes",
 )
+DEPENDENT = Problem(
+    "DependentLoopError",
+    "the range of {0} depends on a loop around it, so there are no ranges for loops over new axes",
+    "give the loop the most iterations that it has, and the block a T.where for those it skips",
+)
 MIXED = Problem(
     "OpaqueNewIterTypeError",
     "the new axis `{index}` of {0} would mix axes of different kinds",
@@ -58,8 +63,9 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     block stays valid, those of its loops expire.
 
     Raises ScheduleError: LoopNotStartWithZeroError, NotSingleChildBlockError,
-    NotTrivialBindingError, IndexMapNotApplicableToBlockIterError, OpaqueNewIterTypeError,
-    NotBijectiveAffineIndexMapError, DependentAxisError, OrderedReductionError.
+    NotTrivialBindingError, DependentLoopError, IndexMapNotApplicableToBlockIterError,
+    OpaqueNewIterTypeError, NotBijectiveAffineIndexMapError, DependentAxisError,
+    OrderedReductionError.
     """
     # Preconditions.
     old, realize = block.block, block.block_realize
@@ -69,6 +75,9 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     check(bool(loops) and is_trivial_binding(block), NOT_TRIVIAL, block)
     check(state.child_blocks(loops[0]) == [block], NOT_ALONE, loops[0], block)
     _check_perfect(loops, realize)
+    around = {loop.loop.loop_var for loop in loops}
+    for loop in loops:
+        check(around.isdisjoint(collect_vars(loop.loop.extent)), DEPENDENT, loop)
     given, count = len(index_map.initial_indices), len(old.iter_vars)
     check(given == count, WRONG_ARITY, block, given=given, count=count)
     index_map = index_map.retyped([axis.var.dtype for axis in old.iter_vars])

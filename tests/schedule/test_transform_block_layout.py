@@ -141,3 +141,21 @@ def main(A: T.Buffer((4,)), B: T.Buffer((4,))):
             B[vi] = A[vi]
 """
     refused(before, transform("B", lambda i: (3 - i,)), "LoopNotStartWithZeroError")
+
+
+def test_a_loop_whose_range_depends_on_another_is_refused():
+    before = """\
+@T.prim_func
+def main(A: T.Buffer((6, 6)), B: T.Buffer((6, 6))):
+    for i in range(6):
+        for j in range(i):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+"""
+    refused(
+        before,
+        transform("B", lambda i, j: (j, i)),
+        "DependentLoopError",
+        "depends on a loop around it",
+    )
