@@ -36,7 +36,7 @@ import codegen
 from benchmarks.peer_process import PeerError
 from benchmarks.suite_programs import NAMES, Program, program
 from benchmarks.suite_results import Result, Results
-from benchmarks.suite_sides import ROOT, Side, Tuned, Version, earlier, folder_of, peers_of
+from benchmarks.suite_sides import ROOT, Peer, Side, Tuned, earlier, folder_of, peers_of
 from search import plot
 from search.database.records import FAILED
 from search.trials import RunTable, Trial
@@ -229,7 +229,7 @@ def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Sid
     first, limit, out = options.trials[0], options.limit, options.out
     for trials in options.trials:
         name = "here" if trials == first else f"here {trials} trials"
-        add(Version(name, ROOT, trials, out / "here.log", limit))
+        add(Peer.of_version(name, ROOT, trials, out / "here.log", limit))
     for path in options.before:
         if path.resolve() == out.resolve():
             raise PeerError(f"--before {path} would be overwritten; give another folder by --out")

@@ -47,51 +47,7 @@ class Side(ABC):
         """End processes."""
 
 
-class _KernelSide(Side):
-    """A side whose kernels are libraries of this project, which are run in this process."""
-
-    def _load(self, library: Path, program: Program) -> float:
-        module = codegen.load_module(library)
-        self._arguments = [codegen.array(array) for array in inputs(program.shapes)]
-        module["main"](*self._arguments)
-        self._evaluator = module.time_evaluator(
-            "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
-        )
-        return digest(self._arguments[-1])
-
-    def run(self) -> float:
-        return float(self._evaluator(*self._arguments).results[0])
-
-
-class Version(_KernelSide):
-    """A checkout of this project, tuning in a process of its own."""
-
-    def __init__(self, name: str, checkout: Path, trials: int, log: Path, limit: float) -> None:
-        self.name, self.trials = name, trials
-        self._process = PeerProcess(
-            Path(sys.executable),
-            PEERS / "tensorir_peer.py",
-            log,
-            limit,
-            {"PYTHONPATH": os.pathsep.join([str(checkout.resolve()), *_search_path()])},
-        )
-
-    def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
-        answer = self._process.request(
-            "tune",
-            program=program.func.script(),
-            trials=self.trials,
-            seed=seed,
-            folder=str(folder.resolve()),
-        )
-        found = self._load(Path(answer["library"]), program)
-        return Tuned(answer["seconds"], tuple(answer["trial_seconds"]), found)
-
-    def close(self) -> None:
-        self._process.close()
-
-
-class Kept(_KernelSide):
+class Kept(Side):
     """The first side of an earlier run of the suite, with the kernels it left in its folder."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -109,16 +65,43 @@ class Kept(_KernelSide):
         result = found[0]
         return Tuned(result.tuning, result.trial_seconds, self._load(library, program))
 
+    def _load(self, library: Path, program: Program) -> float:
+        try:
+            module = codegen.load_module(library)
+        except codegen.LinkError as error:
+            raise PeerError(f"the kernel cannot be loaded: {error}") from error
+        self._arguments = [codegen.array(array) for array in inputs(program.shapes)]
+        module["main"](*self._arguments)
+        self._evaluator = module.time_evaluator(
+            "main", number=1, repeat=1, min_repeat_ms=SHORTEST_MS
+        )
+        return digest(self._arguments[-1])
+
+    def run(self) -> float:
+        return float(self._evaluator(*self._arguments).results[0])
+
 
 class Peer(Side):
-    """Another tuner or library, which tunes and runs in a process of its own."""
+    """A tuner or a library, which tunes and runs in a process of its own."""
 
-    def __init__(self, python: Path, script: Path, trials: int, log: Path, limit: float) -> None:
+    def __init__(self, name: str, process: PeerProcess, trials: int) -> None:
+        self.name, self.trials = name, trials
+        self._process = process
+
+    @staticmethod
+    def of_version(name: str, checkout: Path, trials: int, log: Path, limit: float) -> Peer:
+        """Return a checkout of this project, whose kernels need its own code to be called."""
+        path = os.pathsep.join([str(checkout.resolve()), *_search_path()])
+        python, script = Path(sys.executable), PEERS / "tensorir_peer.py"
+        return Peer(name, PeerProcess(python, script, log, limit, {"PYTHONPATH": path}), trials)
+
+    @staticmethod
+    def of_others(python: Path, script: Path, trials: int, log: Path, limit: float) -> Peer:
+        """Return what a script finds in an interpreter; PeerError if it cannot be started."""
         # One thread; a number, since the libraries of a peer read it before any code of ours runs.
-        self._process = PeerProcess(
-            python, script, log, limit, {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        )
-        self.name, self.trials = self._process.start(), trials
+        one_thread = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        process = PeerProcess(python, script, log, limit, one_thread)
+        return Peer(process.start(), process, trials)
 
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
         answer = self._process.request(
@@ -156,7 +139,7 @@ def earlier(path: Path, trials: int, log: Path, limit: float) -> Side:
     if (path / "results.json").exists():
         return Kept(name, path)
     if (path / "search" / "tune.py").exists():
-        return Version(name, path, trials, log, limit)
+        return Peer.of_version(name, path, trials, log, limit)
     raise PeerError(f"{path} is neither a checkout of this project nor a folder of the suite")
 
 
@@ -170,6 +153,6 @@ def peers_of(python: Path, trials: int, logs: Path, limit: float) -> list[Peer]:
     if not kinds:
         raise PeerError(f"{python} has neither apache-tvm nor torch (with numpy) installed")
     return [
-        Peer(python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit)
+        Peer.of_others(python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit)
         for kind in kinds
     ]

@@ -1,22 +1,26 @@
-"""Tunes programs with the version of this project that PYTHONPATH names."""
+"""Tunes programs, and times what comes of it, with the version of this project on PYTHONPATH."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serve import serve, trial_seconds
+from serve import digest, inputs, serve, trial_seconds
 
 import codegen
 import search as ms
 from tensorir import parse
 
 TARGET = "llvm -num-cores=1"
+_run: Callable[[], float]
 
 
-def tune(program: str, trials: int, seed: int, folder: str, **_: Any) -> dict[str, Any]:
-    """Leave the best kernel and its trace in `folder`, for the suite to run."""
+def tune(
+    program: str, trials: int, seed: int, folder: str, shapes: list[list[int]], **_: Any
+) -> dict[str, Any]:
+    """Leave the best kernel and its trace in `folder`, and make it the one that `run` times."""
     work_dir, library = Path(folder) / "work", Path(folder) / "kernel.so"
     start = time.perf_counter()
     best = ms.tune_tir(
@@ -30,9 +34,23 @@ def tune(program: str, trials: int, seed: int, folder: str, **_: Any) -> dict[st
     if best is None:
         raise RuntimeError("no trial succeeded")
     best.trace.save(Path(folder) / "trace.json")
-    codegen.build(best.mod, TARGET).export_library(library)
-    measured = trial_seconds(work_dir, trials)
-    return {"seconds": seconds, "trial_seconds": measured, "library": str(library)}
+    module = codegen.build(best.mod, TARGET)
+    module.export_library(library)
+    arguments = [codegen.array(array) for array in inputs(shapes)]
+    module["main"](*arguments)
+    evaluator = module.time_evaluator("main", number=1, repeat=1, min_repeat_ms=10)
+    global _run
+    _run = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
+    return {
+        "seconds": seconds,
+        "trial_seconds": trial_seconds(work_dir, trials),
+        "digest": digest(arguments[-1]),
+    }
 
 
-serve("tensorir", {"tune": tune})
+def run() -> dict[str, Any]:
+    """Return the seconds of a call, the mean of as many as take 10 ms."""
+    return {"seconds": _run()}
+
+
+serve("tensorir", {"tune": tune, "run": run})
