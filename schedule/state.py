@@ -253,8 +253,8 @@ class ScheduleState:
                 placed.append((sref, block, above, node))
                 pending.append((block.body, sref))
             elif type(node) is SeqStmt:
-                pending.extend((child, above) for child in node.seq)
-            else:
+                pending.extend([(child, above) for child in node.seq])
+            elif type(node) is not BufferStore:
                 if isinstance(node, _DEFINING) and not self.has_definitions:
                     inside = walk(node.body)
                     self.has_definitions = any(type(part) is BlockRealize for part in inside)
@@ -277,7 +277,7 @@ class ScheduleState:
                 pending.append(node.body)
             elif type(node) is SeqStmt:
                 pending.extend(node.seq)
-            else:
+            elif type(node) is not BufferStore:
                 pending.extend(c for c in children(node) if isinstance(c, Stmt))
 
     def _assign(
@@ -326,33 +326,35 @@ class ScheduleState:
             top = parent
             above = parent.parent
             stmt = parent.stmt
+            assert stmt is not None
+            body = with_child_replaced(stmt.body, old, new)
             if type(stmt) is For:
-                body = with_child_replaced(stmt.body, old, new)
                 if is_no_op(body):
                     old, new, parent = stmt, None, above
                     self._assign(top, None, None, None)
                     top.consumed_by = self.running
                     continue
-                loop = For(
-                    stmt.loop_var,
-                    stmt.min,
-                    stmt.extent,
-                    stmt.kind,
-                    body,
-                    stmt.thread_binding,
-                    stmt.annotations,
-                )
-                self._assign(parent, loop, above, None)
+                loop = stmt.with_body(body)
+                self._rebuilt(parent, stmt, loop, None)
                 old, new = stmt, loop
             else:
-                block = parent.block
-                changed = block.with_(body=with_child_replaced(block.body, old, new))
+                block = parent.block.with_body(body)
                 realize = parent.block_realize
-                rebuilt = BlockRealize(realize.iter_values, realize.predicate, changed)
-                self._assign(parent, changed, above, rebuilt)
+                rebuilt = BlockRealize(realize.iter_values, realize.predicate, block)
+                self._rebuilt(parent, stmt, block, rebuilt)
                 old, new = realize, rebuilt
             parent = above
         self._set_body(top, new)
+
+    def _rebuilt(
+        self, sref: StmtSRef, old: For | Block, new: For | Block, realize: BlockRealize | None
+    ) -> None:
+        """Let a loop or block have another body: by its variable or axis it is found as before."""
+        self._undo.append((sref, old, sref.parent, sref.realize))
+        sref.stmt = new
+        sref.realize = realize
+        del self.stmt2ref[old]
+        self.stmt2ref[new] = sref
 
     def _set_body(self, root: StmtSRef, body: Stmt | None) -> None:
         assert body is not None

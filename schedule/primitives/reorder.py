@@ -92,7 +92,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
     for sref in reversed(target):
-        body = sref.loop.with_(body=body)
+        body = sref.loop.with_body(body)
 
     # Result.
     state.replace(chain[0], body)
@@ -143,9 +143,12 @@ def _outside(loop: For, order: list[For]) -> set[For]:
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
     """Return the loops from the topmost to the bottommost of those named."""
-    depth = {sref: len(loops_above(sref)) for sref in loops}
-    bottom = max(loops, key=lambda sref: depth[sref])
-    above = [*loops_above(bottom), bottom]
+    above: list[StmtSRef] = []
+    for sref in loops:
+        if sref not in above:
+            path = [*loops_above(sref), sref]
+            above = max(above, path, key=len)
+    bottom = above[-1]
     for sref in loops:
         if sref not in above:
             fail(NOT_A_CHAIN, sref, bottom)
