@@ -5,8 +5,9 @@
     search.plot.best_so_far({"64 trials": run, "16 trials": other}, against="seconds")
 
 Each function takes the axes to draw on, makes them if there are none, and returns them. A trial
-that failed has no time and is left out; one that was stopped early is drawn where only its order
-matters, since its time is a lower bound. ImportError without matplotlib says how to install it.
+that was stopped early has a lower bound in place of a time, and is drawn hollow: it lies where the
+triangle is or beyond it, where the tip points. One that failed has no time and no dot; the picture
+says how many did. ImportError without matplotlib says how to install it.
 """
 
 from __future__ import annotations
@@ -96,29 +97,34 @@ def best_so_far(
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
     """Draw for each trial what the model said before against how fast it was.
 
-    Speeds are relative to the best of the task. The legend has the share of pairs of trials that
-    were predicted in the right order, half of them being a guess; pairs are of one batch, since the
-    model learns between batches. Trials without a prediction are left out.
+    Speeds are relative to the best of the task. The legend has the share of pairs of measured
+    trials that were predicted in the right order, half of them being a guess; pairs are of one
+    batch, since the model learns between batches. It also counts the trials without a dot: those
+    that failed, and those that were chosen without a prediction.
     """
     ax = new_axes(ax)
     for k, (label, run) in enumerate(_parts(runs)):
-        trials = [
-            (t.predicted, t.seconds, t.batch) for t in run if t.predicted is not None and t.seconds
-        ]
-        if not trials:
+        predicted = [trial for trial in run if trial.predicted is not None]
+        done = [trial for trial in predicted if trial.seconds]
+        if not done:
             continue
-        predicted, seconds, batch = np.array(trials).T
-        speed = seconds.min() / seconds
-        right = f"{right_pairs(predicted, speed, batch):.0%} of pairs in order"
-        ax.plot(
-            speed,
-            predicted,
-            MARKERS[k % len(MARKERS)],
-            color=colour(k),
-            alpha=0.6,
-            markersize=5,
-            label=f"{label}: {right}" if label else right,
-        )
+        best = min(trial.seconds or math.inf for trial in done)
+        said, seconds, batch = np.array([(t.predicted, t.seconds, t.batch) for t in done]).T
+        share = right_pairs(said, best / seconds, batch)
+        legend = [label] if label else []
+        legend.append("no pairs" if math.isnan(share) else f"{share:.0%} of pairs in order")
+        marker = MARKERS[k % len(MARKERS)]
+        style: dict[str, Any] = {"color": colour(k), "alpha": 0.6, "markersize": 5}
+        ax.plot(best / seconds, said, marker, label=": ".join(legend), **style)
+        stopped = [(best / b, t.predicted) for t in predicted if (b := t.slower_than)]
+        if stopped:
+            label_of = f"{len(stopped)} stopped, this fast at most"
+            ax.plot(*zip(*stopped, strict=True), "<", label=label_of, mfc="none", **style)
+        failed = sum(trial.failed for trial in run)
+        blind = sum(trial.predicted is None and not trial.failed for trial in run)
+        for count, what in ((failed, "failed"), (blind, "had no prediction")):
+            if count:
+                ax.plot([], [], " ", label=f"{count} {what}: no dot")
     if not ax.lines:
         say(ax, "no trial has a prediction")
     ax.set_xlabel("measured speed (share of the best)")
@@ -136,23 +142,34 @@ def cost_by_decision(
     """Draw the time of each trial against every number that was decided, a panel for each.
 
     A decision of several numbers, such as a tile, has a panel for each of them; numbers that never
-    varied have none. Dots are trials and bars the medians, in microseconds on a logarithmic axis.
-    `sites` chooses some sites by their index. `space` names them, and chooses its own trials;
-    without it they are those of the space that the best trial is of. Returns the axes in a flat
-    array. Raises TuningError if no measured trial has decisions of that space.
+    varied have none, nor have those after the first 24. Dots are trials and bars the medians, in
+    microseconds on a logarithmic axis. Trials that were stopped count with their bounds, so that a
+    median is never too high. `sites` chooses some sites by their index. `space` names them, and
+    chooses its own trials; without it they are those of the space that the best trial is of.
+    Returns the axes in a flat array. Raises TuningError if no measured trial has decisions of that
+    space.
     """
-    trials = [t for t in run if t.seconds and t.decisions is not None]
-    if trials:
-        best = min(trials, key=lambda t: t.seconds or math.inf)
+    decided = [t for t in run if t.decisions is not None]
+    measured = [t for t in decided if t.seconds]
+    if measured:
+        best = min(measured, key=lambda t: t.seconds or math.inf)
         index = best.space if space is None else space.index
-        trials = [t for t in trials if (t.task, t.workload, t.space) == (*_task(best), index)]
-    if not trials:
+        decided = [t for t in decided if (t.task, t.workload, t.space) == (*_task(best), index)]
+    trials = [t for t in decided if t.seconds or t.slower_than]
+    if not any(t.seconds for t in trials):
         raise TuningError("no measured trial of the run has decisions of this design space")
-    seconds = np.array([t.seconds for t in trials]) * 1e6
+    seconds = np.array([t.seconds or t.slower_than for t in trials]) * 1e6
+    stopped = np.array([t.seconds is None for t in trials])
     varied = [n for n in _numbers(trials, space, sites) if len(n.present) > 1][:_MOST_PANELS]
     drawn = panels(max(len(varied), 1)) if axes is None else np.asarray(axes, object).ravel()
     for ax, numbers in zip(drawn, varied, strict=False):
-        _strip(ax, numbers, seconds)
+        _strip(ax, numbers, seconds, stopped)
+    beside = [f"{stopped.sum()} stopped (hollow: this slow at least)"] if stopped.any() else []
+    failed = sum(t.failed for t in decided)
+    beside += [f"{failed} failed (no dot)"] if failed else []
+    if beside and axes is None:
+        text = f"{len(trials) - stopped.sum()} trials measured, {', '.join(beside)}"
+        drawn[0].figure.suptitle(text, fontsize=9)
     for ax in drawn[: len(varied)]:
         log_scale(ax)
     for ax in drawn[max(len(varied), 1) :]:
@@ -276,14 +293,20 @@ def _sum(spent: Mapping[str, float], prefixes: tuple[str, ...]) -> float:
 # ------------------------------------------------------------------------------------ the drawing
 
 
-def _strip(ax: Axes, numbers: _Numbers, microseconds: NDArray[Any]) -> None:
+def _strip(
+    ax: Axes, numbers: _Numbers, microseconds: NDArray[Any], stopped: NDArray[np.bool_]
+) -> None:
     """Draw times over the numbers that occur, which stand side by side in their order."""
     jitter = np.random.default_rng(0)
+    style: dict[str, Any] = {"color": COLOURS[0], "alpha": 0.45, "markersize": 4}
     for place, number in enumerate(numbers.present):
-        times = microseconds[[value == number for value in numbers.values]]
+        here = np.array([value == number for value in numbers.values])
+        times, bound = microseconds[here], stopped[here]
         # Dots of one number would hide each other.
         x = place + jitter.uniform(-0.2, 0.2, len(times))
-        ax.plot(x, times, "o", color=COLOURS[0], alpha=0.45, markersize=4, markeredgewidth=0)
+        ax.plot(x[~bound], times[~bound], "o", markeredgewidth=0, **style)
+        if bound.any():
+            ax.plot(x[bound], times[bound], "^", mfc="none", **style)
         ax.hlines(np.median(times), place - 0.35, place + 0.35, color=COLOURS[5], linewidth=2)
     labels = [numbers.label(number) for number in numbers.present]
     ax.set_xticks(range(len(labels)), labels)

@@ -61,6 +61,18 @@ class Trial:
         done = self.stage == "done" and self.run_secs
         return statistics.fmean(self.run_secs) if done else None
 
+    @property
+    def slower_than(self) -> float | None:
+        """What a call takes at least, in seconds, of a trial that was stopped early, else None."""
+        return (
+            statistics.fmean(self.run_secs) if self.stage == "stopped" and self.run_secs else None
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is neither a time nor a bound: an error in `stage` ended the trial."""
+        return self.stage not in ("done", "stopped")
+
     def as_json(self) -> dict[str, Any]:
         """Return the fields by name, as plain data; a score that is no finite number is None."""
         score = self.predicted

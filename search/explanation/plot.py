@@ -40,7 +40,10 @@ def plot_log(table: LogTable) -> NDArray[Any]:
     for ax, curve in zip(axes[3:], curves, strict=False):
         draw_curve(curve, ax)
     if curves:
-        axes[3].legend(fontsize=8)
+        fullest = max(
+            axes[3 : 3 + len(curves)], key=lambda ax: len(ax.get_legend_handles_labels()[1])
+        )
+        fullest.legend(fontsize=8)
     for ax in axes[3 + len(curves) :]:
         ax.set_visible(False)
     return axes
@@ -50,7 +53,7 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     """Draw the best and, without a label, the median cost against the values of a column.
 
     Positive numbers have a logarithmic axis; others stand side by side. The larger dot is where
-    the best cost has dropped most.
+    the largest drop of the best cost ends, from one value to the next.
     """
     numeric = all(isinstance(value, (int, float)) and value > 0 for value in curve.values)
     places = np.array(curve.values, np.float64) if numeric else np.arange(len(curve.values))
@@ -61,7 +64,8 @@ def draw_curve(curve: CostCurve, ax: Axes, label: str | None = None, colour: int
     turn = curve.turning_point()
     if turn is not None and turn.factor >= _WORTH_A_DOT:
         at = curve.values.index(turn.after)
-        ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9)
+        drop = "after the largest drop" if label is None else None
+        ax.plot(places[at], best[at], "o", color=COLOURS[colour], markersize=9, label=drop)
     log_scale(ax)
     if numeric:
         ax.set_xscale("log", base=2)

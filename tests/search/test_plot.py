@@ -120,10 +120,29 @@ def test_best_so_far_against_something_else():
 
 def test_predictions_against_speeds():
     ax = plot.predicted_against_measured(RUN)
-    (line,) = ax.lines
+    line = ax.lines[0]
     expected = [(0.25, 0.5), (0.5, 0.4), (0.4, 0.7), (1.0, 0.9)]
     assert points(line) == [pytest.approx(point) for point in expected]
     assert line.get_label() == "50% of pairs in order"
+
+
+def test_predictions_for_trials_that_have_no_time():
+    """One that was stopped after 50 us is a fifth as fast as the best, or slower."""
+    ax = plot.predicted_against_measured(RunTable([*RUN, trial(6, 30.0)]))
+    stopped = ax.lines[1]
+    assert points(stopped) == [pytest.approx((0.2, 0.1))]
+    assert (stopped.get_marker(), stopped.get_markerfacecolor()) == ("<", "none")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "50% of pairs in order",
+        "1 stopped, this fast at most",
+        "1 failed: no dot",
+        "1 had no prediction: no dot",
+    ]
+
+
+def test_predictions_without_two_trials_to_order():
+    line = plot.predicted_against_measured(RunTable([trial(0, 9.0, predicted=0.5)])).lines[0]
+    assert line.get_label() == "no pairs"
 
 
 def test_a_run_without_predictions_says_so():
@@ -150,7 +169,7 @@ def test_pairs_of_one_speed_say_nothing():
 
 
 def test_cost_against_each_number_that_varied():
-    axes = plot.cost_by_decision(RUN)
+    axes = plot.cost_by_decision(RunTable([one for one in RUN if one.stage == "done"]))
     assert [ax.get_title() for ax in axes if ax.get_visible()] == [
         "site 0,\nfactor 1 of 2",
         "site 0,\nfactor 2 of 2",
@@ -166,6 +185,18 @@ def test_cost_against_each_number_that_varied():
         pytest.approx(22.5),
         pytest.approx(25.0),
     ]
+
+
+def test_cost_of_trials_that_were_stopped_and_of_those_that_failed():
+    failed = trial(6, stage="build", error="no registers left", space=0, decisions=[[1, 128], 0])
+    first = plot.cost_by_decision(RunTable([*RUN, failed]))[0]
+    assert [label.get_text() for label in first.get_xticklabels()] == ["2", "4", "8"]
+    hollow = [line for line in first.lines if line.get_marker() == "^"]
+    assert [list(line.get_ydata()) for line in hollow] == [[pytest.approx(50.0)]]
+    assert float(first.collections[0].get_segments()[0][0][1]) == pytest.approx(50.0)
+    assert first.figure.get_suptitle() == (
+        "4 trials measured, 1 stopped (hollow: this slow at least), 1 failed (no dot)"
+    )
 
 
 def test_cost_against_the_decisions_of_a_design_space():

@@ -389,6 +389,20 @@ def test_the_picture_has_a_panel_for_what_varied(tmp_path):
     assert np.allclose(best, [8, 7, 6, 2, 5])
 
 
+def test_the_picture_says_what_the_large_dot_is(tmp_path):
+    path = tmp_path / "matmul.log"
+    made_up_log(path)
+    axes = autotvm.explain_log(path).plot()
+    (width,) = [ax for ax in axes if ax.get_title() == "tile_x[1]"]
+    dot = width.lines[2]
+    assert [float(x) for x in dot.get_xdata()] == [8.0]
+    assert [float(y) for y in dot.get_ydata()] == [pytest.approx(2.0)]
+    (legend,) = [ax.get_legend() for ax in axes[3:] if ax.get_legend() is not None]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "median", "best", "after the largest drop",
+    ]  # fmt: skip
+
+
 def test_tables_need_no_pandas(tmp_path, monkeypatch):
     path = tmp_path / "matmul.log"
     append_to_file(path, [record(0, 1e-6)])
