@@ -13,7 +13,7 @@ from schedule.decision_domain import Decision, DecisionDomain, plain_decision
 from schedule.random_state import RandomState
 
 MOST_LISTED: Final = 1_000_000
-"""How many alternatives a domain lists at most."""
+"""The largest number of alternatives that a domain lists."""
 
 
 class IndexedDomain(DecisionDomain):
@@ -149,7 +149,7 @@ class OptionDomain(IndexedDomain):
         """Return the decision; ValueError if it is no index of the candidates."""
         index = plain_decision(decision)
         if index not in self:
-            raise ValueError(f"is {decision!r}, no index of {self.size} candidates")
+            raise ValueError(f"is {decision!r}; it must be an index in [0, {self.size})")
         return index
 
     def __str__(self) -> str:

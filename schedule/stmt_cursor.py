@@ -25,7 +25,7 @@ from tensorir.stmt import (
 )
 
 NOTHING: Final = Evaluate(const(0))
-"""What is left where there is no statement any more."""
+"""The statement in the place of one that was taken out; it does nothing."""
 
 _FOR_THE_BODY: Final = (IfThenElse, LetStmt, Allocate, AllocateConst, DeclBuffer, AttrStmt)
 """Statements that do nothing once there is nothing in them.
@@ -50,7 +50,7 @@ class StmtCursor:
     outer: StmtCursor | None = None
     """The loop or wrapper that runs the sequence, within the body; None for the body itself."""
     field: str = "body"
-    """Which part of that statement the sequence is."""
+    """The name of the attribute of that statement which holds the sequence."""
 
     @classmethod
     def of(cls, body: Stmt, outer: StmtCursor | None = None, field: str = "body") -> StmtCursor:

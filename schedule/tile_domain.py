@@ -22,7 +22,7 @@ from schedule.random_state import RandomState
 MOST_PARTS: Final = 64
 """No extent of int64 has more factors above 1."""
 _MOST_DRAWS: Final = 10_000
-"""How often to draw for what nearly no draw satisfies."""
+"""The number of draws before giving up on a condition that nearly no draw satisfies."""
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ _HANDLES: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "block_or_loop": ("block or loop", (BlockRV, LoopRV)),
     "block_list_or_loop": ("loop or list of blocks", (BlockRV, LoopRV)),
 }
-"""What the operands that are handles must be, by kind."""
+"""Names and types of the handles that operands take, by kind of operand."""
 
 
 def _modernize(name: str, inputs: list[Any], attrs: list[Any]) -> tuple[list[Any], list[Any]]:

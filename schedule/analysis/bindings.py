@@ -1,4 +1,4 @@
-"""How the axes of a block follow from the loops around it."""
+"""Bindings: the axes of a block in terms of the loops around it."""
 
 from __future__ import annotations
 

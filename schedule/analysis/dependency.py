@@ -1,4 +1,4 @@
-"""Which block of a scope depends on which."""
+"""The dependencies between the blocks of a scope."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BlockScope:
                 self.buffer_writers[buffer] = _added(writers, data, child)
         names = self.buffer_readers.keys() | self.buffer_writers.keys()
         self.has_aliases = len(names) > len(readers.keys() | writers.keys())
-        """Whether some memory is touched through several buffers."""
+        """True if some memory is touched through several buffers."""
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What blocks declare to touch, derived anew after their bodies have changed."""
+"""The regions that blocks declare, derived anew after their bodies have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether dependent blocks still run in their order when loops around them are run together."""
+"""The order of dependent blocks when loops around them are run together."""
 
 from __future__ import annotations
 

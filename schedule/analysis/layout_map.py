@@ -1,4 +1,4 @@
-"""What a change of indices does: its inverse, and the places that it leaves empty."""
+"""Index maps as layouts: their inverses, and the places that they leave empty."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LayoutMap:
 
     @property
     def has_padding(self) -> bool:
-        """Whether a place may hold nothing."""
+        """True if a place may hold no element."""
         return not is_const_int(self.padding, 0)
 
 

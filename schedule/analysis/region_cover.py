@@ -1,4 +1,4 @@
-"""Whether what a block reads has been written by the blocks before it."""
+"""The check that the regions which a block reads were written by blocks before it."""
 
 from __future__ import annotations
 

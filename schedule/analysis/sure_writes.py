@@ -1,4 +1,4 @@
-"""What a block surely writes, which may be less than it declares.
+"""The regions that a block surely writes, which may be less than it declares.
 
 The declared regions of a block hold everything that it may touch. Whoever copies a buffer back, or
 relies on its contents, needs the opposite: a region of which every element is written.

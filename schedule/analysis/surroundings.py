@@ -1,4 +1,4 @@
-"""What stands around the blocks of a scope besides loops: conditions, definitions, bare accesses.
+"""The surroundings of blocks in a scope besides loops: conditions, definitions, bare accesses.
 
 Most programs have loops and blocks alone, which every question here passes through at once.
 """
@@ -30,15 +30,14 @@ from tensorir.visit import uses_var
 
 GUARDED = Problem(
     "GuardedBlockError",
-    "{0} runs only where `{guard}` lets it, which is no predicate of its own and would not follow "
-    "it",
-    "only loops around it can be changed; write the condition as T.where of the block",
+    "{0} runs only under `{guard}`, a statement around it that would not move with it",
+    "write the condition as T.where of the block, or change only the loops inside that statement",
 )
 BARE = Problem(
     "BareAccessError",
-    "{buffer}, which {0} touches, is also {how} outside of the blocks in {1}, where no dependency "
-    "shows",
-    "put the statement that does it into a block",
+    "{buffer}, which {0} touches, is also {how} outside of the blocks in {1}, where dependencies "
+    "are not tracked",
+    "put the statement that touches it into a block",
 )
 ORDERED = Problem(
     "BareAccessError",
@@ -68,7 +67,7 @@ Guards = list[tuple[Stmt, str]]
 
 
 def guards(low: StmtSRef, high: StmtSRef) -> Guards:
-    """Return what decides whether, or how often, `low` runs, besides loops and predicates.
+    """Return the statements that decide if, or how often, `low` runs; loops are left out.
 
     That is between `low` and the loop or block `high` around it.
     """
@@ -85,7 +84,7 @@ def guards(low: StmtSRef, high: StmtSRef) -> Guards:
 
 
 def guards_of_place(place: StmtCursor) -> Guards:
-    """Return what decides whether the statements at a place run, within the body it is in."""
+    """Return the statements that decide if those at a place run, within the body it is in."""
     return [pair for pair in place.wrappers() if isinstance(pair[0], _GUARDS)]
 
 
@@ -103,7 +102,7 @@ def guard_text(guard: Stmt) -> str:
 # --------------------------------------------------------------------------------- bare accesses
 
 _LIMIT = 128
-"""How many statements a schedule remembers; what it remembers keeps old ones in memory."""
+"""The number of statements that a schedule remembers; they keep old programs in memory."""
 
 
 def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
@@ -211,7 +210,7 @@ def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
     """Raise if the order of a loop's iterations matters to what is below it besides blocks."""
     bare = _bare_accesses(state, loop.loop.body)
     if bare.has_effect:
-        fail(ORDERED, loop, what="something is called for its effect")
+        fail(ORDERED, loop, what="a function is called for its effect")
     places: list[Buffer | Var] = [*bare.written, *bare.pointers]
     for place in places:
         fail(ORDERED, loop, what=f"{place.name} is written")

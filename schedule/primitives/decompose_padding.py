@@ -55,7 +55,7 @@ READ_EARLY = Problem(
 
 @primitive("DecomposePadding")
 def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
-    """Fill with a padding block's constant first, right before `loop`, then store what is inside.
+    """Store a padding block's constant everywhere right before `loop`, then the values inside.
 
     Before: for i in range(n + 2): P[i] = A[i - 1] if 1 <= i < n + 1 else 0
     After:  for i in range(n + 2): P[i] = 0;  for i in range(n): P[i + 1] = A[i]

@@ -273,7 +273,7 @@ class _Stage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the buffer has its place in the padded one."""
+        """True if the padded buffer has a place for every element of the buffer."""
         analyzer = Analyzer()
         return all(
             analyzer.can_prove_equal(dim.copied.extent, extent)

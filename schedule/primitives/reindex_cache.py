@@ -165,7 +165,7 @@ def reindex_cache_write(
 
 
 class _Layout:
-    """Where a block finds what it touches of a buffer in the copy, as functions of its axes."""
+    """The places of a block's elements in the copy of a buffer, as functions of its axes."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ _MARKS = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
 
 @dataclass(frozen=True)
 class LocationDomain(ChoiceDomain):
-    """Where a block can be computed: inlined, at the root, at loops of its first consumer."""
+    """The places to compute a block: inlined, at the root, at loops of its first consumer."""
 
     values: tuple[int, ...]
 
