@@ -1,4 +1,4 @@
-"""Which regions of which buffers a block touches."""
+"""The regions of buffers that a block touches."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Buffer(Node):
         if len(items) != len(self.shape):
             raise IRValueError(
                 f"buffer {self.name} has {len(self.shape)} dimension(s), "
-                f"the region names {len(items)}"
+                f"but the region has {len(items)}"
             )
         ranges = [_range_of(i, n) for i, n in zip(items, self.shape, strict=True)]
         return BufferRegion(self, ranges)
@@ -183,7 +183,9 @@ class Buffer(Node):
     ) -> list[PrimExpr]:
         indices = [as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,))]
         if dtype.element is not self.dtype.element:
-            raise IRTypeError(f"buffer {self.name} holds {self.dtype}, which {dtype} is no part of")
+            raise IRTypeError(
+                f"buffer {self.name} holds {self.dtype}, so an access cannot have the type {dtype}"
+            )
         lanes = dtype.lanes // self.dtype.lanes
         if lanes > 1 and indices and indices[-1].dtype.lanes == 1:
             indices[-1] = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
@@ -207,7 +209,7 @@ class Buffer(Node):
         mask = masks.get(access_mask, 0) if isinstance(access_mask, str) else access_mask
         if mask not in (1, 2, 3):
             raise IRValueError(
-                f"the access mask of buffer {self.name} is 'r', 'w' or 'rw', got {access_mask!r}"
+                f"the access_mask of {self.name} must be 'r', 'w' or 'rw', got {access_mask!r}"
             )
         size = self._reach(range(len(self.shape)))
         start, first = as_expr(offset), self.elem_offset
@@ -242,7 +244,7 @@ class Buffer(Node):
         if len(given) != len(self.shape):
             raise IRValueError(
                 f"buffer {self.name} has {len(self.shape)} dimension(s), "
-                f"the offset of {len(given)} index(es) is wanted"
+                f"but offset_of got {len(given)} index(es)"
             )
         offsets = []
         for group in self._axis_groups():
@@ -306,7 +308,7 @@ class BufferRegion(Node):
         if len(self.region) != len(buffer.shape):
             raise IRValueError(
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s), "
-                f"its region {len(self.region)}"
+                f"but its region has {len(self.region)}"
             )
 
     @staticmethod
@@ -439,6 +441,6 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
     if not isinstance(index, slice):
         return Range.point(as_expr(index))
     if index.step is not None:
-        raise IRValueError("a region takes slices without a step")
+        raise IRValueError("a slice of a region must not have a step")
     begin = const(0, extent.dtype) if index.start is None else as_expr(index.start)
     return Range(begin, extent if index.stop is None else as_expr(index.stop))

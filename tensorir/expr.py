@@ -443,7 +443,9 @@ class CommReducer(Node):
         self.result = tuple(result)
         self.identity_element = tuple(identity_element)
         if not len(self.lhs) == len(self.rhs) == len(self.result) == len(self.identity_element):
-            raise IRValueError("CommReducer takes as many lhs, rhs, results and identities each")
+            raise IRValueError(
+                "CommReducer takes equal numbers of lhs, rhs, results and identities"
+            )
 
 
 class Reduce(PrimExpr):

@@ -73,7 +73,9 @@ class IndexMap:
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
-            raise IRValueError("the index map has axis separators; it cannot be used here")
+            raise IRValueError(
+                "the index map has axis separators, which this operation does not take"
+            )
         return index_map
 
     @staticmethod
@@ -132,7 +134,7 @@ class IndexMap:
         if len(ranges) != len(self.initial_indices):
             raise IRValueError(
                 f"the index map takes {len(self.initial_indices)} indices, "
-                f"the shape has {len(ranges)} dimension(s)"
+                f"but the shape has {len(ranges)} dimension(s)"
             )
         wide = self._wide_enough([r.extent for r in ranges])
         variables = wide.initial_indices

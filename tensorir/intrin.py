@@ -13,7 +13,7 @@ from tensorir.errors import IRValueError
 
 
 class Effect(Enum):
-    """What evaluating a call may do besides giving a value."""
+    """The effect that a call may have besides giving a value."""
 
     PURE = "pure"
     READ = "read"
@@ -42,7 +42,7 @@ class Op:
         """`same` as the first operand, `matched` operands, `given` by the call, or a dtype."""
         self.effect = effect
         self.vectorizable = vectorizable
-        """Whether widening every operand widens the result."""
+        """True if widening every operand widens the result."""
 
     @staticmethod
     def get(name: str) -> Op:

@@ -146,7 +146,7 @@ def nesting(program: object) -> tuple[int, str]:
     """Return how many nodes of a program are inside one another, and of which class most are."""
     levels: dict[int, int] = {}
     deepest: dict[int, object] = {}
-    """By node the deepest one of its parts."""
+    """The deepest part of each node."""
     stack = [(program, False)]
     while stack:
         node, done = stack.pop()

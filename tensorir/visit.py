@@ -258,8 +258,8 @@ class Substitution(Rewriter):
             return buffer
         if not isinstance(data, Var):
             raise IRTypeError(
-                f"the pointer {buffer.data.name} of buffer {buffer.name} can be replaced by a "
-                f"variable only, got {data}"
+                f"the pointer {buffer.data.name} of buffer {buffer.name} can only be replaced by a "
+                f"variable, got {data}"
             )
         rank = len(buffer.shape)
         return buffer.with_(data=data, shape=new[:rank], strides=new[rank:-1], elem_offset=new[-1])

@@ -50,7 +50,7 @@ class _Solver:
         self._linearizer = linearizer
         self._values: dict[IterMark, PrimExpr] = {}
         self.padding: PrimExpr = FALSE
-        """Whether an iterator has a value that it does not take."""
+        """The condition that some iterator would have a value outside of its range."""
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
         """Add what a piece of known value says about its iterator."""

@@ -52,7 +52,7 @@ from tensorir.visit import children, uses_var
 
 @dataclass(slots=True)
 class IterMapResult:
-    """What detection found; `indices` is empty if it failed, and `errors` says why."""
+    """The result of detection; `indices` is empty if it failed, and `errors` says why."""
 
     indices: tuple[IterSumExpr, ...] = ()
     errors: list[str] = field(default_factory=list)
@@ -264,7 +264,9 @@ class _Detector:
         if factor == 0:
             return IterSumExpr((), ZERO)
         if type(factor) is not int and not is_positive(factor):
-            raise NoIterMapError(f"`{node}` scales an iterator by what may not be positive")
+            raise NoIterMapError(
+                f"`{node}` scales an iterator by a factor that may not be positive"
+            )
         scaled = tuple(s.scaled(s.scale * factor) for s in a.args)
         return IterSumExpr(scaled, times_size(a.base, factor))
 
@@ -285,7 +287,7 @@ class _Detector:
             low, high = low + first, high + last
         least, most = e.integer_limits(target)
         if low < least or high > most:
-            raise NoIterMapError(f"`{node}` may not hold the value that it narrows")
+            raise NoIterMapError(f"`{node}` may lose bits of the value that it narrows")
         return inner
 
     def _ends(self, split: IterSplitExpr, dtype: DataType) -> Interval:
@@ -310,7 +312,7 @@ class _Detector:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         divisor = self._sizes.of(b.base)
         if b.args or not is_positive(divisor):
-            raise NoIterMapError(f"`{node}` divides by something that is not known to be positive")
+            raise NoIterMapError(f"`{node}` has a divisor that is not known to be positive")
         if not a.args:
             return self._divide_base(a.base, divisor, quotient)
         single = self._fuser.single(a)
@@ -334,7 +336,9 @@ class _Detector:
                 whole = split.scaled(scale // divisor)
                 return IterSumExpr((whole,), self._over(base, divisor))
             if not is_positive(scale) or divisor % scale != 0 or not self._divides(scale, base):
-                raise NoIterMapError("a scaled iterator is divided by what its scale divides not")
+                raise NoIterMapError(
+                    "a scaled iterator is divided by a number that is no multiple of its scale"
+                )
             divisor, base = divisor // scale, self._over(base, scale)
             outer = 1 if quotient else scale
             split = split.scaled(1)

@@ -1,4 +1,4 @@
-"""From expressions to linear combinations and back."""
+"""Reading expressions as linear combinations, and writing them back."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class Linearizer:
         self.context = Context(
             ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
         )
-        """What is known now; entering and leaving a scope replaces it."""
+        """The facts that hold now; entering and leaving a scope replaces them."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
         self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
         """Extrema by differences of their alternatives, with the one that they are taken to."""
         self.sort_terms = False
-        """Whether sums are written in the order in which their variables were bound."""
+        """True if sums are written in the order in which their variables were bound."""
 
     def __call__(self, expr: PrimExpr) -> Linear:
         """Return `expr` as a linear combination."""
@@ -376,7 +376,7 @@ class Linearizer:
 
     @property
     def knows_values(self) -> bool:
-        """Whether there are terms that hold values; without any, nothing wraps."""
+        """True if there are terms that hold values; without any, nothing wraps."""
         return bool(self._value_terms)
 
     def may_wrap(self, linear: Linear) -> bool:

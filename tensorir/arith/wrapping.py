@@ -1,4 +1,4 @@
-"""Where integer arithmetic may wrap around.
+"""Checks that integer arithmetic does not wrap around.
 
 Index arithmetic does not overflow. Arithmetic on values wraps at its width: on what is loaded,
 returned by a call, or passed as a scalar. A sum of values is still a linear combination, but one

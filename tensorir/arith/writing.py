@@ -1,4 +1,4 @@
-"""From linear combinations back to expressions."""
+"""Writing linear combinations as expressions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Writer:
     def _const(self, value: int) -> PrimExpr:
         low, high = integer_limits(self._dtype)
         if not low <= value <= high:
-            raise NotRepresentableError(f"{value} is no constant of {self._dtype}")
+            raise NotRepresentableError(f"{value} is out of the range of {self._dtype}")
         return const(value, self._dtype)
 
     def _negative(self, value: int) -> PrimExpr:

@@ -1,4 +1,4 @@
-"""Which struct infos contain which, and the least that contains two.
+"""The order of struct infos: containment, and the least that contains two.
 
 Extents are compared by what the integer analysis proves. "Unknown" is an answer: where it is given,
 a check when the program runs decides.
@@ -26,7 +26,7 @@ from tensorir.visit import collect_vars
 
 
 class Fits(Enum):
-    """Whether every value of one struct info is one of another."""
+    """The answer to: is every value of one struct info one of another?"""
 
     NO = 0
     """No value is both."""

@@ -267,7 +267,7 @@ def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     if isinstance(out, ShapeExpr):
         return TensorStructInfo(out.values, dtype_text(dtype))
     if not isinstance(out, (tuple, list)):
-        raise IRTypeError(f"an output is a struct info, or a shape and a dtype, not {out!r}")
+        raise IRTypeError(f"an output must be a struct info, or a shape and a dtype, not {out!r}")
     if not isinstance(dtype, (tuple, list)):
         return TensorStructInfo(sizes(out), dtype_text(dtype))
     if len(dtype) != len(out):

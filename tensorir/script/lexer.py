@@ -81,7 +81,7 @@ _KINDS: Final = {
 }
 _OPENING: Final = {")": "(", "]": "[", "}": "{"}
 _DEEPEST: Final = 1000
-"""How many brackets, or how many levels of indentation, may be open at a time."""
+"""The number of brackets, or of levels of indentation, that may be open at a time."""
 _TOKEN: Final = re.compile(
     r"""[ \t\f]*(?:
         (?P<name>(?![bBfFrRuU]{1,2}["'])[^\W\d]\w*(?:\.[^\W\d]\w*)*)

@@ -26,7 +26,7 @@ _OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, BaseFu
 
 @dataclass(frozen=True)
 class Marks:
-    """What is pointed out, by identity."""
+    """The nodes that are underlined or commented on, by identity."""
 
     nodes: frozenset[int]
     """Nodes wherever they occur."""

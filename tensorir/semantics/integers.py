@@ -1,4 +1,4 @@
-"""What integers are computed to: exactly, then wrapped to the width of their type."""
+"""Integer operations: computed exactly, then wrapped to the width of their type."""
 
 from __future__ import annotations
 

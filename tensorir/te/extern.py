@@ -113,7 +113,7 @@ def without_root(func: PrimFunc, name: str) -> Block:
 
 
 class _Matching:
-    """What the variables in the layouts of buffers are, for the tensors that the buffers hold."""
+    """The values of variables in the layouts of buffers, matched with the tensors they hold."""
 
     def __init__(self, what: str) -> None:
         self._what = what

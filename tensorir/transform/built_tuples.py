@@ -1,4 +1,4 @@
-"""Which fields a tuple has that a graph function builds itself."""
+"""The fields of tuples that a graph function builds itself."""
 
 from __future__ import annotations
 

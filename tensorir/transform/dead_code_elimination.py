@@ -35,7 +35,7 @@ class DeadCodeElimination(ModulePass):
     def __init__(self, entry_functions: Sequence[str] | None = None) -> None:
         """Name entries besides the public functions; IRTypeError for a str in place of a list."""
         if isinstance(entry_functions, str):
-            raise IRTypeError(f"entry functions are given as a list, got {entry_functions!r}")
+            raise IRTypeError(f"entry functions must be a list of names, got {entry_functions!r}")
         self.entry_functions = tuple(entry_functions or ())
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

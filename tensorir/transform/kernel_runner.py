@@ -1,4 +1,4 @@
-"""How tensor functions are run while a module is transformed: by the interpreter, or compiled.
+"""The runner of tensor functions while a module is transformed: interpreted, or compiled.
 
 `codegen` lets them be compiled when it is imported.
 """

@@ -1,4 +1,4 @@
-"""What depends on weights only becomes a function of its own, which runs once."""
+"""Lifting of bindings that depend on weights only into a function that runs once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LiftTransformParams(ModulePass):
 
 
 class _Given(NamedTuple):
-    """What the new function gives to the old one."""
+    """The new parameters of the old function: weights as they are, and computed ones."""
 
     weights: Sequence[g.GraphVar]
     computed: Sequence[g.GraphVar]

@@ -96,7 +96,7 @@ class _Splitting(GraphRewriter):
         super().__init__()
         self._splits = splits
         self._var: type[g.GraphVar] = g.GraphVar
-        """What the variables of the block at hand are that nothing outside of it sees."""
+        """The class of the block's inner variables: `DataflowVar` in dataflow, else `GraphVar`."""
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block."""
