@@ -195,7 +195,7 @@ def _accept_buffer(call: Arguments, param: Parameter, path: str, value: Any) -> 
 
 
 def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
-    """Return where a block touches a buffer given by name or object; writes win over reads."""
+    """Return the side and index of a buffer given by name or object; writes win over reads."""
     if not isinstance(value, (str, Buffer)):
         call.refuse(path, "an index, a buffer or the name of one", value)
     block = call.block_sref().block

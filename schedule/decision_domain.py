@@ -156,7 +156,7 @@ class UnionDomain(DecisionDomain):
         return self.members[rng.uniform_int(0, len(self.members))].sample(rng)
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return what is a step away in any of the domains that have the decision."""
+        """Return the neighbours in all of the domains that have the decision."""
         having = [m for m in self.members if decision in m] or self.members
         steps = chain.from_iterable(member.neighbours(decision) for member in having)
         return list(dict.fromkeys(steps))
@@ -167,7 +167,7 @@ class UnionDomain(DecisionDomain):
         return fitting if fitting in self else self.members[0].repair(decision)
 
     def label(self, decision: Decision) -> str:
-        """Return what a decision stands for in the first domain that has it."""
+        """Return the label of a decision in the first domain that has it."""
         having = [member for member in self.members if decision in member] or self.members
         return having[0].label(decision)
 

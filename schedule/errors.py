@@ -126,7 +126,7 @@ class _RenderedError(ScheduleError):
 
 
 def describe(node: Node) -> str:
-    """Return how a sentence calls a loop or block."""
+    """Return the name of a loop or block in a sentence."""
     if isinstance(node, For):
         return f"loop `{node.loop_var.name}`"
     if isinstance(node, Block):

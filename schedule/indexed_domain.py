@@ -94,7 +94,7 @@ class CandidatesDomain(ListedDomain):
         return self.at(index + (index >= present))
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
-        """Return what the whole domain says."""
+        """Return the numbers that the whole domain gives."""
         return self.whole.numbers(decision)
 
     def repair(self, decision: Any) -> Decision:

@@ -312,7 +312,7 @@ class InstructionKind:
         )
 
     def _names(self, role: str) -> str:
-        """Return what an instruction takes as inputs, or as attributes."""
+        """Return the names of the inputs, or of the attributes, of an instruction."""
         params = self.inputs if role == "input" else self.attrs
         return ", ".join(f"`{p.name}`" for p in params) or "nothing"
 

@@ -98,7 +98,7 @@ class StmtCursor:
             cursor = cursor.outer
 
     def position(self, sref: StmtSRef) -> int:
-        """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
+        """Return the position in `parts` that is or holds a loop or block; IndexError if none."""
         current: StmtSRef | None = sref
         while current is not None:
             stmt = current.realize or current.stmt

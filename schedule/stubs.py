@@ -55,7 +55,7 @@ _RESULT = {
 
 
 def stub_text() -> str:
-    """Return what `methods.pyi` should contain."""
+    """Return the text of an up-to-date `methods.pyi`."""
     methods = sorted(InstructionKind.all(), key=lambda kind: kind.method)
     return _HEADER + "".join(_method(kind) for kind in methods)
 

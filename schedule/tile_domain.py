@@ -79,7 +79,7 @@ class TileDomain(DecisionDomain):
         return _moved(decision, *pair, factors[rng.uniform_int(0, len(factors))])
 
     def _moves(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, int], list[int]]]:
-        """Return what can move: pairs of parts, from and to, with the factors above 1."""
+        """Return the possible moves: pairs of parts, from and to, with the factors above 1."""
         moves = []
         for source, part in enumerate(tile):
             if part <= 1:

@@ -147,7 +147,7 @@ class _Reader:
     # ------------------------------------------------------------------------------------- values
 
     def _argument(self, param: Parameter, given: Any) -> Any:
-        """Return what is recorded of an argument, which is a tree, trees, or a default."""
+        """Return the recorded value of an argument, which is a tree, trees, or a default."""
         if isinstance(given, tuple) and param.variadic:
             value: Any = tuple(self._value(node) for node in given)
             place = given[0] if given else None
@@ -211,7 +211,7 @@ class _Reader:
         return node.value
 
     def _parsed(self, node: ast.expr, text: str, parse: Callable[..., Any]) -> Any:
-        """Return what the dialect makes of an expression; its text may be given in another form."""
+        """Return an expression read by the dialect; its text may be given in another form."""
         if isinstance(node, ast.Starred):
             self._fail(node, "the arguments of a trace are written out, without *")
         try:

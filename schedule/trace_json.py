@@ -241,7 +241,7 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
 
 
 def shown_value(value: Any) -> str:
-    """Return how an error calls a value that is in the wrong place."""
+    """Return the text of a misplaced value in an error."""
     if isinstance(value, (BlockRV, LoopRV)):
         return "a block" if isinstance(value, BlockRV) else "a loop"
     return repr(value)

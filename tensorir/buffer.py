@@ -231,7 +231,7 @@ class Buffer(Node):
         return tuple(reversed(strides))
 
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
-        """Return where an element is, counted in elements from `data`: `elem_offset` is in it.
+        """Return the offset of an element, in elements from `data`; it includes `elem_offset`.
 
         There is one offset for every group of dimensions between axis separators. The quotient and
         the remainder of an index by an extent are the index again: `(x // 8, x % 8)` in (4, 8) is
@@ -284,7 +284,7 @@ class Buffer(Node):
         return [range(a, b) for a, b in zip((0, *self.axis_separators), ends, strict=True)]
 
     def _reach(self, dims: range) -> PrimExpr:
-        """Return how many elements lie between the first and the last of some dimensions."""
+        """Return the number of elements between the first and the last of some dimensions."""
         extents = [self.shape[k] for k in dims]
         size: PrimExpr = const(1, extents[0].dtype if extents else self.elem_offset.dtype)
         if not self.strides or any(is_const_int(extent, 0) for extent in extents):

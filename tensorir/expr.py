@@ -342,7 +342,7 @@ class BufferLoad(PrimExpr):
 
 
 def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None) -> int:
-    """Return how many elements an access touches at once.
+    """Return the number of elements that an access touches at once.
 
     Raises IRValueError for a wrong number of indices, IRTypeError for an index that is no integer,
     a vector index that is not the last, or a predicate of other lanes.

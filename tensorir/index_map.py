@@ -106,7 +106,7 @@ class IndexMap:
     def map_indices(
         self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
-        """Return where the map sends `indices`, simplified.
+        """Return the new indices for `indices`, simplified.
 
         It is computed in the types of the indices, where those are wider than the variables' ones.
         """
@@ -183,7 +183,7 @@ class IndexMap:
         ]
 
     def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
-        """Return what `map_ranges` does if the map is plainly a bijection between boxes, else None.
+        """Return the result of `map_ranges` if the map is plainly a bijection of boxes, else None.
 
         Then the indices are independent pieces of the box, and each piece is in one of them.
         """

@@ -98,7 +98,7 @@ class _Verifier:
         self._live_buffers.add(buffer)
 
     def _place(self) -> str:
-        """Return where the verifier is, for messages."""
+        """Return the place that is being verified, for messages."""
         return (f' in block "{self._blocks[-1]}"' if self._blocks else "") + self._where
 
     def _define(self, var: Var) -> None:

@@ -235,11 +235,11 @@ class Substitution(Rewriter):
             self._values[old.data] = new.data
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return what a variable stands for."""
+        """Return the expression that replaces a variable."""
         return self._values.get(node, node)
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """Return what stands for a buffer."""
+        """Return the buffer that replaces a buffer."""
         new = self._buffers.get(buffer)
         if new is not None:
             return new
@@ -249,7 +249,7 @@ class Substitution(Rewriter):
         return new
 
     def size(self, size: PrimExpr) -> PrimExpr:
-        """Return what stands for a dimension, stride or offset of a buffer."""
+        """Return the expression that replaces a dimension, stride or offset of a buffer."""
         return self(size)
 
     def _with_layout(self, buffer: Buffer) -> Buffer:

@@ -89,7 +89,7 @@ class Accesses:
 
     @staticmethod
     def of(*roots: Node) -> Accesses:
-        """Return what programs touch outside of the blocks in them."""
+        """Return the accesses of programs outside of the blocks in them."""
         found = Accesses()
         for node in accessing(*roots, inside_blocks=False):
             if isinstance(node, BufferLoad):

@@ -259,7 +259,7 @@ class _Meeting:
         return set(used) if found.indices else set()
 
     def example(self) -> str | None:
-        """Return which instances meet, "" if none do, None if that cannot be looked up.
+        """Return two instances that meet in words, "" if none do, None if that cannot be looked up.
 
         Of many instances, those with small values are looked at.
         """

@@ -44,13 +44,13 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
 
 
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
-    """Return what the axes of a block are bound to."""
+    """Return the values that the axes of a block are bound to."""
     return {a.var: v for a, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
 
 
 @lru_cache(maxsize=64)
 def plain_digits(values: tuple[PrimExpr, ...], loops: tuple[For, ...]) -> Sequence[Digits] | None:
-    """Return how bindings count through loops, None unless that is plain to see.
+    """Return the digits by which bindings count through loops, None unless plain to see.
 
     A primitive asks several times, in checks that do not know of one another.
     """

@@ -92,7 +92,7 @@ class BlockDivision:
         return body
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
-        """Return what regions in terms of the new axes cover while the inner axes run."""
+        """Return the boxes that regions in terms of the new axes cover while the inner axes run."""
         domain = axis_domain(self.inner_axes)
         analyzer = self._analyzer(self.outer_axes)
 

@@ -225,7 +225,7 @@ def _solve_by_dimension(
 
 
 def _step(index: PrimExpr) -> int:
-    """Return how far the next value of the axis in an index moves it, 1 if that is not plain."""
+    """Return the step by which the axis moves an index, 1 if that is not plain to see."""
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
         return index.b.value * _step(index.a)
     return 1

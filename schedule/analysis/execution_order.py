@@ -43,7 +43,7 @@ def may_overtake(
 
 
 def _boxes(edge: Dependency, block: StmtSRef, loop: StmtSRef, *, writes: bool) -> list[Box]:
-    """Return what one iteration of `loop` touches through a block, in terms of loops from there."""
+    """Return the boxes that an iteration of `loop` touches through a block, in terms of loops."""
     node, realize = block.block, block.block_realize
     domain = path_domain(block, loop, edge.buffer.scope())
     analyzer = Analyzer()

@@ -139,7 +139,7 @@ def _position(
     consumers: list[StmtSRef],
     index: int,
 ) -> int:
-    """Return where among the statements below the loop the block goes."""
+    """Return the position of the block among the statements below the loop."""
     below = StmtCursor.below(loop)
     made = [below.position(p) for p in producers if is_ancestor(loop, p)]
     used = [below.position(c) for c in consumers if is_ancestor(loop, c)]

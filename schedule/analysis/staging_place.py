@@ -65,7 +65,7 @@ def place_to_read(
     buffer: Buffer,
     wanted: Sequence[StmtSRef] = (),
 ) -> StagingPlace:
-    """Return where to copy what `block` reads of a buffer, and the readers of the same values.
+    """Return the place for a copy of a buffer that `block` reads, and the readers of its values.
 
     `wanted` restricts the readers. The place is right before the first reader after the writer, or
     the start of the scope if what it holds then is read.

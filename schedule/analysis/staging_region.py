@@ -22,7 +22,7 @@ from tensorir.buffer import Buffer, BufferRegion
 
 
 def known_around(scope: StmtSRef, location: StmtSRef) -> Analyzer:
-    """Return what is known about all that a region at a place in a scope may depend on."""
+    """Return an analyzer with the facts that a region at a place in a scope may depend on."""
     analyzer = Analyzer()
     around = loops_above(location) if location.is_block else [*loops_above(location), location]
     for var, values in loop_domain([*loops_seen_through(scope), *around]).items():

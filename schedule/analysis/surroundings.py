@@ -95,7 +95,7 @@ def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
 
 
 def guard_text(guard: Stmt) -> str:
-    """Return how an error calls an if, while or assert."""
+    """Return the text of an if, while or assert in an error."""
     return f"{_WORDS[type(guard)]} {guard.condition}"  # type: ignore[attr-defined]
 
 
@@ -106,7 +106,7 @@ _LIMIT = 128
 
 
 def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
-    """Return what a body touches outside of the blocks in it, `NO_ACCESSES` if nothing.
+    """Return the accesses of a body outside of the blocks in it, `NO_ACCESSES` if none.
 
     Bindings and loops that do so are rare, and are looked at once: they are immutable.
     """
@@ -164,7 +164,7 @@ def check_touched_in_blocks(
 
 
 def _bare_until(state: ScheduleState, scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
-    """Return what is read outside of blocks until the outermost loop around a block has ended."""
+    """Return the buffers read outside of blocks until the outermost loop of a block has ended."""
     around = [*loops_above(block), block][0]
     nest: Stmt = block.block_realize if around is block else around.loop
     body = scope.block.body

@@ -65,5 +65,5 @@ class InlineViews(RedirectElements):
         return self._extents.get(node, node)
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """Return where an element of a view is in the buffer."""
+        """Return the indices in the buffer of an element of a view."""
         return indices_in_source(self._sources[buffer], indices)

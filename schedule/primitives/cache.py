@@ -203,7 +203,7 @@ class Cache:
         return sweep.where(inside).copying(source, target, self.buffer.name)
 
     def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
-        """Return what lets blocks use the cache."""
+        """Return the rewriter that lets blocks use the cache."""
         if self._offsets is None or all(is_const_int(o, 0) for o in self._offsets):
             return RedirectBuffers({self._original: self.buffer}, blocks)
         return RedirectToPart(self._original, self.buffer, blocks, self._offsets)

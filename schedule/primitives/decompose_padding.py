@@ -175,7 +175,7 @@ class _Parts:
         return Staged(nest, block)
 
     def _shorter_loops(self) -> dict[Var, tuple[int, int]]:
-        """Return what is left of each loop that only runs the block and drives one of its axes."""
+        """Return the shorter range of each loop that only runs the block and drives one axis."""
         axis_of: dict[Var, Var] = {}
         for axis, value in zip(
             self._realize.block.iter_vars, self._realize.iter_values, strict=True

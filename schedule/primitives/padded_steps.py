@@ -53,7 +53,7 @@ class AddedSteps:
 def keep_neutral(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
 ) -> AddedSteps | None:
-    """Return how steps at which some reduction axes are beyond their extents change nothing.
+    """Return an update that changes nothing where some reduction axes are beyond their extents.
 
     With zeros in what such an axis indexes, what the update combines often is neutral already: a
     product of two zeros is, one of a zero with what may be infinite is not. Else what it combines

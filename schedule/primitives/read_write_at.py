@@ -169,7 +169,7 @@ class _Body:
         self._cursor = StmtCursor.below(loop, self.scope).around(*self._order)
 
     def position(self, block: StmtSRef) -> int:
-        """Return which statement a block lies in."""
+        """Return the position of the statement that a block lies in."""
         return self._cursor.position(block)
 
     def region_read(self) -> Region:

@@ -256,7 +256,7 @@ class _Roll(RedirectEverywhere):
         return result
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return where the window holds an element."""
+        """Return the indices of an element in the window."""
         k, size = self._windows[0].dimension, self._windows[0].size
         return [index % size if d == k else index for d, index in enumerate(indices)]
 

@@ -163,7 +163,7 @@ def constant_extent(method: str, loop: StmtSRef) -> int | None:
 
 
 def check_parts(method: str, n: int, decision: Sequence[int] | None) -> int:
-    """Return how many parts a tile has: those of the decision if there is one, else `n`.
+    """Return the number of parts of a tile: that of the decision if there is one, else `n`.
 
     Raises ArgumentError where there can be no such tile.
     """

@@ -297,7 +297,7 @@ class Analyzer:
         )
 
     def _interval(self, value: PrimExpr) -> Interval:
-        """Return what holds of a sum of terms, of the operations as written, and of choices."""
+        """Return bounds from the sum of terms, the operations as written, and choices together."""
         linear = self._linear(value)
         low, high = self._linear.bound(linear)
         if low == high or not is_scalar_integer(value.dtype):

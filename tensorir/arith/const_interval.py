@@ -192,7 +192,7 @@ def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
 
 
 def type_interval(node: PrimExpr) -> Interval | None:
-    """Return what the dtype of an expression holds, None if it is no integer."""
+    """Return the range of an expression's dtype, None if it is no integer."""
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 

@@ -338,7 +338,7 @@ class Context:
 
 
 def _unbound(var: Var) -> Interval:
-    """Return what a variable may be that nothing was said of."""
+    """Return the range of a variable about which nothing is known."""
     if type(var) is SizeVar:
         return 0, INFINITE
     dtype = var.dtype

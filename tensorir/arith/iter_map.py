@@ -156,7 +156,7 @@ class _Total:
             self.base = self.base.plus(base, factor)
 
     def sum(self) -> IterSumExpr:
-        """Return what was added up, with each piece once."""
+        """Return the sum, with each piece once."""
         parts = self.parts
         if len(parts) > 1 and len({s.source for s in parts}) < len(parts):
             by_key: dict[PieceKey, IterSplitExpr] = {}
@@ -471,7 +471,7 @@ class _Detector:
 
 
 def _divisions(expr: Node) -> int:
-    """Return how many quotients and remainders are nested in an expression."""
+    """Return the depth to which quotients and remainders are nested in an expression."""
     inside = max((_divisions(part) for part in children(expr)), default=0)
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 

@@ -399,7 +399,7 @@ class Linearizer:
         return fits(linear, dtype, self.bound)
 
     def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
-        """Return what `expr` is if it is `exact` wherever its dtype holds that."""
+        """Return `expr` in linear form, which is `exact` wherever its dtype holds that."""
         dtype = expr.dtype
         if not exact.terms:
             least, most = integer_limits(dtype)
@@ -438,7 +438,7 @@ class Linearizer:
         return self._writer(linear, dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
+        """Return the added and the subtracted part of `linear`; a remainder stays in one piece."""
         return self._writer(linear, dtype).write_sides(linear)
 
     def _writer(self, linear: Linear, dtype: DataType) -> Writer:

@@ -62,7 +62,7 @@ def negation(condition: PrimExpr) -> PrimExpr:
 
 
 def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
-    """Return what `kind` connects to a condition, in the order written."""
+    """Return the parts that `kind` connects to a condition, in the order written."""
     if type(condition) is kind:
         return [*parts_of(condition.a, kind), *parts_of(condition.b, kind)]
     return [condition]

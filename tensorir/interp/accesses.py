@@ -73,7 +73,7 @@ class AccessCompiler:
         return bind
 
     def start_of_view(self, data: Var) -> Callable[[Env], int] | None:
-        """Return how many elements lie before a view whose buffer does not say it, else None."""
+        """Return the number of elements before a view whose buffer does not give it, else None."""
         return self._starts.get(data)
 
     def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:

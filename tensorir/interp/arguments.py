@@ -79,7 +79,7 @@ def _checked_array(buffer: Buffer, arg: Any) -> NDArray[Any]:
 
 
 def _facts(buffer: Buffer, array: NDArray[Any]) -> list[tuple[str, PrimExpr, int]]:
-    """Return what the array says about shape, strides and offset of the buffer."""
+    """Return facts about shape, strides and offset of the buffer that follow from the array."""
     rank = len(buffer.shape)
     sizes, steps = array.shape[:rank], [step // array.itemsize for step in array.strides[:rank]]
     dims = enumerate(zip(buffer.shape, sizes, strict=True))

@@ -100,7 +100,7 @@ class ExpressionCompiler(AccessCompiler):
 
 
 def _taken(env: Env, lanes: int) -> Sequence[bool] | None:
-    """Return which of `lanes` lanes are evaluated, None for all."""
+    """Return a flag for each of `lanes` lanes that says if it is evaluated, None for all."""
     mask = env.get(_MASK)
     return mask if mask is not None and len(mask) == lanes else None
 

@@ -55,7 +55,7 @@ class Layout(NamedTuple):
         return Layout(shape, compact_strides(shape), 0)
 
     def span(self) -> int:
-        """Return how many elements of memory the layout reaches into."""
+        """Return the number of elements of memory that the layout spans."""
         if 0 in self.shape:
             return 0
         steps = zip(self.shape, self.strides, strict=True)

@@ -206,7 +206,7 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
 def _result_of_named(
     call: GraphCall, name: str, callee: BaseFunc | FuncStructInfo, place: str
 ) -> StructInfo:
-    """Return what the direct call of a function gives."""
+    """Return the struct info of the result of a direct call."""
     if isinstance(callee, FuncStructInfo):
         if callee.params is None:
             return callee.ret
@@ -317,11 +317,11 @@ class _Sizes:
         return SizeSubstitution(self._values)(info)
 
     def known(self, info: StructInfo) -> StructInfo:
-        """Return what the caller knows of a result: nothing of variables that it does not give."""
+        """Return a result's struct info as the caller knows it, without variables of the callee."""
         return self.filled(known_by(info, self._values))
 
     def told(self, info: StructInfo, parameter: str) -> str:
-        """Return where the values of variables come from that another parameter decided."""
+        """Return words for the sources of values that another parameter decided."""
         notes = [
             f"{var.name} = {self._values[var]} by {self._source[var]}"
             for var in collect_vars(info)

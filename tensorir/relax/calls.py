@@ -160,7 +160,7 @@ def call_into(
     outputs: Sequence[GraphExpr],
     scalars: Iterable[PrimExpr] = (),
 ) -> GraphCall:
-    """Return what a call in destination passing style is lowered to: it writes to `outputs`."""
+    """Return the lowered form of a call in destination passing style: it writes to `outputs`."""
     operands = [*args, *outputs, *map(PrimValue, scalars)]
     if isinstance(func, GlobalVar):
         return GraphCall(func, operands, struct_info=VOID)

@@ -60,7 +60,7 @@ def destination_passing(value: object) -> DestinationPassing | None:
 
 
 def written_last(call: GraphCall) -> int:
-    """Return how many of its last arguments the call of a library function writes, doing no more.
+    """Return the number of last arguments that a library call writes, if it does no more.
 
     That is what destination passing is lowered to; 0 for any other call. Raises IRTypeError for a
     call that is not of the layout that `calls.call_into` makes.

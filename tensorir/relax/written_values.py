@@ -36,7 +36,7 @@ class _Values:
         self._bound: dict[GraphVar, Node] = {}
 
     def of(self, func: Function) -> set[Node]:
-        """Return what a function may write."""
+        """Return the values that a function may write."""
         found = self._known.get(func)
         if found is not None:
             return found

@@ -121,7 +121,7 @@ class Evaluator:
         return self.source.error(message, place)
 
     def explained(self, error: Exception, place: Place) -> DiagnosticError:
-        """Return what went wrong at a place, as an error that shows it.
+        """Return an error that shows the place at which another error was raised.
 
         Raises a RecursionError that more stack may prevent.
         """

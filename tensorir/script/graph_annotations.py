@@ -45,7 +45,7 @@ class _Unquoted(Rewriter):
         self._size_of = size_of
 
     def rewrite_QuotedSize(self, node: QuotedSize) -> PrimExpr:  # noqa: N802
-        """Return what a text stands for."""
+        """Return the size that a text in quotes stands for."""
         return self._size_of(node.name)
 
 

@@ -77,7 +77,7 @@ class GraphBuilder:
         return Function(params, self._suite.sequence(value), result, self._pure, attrs)
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
-        """Return what the `def` says of parameters and result; None for an unknown result."""
+        """Return the declared types of parameters and result; None for an unknown result."""
         self._enter()
         known = self.signature(tree)
         self._leave()
@@ -125,7 +125,7 @@ class GraphBuilder:
         return var
 
     def _annotation(self, tree: Tree, *, defines: bool = False) -> StructInfo:
-        """Return what an annotation says; in a signature, sizes in quotes are defined by it."""
+        """Return the struct info of an annotation; in a signature it defines sizes in quotes."""
         value = self._evaluate(tree)
         return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
 
@@ -176,7 +176,7 @@ class GraphBuilder:
         return self._suite.leaf(known)
 
     def _value(self, tree: Tree) -> Any:
-        """Return what an expression stands for; the call of a macro is read in its place."""
+        """Return the value of an expression; the call of a macro is read in its place."""
         value = self._evaluate(tree)
         if not isinstance(value, MacroCall):
             return value

@@ -83,7 +83,7 @@ class OutputRecord:
 
 
 def as_value(value: Any) -> GraphExpr:
-    """Return what the right-hand side of a binding stands for; numbers are scalar tensors."""
+    """Return the value of the right-hand side of a binding; numbers are scalar tensors."""
     if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         return const_of(value)
     if isinstance(value, (tuple, list)):

@@ -186,7 +186,7 @@ def lex(text: str) -> Iterator[Lexeme]:
 
 
 def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Lexeme]:
-    """Yield what a line's indentation begins or ends; `indents` are those of the open suites."""
+    """Yield the tokens of a line's indentation; `indents` are those of the open suites."""
     if not indents:
         indents.append(indent)
     if indent == indents[-1]:

@@ -132,7 +132,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return is_graph(self._trees[name])
 
     def script_attribute(self, name: str) -> Any:
-        """Return what calls a function of the module from a tensor function."""
+        """Return a callable by which a tensor function calls a function of the module."""
         name = self.named(name)
         if self.is_graph_function(name):
             raise IRTypeError(f"{name} is a graph function; tensor functions cannot call it")

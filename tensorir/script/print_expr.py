@@ -273,7 +273,7 @@ class ExprPrinter:
         return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
 
     def reducer(self, node: e.CommReducer) -> Text:
-        """Return what combines two values, with its identity."""
+        """Return the text of a reducer: the function that combines values, and its identity."""
         scope = self._printer.names
         scope.open()
         parameters = (*node.lhs, *node.rhs)

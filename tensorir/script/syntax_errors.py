@@ -64,7 +64,7 @@ def misread(error: UnexpectedToken) -> Misread:
 
 
 def _alternatives(expected: set[str]) -> str:
-    """Return what can stand in a place, in words; nothing where that is nearly everything."""
+    """Return the tokens that can stand in a place, in words; empty where nearly all can."""
     words: list[str] = []
     if expected >= _OPERAND_START:
         words.append("an expression")

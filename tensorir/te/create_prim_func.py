@@ -330,7 +330,7 @@ def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
 
 
 def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
-    """Yield what an operation computes with, except combiners, whose variables are their own."""
+    """Yield the expressions of an operation, except combiners, whose variables are their own."""
     for axis in (*op.axis, *op.reduce_axis):
         if axis.dom is not None:
             yield axis.dom

@@ -74,7 +74,7 @@ def extern_primfunc(
     name: str = "extern",
     attrs: Mapping[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return what a function writes when it reads `input_tensors`.
+    """Return the tensors that a function writes when it reads `input_tensors`.
 
     The buffers that the function writes are the outputs (a tuple if there are several), the others
     take the tensors in the order of parameters, which gives the variables in their layouts. Raises

@@ -84,7 +84,7 @@ class Aliases:
             self.holders.setdefault(memory, []).append(var)
 
     def of(self, value: g.GraphExpr | GlobalVar) -> Places:
-        """Return where a value lies; branches of an `if` have been gone through before."""
+        """Return the memory of a value; branches of an `if` have been gone through before."""
         if isinstance(value, g.GraphVar):
             return self.places[value]
         if isinstance(value, g.Constant):
@@ -129,7 +129,7 @@ class Aliases:
 
 
 def arguments_handed_on(mod: IRModule) -> Callable[[GlobalVar], bool]:
-    """Return what says whether a function of the module lets its arguments live on.
+    """Return a predicate: does a function of the module let its arguments live on?
 
     That is: its result may lie in their memory, or a library function that it calls gets them and
     may keep them. Of a function that calls itself this is assumed.

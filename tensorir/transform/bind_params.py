@@ -168,7 +168,7 @@ def _array(param: GraphVar, value: Any) -> NDArray[Any]:
 
 
 def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
-    """Return what the shapes of arrays say of symbolic sizes."""
+    """Return the values of symbolic sizes that follow from the shapes of arrays."""
     sizes: dict[Var, PrimExpr] = {}
     source: dict[Var, GraphVar] = {}
     facts = [

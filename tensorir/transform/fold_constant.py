@@ -79,7 +79,7 @@ class _Folding(GraphRewriter):
         return self._run(call.callee.name, call) or value
 
     def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
-        """Return what a call gives, None if it is to stay."""
+        """Return the result of a call, None if it is to stay."""
         if not isinstance(self._mod.functions.get(name), PrimFunc):
             return None
         scalars = [Analyzer().simplify(n) for n in call.scalars]

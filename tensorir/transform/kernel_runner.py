@@ -86,7 +86,7 @@ def _short(op: Op) -> str:
 
 
 def _steps(node: Node, longest: int) -> int:
-    """Return how often statements run, an extent that is not known taken as `longest`."""
+    """Return the number of times that statements run, with `longest` for unknown extents."""
     if isinstance(node, s.For):
         count = node.extent.value if isinstance(node.extent, IntImm) else longest
         return count * _steps(node.body, longest)

@@ -78,7 +78,7 @@ class _Given(NamedTuple):
 
 
 def _split(func: Function, mod: IRModule) -> tuple[Function, Function]:
-    """Return what is left of a function, and the function that computes its new parameters."""
+    """Return the rest of a function, and the function that computes its new parameters."""
     weights = func.weights
     sizes = _own_sizes(weights)
     lifted = _liftable(func, weights, sizes, mod)

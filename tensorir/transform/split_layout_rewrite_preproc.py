@@ -127,7 +127,7 @@ class _Splitting(GraphRewriter):
         return [*before, g.VarBinding(node.var, value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
-        """Return how the function that a call names is split, None if the call is to stay."""
+        """Return the split of the function that a call names, None if the call is to stay."""
         if not isinstance(call.callee, GlobalVar) or call.callee.name not in self._splits:
             return None
         split = self._splits[call.callee.name]
@@ -155,6 +155,6 @@ class _Splitting(GraphRewriter):
 
 
 def _info(rewrite: LayoutRewrite) -> TensorStructInfo:
-    """Return what the result of a rewrite is."""
+    """Return the struct info of the result of a rewrite."""
     shape = [extent.value for extent in rewrite.packed.shape if isinstance(extent, IntImm)]
     return TensorStructInfo(shape, rewrite.packed.dtype)

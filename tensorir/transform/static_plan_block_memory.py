@@ -40,7 +40,7 @@ class StaticPlanBlockMemory(FunctionPass):
 
 
 def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
-    """Return where the tensors of a function may lie, keyed by the variables they are bound to.
+    """Return a place for each tensor of a function, keyed by the variable it is bound to.
 
     Returns None for a function without such tensors, or with an arena.
     """
