@@ -39,7 +39,7 @@ class IndexedDomain(DecisionDomain):
 
 
 class ListedDomain(IndexedDomain):
-    """An indexed domain that lists what it has when it is first asked."""
+    """An indexed domain that lists its alternatives when it is first asked."""
 
     @abstractmethod
     def listed(self) -> Sequence[Decision]:

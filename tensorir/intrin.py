@@ -1,4 +1,4 @@
-"""The intrinsics a `Call` may name: how many operands, what result type, what effect.
+"""The intrinsics a `Call` may name: their number of operands, result type and effect.
 
 One table; adding an intrinsic is adding a row. Code that gives an intrinsic a meaning (interpreter,
 LLVM emission) keeps its own table keyed by the same names.

@@ -1,4 +1,4 @@
-"""Sending what blocks do with buffers to other buffers."""
+"""Redirecting the accesses of blocks to other buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overriding what a block says that it touches."""
+"""Overriding the accesses that a block declares."""
 
 from __future__ import annotations
 

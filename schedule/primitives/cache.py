@@ -1,4 +1,4 @@
-"""Staging what a block reads or writes in a buffer of its own."""
+"""Staging a buffer that a block reads or writes in another one."""
 
 from __future__ import annotations
 

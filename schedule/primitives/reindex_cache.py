@@ -1,4 +1,4 @@
-"""Staging what a block touches in a buffer of a layout of its own."""
+"""Staging the elements that a block touches in a buffer with another layout."""
 
 from __future__ import annotations
 

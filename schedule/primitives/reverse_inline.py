@@ -1,4 +1,4 @@
-"""Replacing the store of an intermediate buffer by what its consumer makes of it."""
+"""Replacing the store of an intermediate buffer by the store of its consumer."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def negative(gap: Linear) -> Linear:
 
 
 class Comparisons:
-    """Decides, reduces and writes comparisons by what a reader knows."""
+    """Decides, reduces and writes comparisons by the facts of a reader."""
 
     def __init__(self, reader: Linearizer) -> None:
         self._reader: Final = reader

@@ -155,7 +155,7 @@ def _powers(exponent: Interval) -> Interval:
 
 
 Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
-"""Gives what an operand lies in; None if it is no integer, or something in it may wrap."""
+"""Gives the interval of an operand; None if it is no integer, or a part of it may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:

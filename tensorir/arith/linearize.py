@@ -43,7 +43,7 @@ _UNITS: Final = [Linear({}, k) for k in range(65)]
 
 
 class Linearizer:
-    """Reads scalar integer expressions as `Linear`, using what a context knows.
+    """Reads scalar integer expressions as `Linear`, using the facts of a context.
 
     `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
     `values`, on loads and on calls may wrap around; all other does not.

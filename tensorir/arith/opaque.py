@@ -1,4 +1,4 @@
-"""Expressions that are not analysed: what identifies one, and what it may be."""
+"""Expressions that are not analysed: their keys, and their ranges."""
 
 from __future__ import annotations
 

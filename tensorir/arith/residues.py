@@ -1,4 +1,4 @@
-"""Residue classes of expressions, and what equations say of those of variables."""
+"""Residue classes of expressions, and those of variables that follow from equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph functions: what calls tensor functions, library functions and one another."""
+"""Graph functions, which call tensor functions, library functions and one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carets under what is pointed out in a printed program, and comments beside it."""
+"""Carets under marked nodes in a printed program, and comments beside them."""
 
 from __future__ import annotations
 

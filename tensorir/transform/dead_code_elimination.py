@@ -20,7 +20,7 @@ from tensorir.visit import walk
 
 
 class DeadCodeElimination(ModulePass):
-    """Leaves out what does not lead to a result or an effect.
+    """Leaves out bindings that do not lead to a result or an effect.
 
     Before: lv = R.call_tir(f, (x,), ...); gv = R.call_tir(h, (x,), ...); return gv
     After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private

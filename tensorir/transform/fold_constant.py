@@ -27,7 +27,7 @@ SMALL: Final = 1 << 20
 
 
 class FoldConstant(FunctionPass):
-    """Computes what depends on constants only.
+    """Computes the calls that depend on constants only.
 
     Before: lv = R.call_tir(transpose, (C,), ...); gv = R.call_tir(matmul, (x, lv), ...)
     After:  gv = R.call_tir(matmul, (x, C transposed), ...)

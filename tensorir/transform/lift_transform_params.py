@@ -31,7 +31,7 @@ from tensorir.visit import collect_vars, walk
 
 
 class LiftTransformParams(ModulePass):
-    """Takes what is computed from weights alone out of graph functions.
+    """Takes bindings that are computed from weights alone out of graph functions.
 
     Before: def main(x, w):  # num_input = 1
                 packed = R.call_tir(pack, (w,), ...); return R.call_tir(dense, (x, packed), ...)

@@ -27,7 +27,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class SplitLayoutRewritePreproc(ModulePass):
-    """Takes what brings weights into another layout out of scheduled tensor functions.
+    """Takes the blocks that bring weights into another layout out of scheduled tensor functions.
 
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  packed = R.call_tir(dense_weight_prepack, (C,), ...)
@@ -61,7 +61,7 @@ class SplitLayoutRewritePreproc(ModulePass):
 
 
 class _Split(NamedTuple):
-    """A function, what is taken out of it, and the names of both parts."""
+    """A function, the function taken out of it, and the names of both."""
 
     func: PrimFunc
     rewrites: Sequence[LayoutRewrite]
