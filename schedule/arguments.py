@@ -1,4 +1,4 @@
-"""From what a user passes to a primitive, to what the trace records, to what the primitive gets.
+"""The arguments of primitives: as users pass them, as traces record them, as functions get them.
 
 `accept` checks a user's argument and returns the form that is recorded: handles stay handles,
 names of blocks and buffers are looked up. `resolve` turns a recorded argument into the references
@@ -25,7 +25,7 @@ from tensorir.stmt import Block
 
 
 class HandleTable(Protocol):
-    """What knows the handles and numbers that arguments name: a schedule."""
+    """The interface of a schedule that resolves the handles and numbers in arguments."""
 
     def get_block(self, name: str, /) -> BlockRV:
         """Return a new handle of a block."""
@@ -34,7 +34,7 @@ class HandleTable(Protocol):
         """Return the loop or block behind a handle."""
 
     def get(self, expr: PrimExpr, /) -> int | None:
-        """Return what a sampled number, or arithmetic on such, amounts to."""
+        """Return the value of a sampled number, or of arithmetic on such."""
 
     def bind_index_map(self, index_map: IndexMap, /) -> IndexMap:
         """Return an index map with the sampled numbers in it filled in."""
@@ -51,7 +51,7 @@ class Arguments:
         """Instructions, by kind, that the arguments ask for after the call itself."""
 
     def accept(self, param: Parameter, value: Any) -> Any:
-        """Return what the trace records for `value`.
+        """Return `value` in the form that the trace records.
 
         Raises ArgumentTypeError naming the method, the parameter, what it takes and what it got;
         ArgumentError for what does not fit the block.
@@ -195,7 +195,7 @@ def _accept_buffer(call: Arguments, param: Parameter, path: str, value: Any) -> 
 
 
 def _find_buffer(call: Arguments, path: str, value: Any) -> tuple[str, int]:
-    """Return where a block touches a buffer given by name or object; writes win over reads."""
+    """Return the side and index of a buffer given by name or object; writes win over reads."""
     if not isinstance(value, (str, Buffer)):
         call.refuse(path, "an index, a buffer or the name of one", value)
     block = call.block_sref().block
@@ -342,7 +342,7 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 
 
 def resolve(schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
-    """Return what the primitive's function gets for a recorded argument that varies.
+    """Return a recorded argument that varies in the form that the primitive's function gets.
 
     Raises ArgumentError for a mark of a compute location where there must be a loop.
     """

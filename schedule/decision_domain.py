@@ -1,4 +1,4 @@
-"""What a sampling instruction may decide: its alternatives, drawn, checked, counted and stepped."""
+"""The alternatives of a sampling instruction, to draw from, check, count and step between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from schedule.random_state import RandomState
 
 Decision: TypeAlias = int | tuple[int, ...]
-"""What a trace keeps of a sampling: an index, a number, the factors of a tile.
+"""The decision of a sampling in a trace: an index, a number, the factors of a tile.
 
 A primitive of one's own may decide something else that is hashable and survives JSON, such as text.
 """
@@ -58,7 +58,7 @@ class DecisionDomain(ABC):
         return others[rng.uniform_int(0, len(others))] if others else None
 
     def repair(self, decision: Any) -> Decision:
-        """Return what a stored decision means here, where the program may be another by now.
+        """Return the nearest decision for a stored one, as the program may have changed since.
 
         What is possible is kept, even where sampling would not have drawn it. ValueError, which may
         be an ArgumentError, if the decision means nothing here.
@@ -69,7 +69,7 @@ class DecisionDomain(ABC):
         return fitting
 
     def label(self, decision: Decision) -> str:
-        """Return what a decision stands for, in a word, where it is a code for something else."""
+        """Return the meaning of a decision in a word, where it is a code for something else."""
         return str(decision)
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
@@ -84,7 +84,7 @@ class DecisionDomain(ABC):
         return False
 
     def joined(self, other: DecisionDomain) -> DecisionDomain:
-        """Return a domain of what is in either of two."""
+        """Return the union of two domains."""
         return UnionDomain.of((self, other))
 
     def decide(self, rng: RandomState, decision: Any) -> Decision:
@@ -123,7 +123,7 @@ class ChoiceDomain(DecisionDomain):
 
 @dataclass(frozen=True)
 class UnionDomain(DecisionDomain):
-    """What is in any of several domains: those that a site has as earlier decisions vary."""
+    """The union of the domains that one instruction has as earlier decisions vary."""
 
     members: tuple[DecisionDomain, ...]
 
@@ -156,7 +156,7 @@ class UnionDomain(DecisionDomain):
         return self.members[rng.uniform_int(0, len(self.members))].sample(rng)
 
     def neighbours(self, decision: Decision) -> Sequence[Decision]:
-        """Return what is a step away in any of the domains that have the decision."""
+        """Return the neighbours in all of the domains that have the decision."""
         having = [m for m in self.members if decision in m] or self.members
         steps = chain.from_iterable(member.neighbours(decision) for member in having)
         return list(dict.fromkeys(steps))
@@ -167,7 +167,7 @@ class UnionDomain(DecisionDomain):
         return fitting if fitting in self else self.members[0].repair(decision)
 
     def label(self, decision: Decision) -> str:
-        """Return what a decision stands for in the first domain that has it."""
+        """Return the label of a decision in the first domain that has it."""
         having = [member for member in self.members if decision in member] or self.members
         return having[0].label(decision)
 

@@ -1,4 +1,4 @@
-"""What a primitive says when a precondition does not hold.
+"""The errors of primitives whose preconditions do not hold.
 
 A `Problem` is declared once, beside the primitive that checks it: a stable code, a sentence and a
 hint. `fail` raises it for particular loops and blocks. The text is put together only when somebody
@@ -72,7 +72,7 @@ class ScheduleError(TensorIRError):
 
     @property
     def hint(self) -> str:
-        """What would satisfy the precondition."""
+        """The remedy that would satisfy the precondition, empty if none is known."""
         return self.problem.hint.format(*map(describe, self.locations), **self.values)
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class _RenderedError(ScheduleError):
 
 
 def describe(node: Node) -> str:
-    """Return how a sentence calls a loop or block."""
+    """Return the name of a loop or block in a sentence."""
     if isinstance(node, For):
         return f"loop `{node.loop_var.name}`"
     if isinstance(node, Block):

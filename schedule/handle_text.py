@@ -1,4 +1,4 @@
-"""What a handle means, in words: `l4: for j_0 in range(8)`, `b0: block "C"`."""
+"""The text that describes a handle: `l4: for j_0 in range(8)`, `b0: block "C"`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorir.stmt import Block, For, sequence
 
 
 def handle_text(handle: Handle, value: StmtSRef | None, trace: Trace) -> str:
-    """Return what a handle is called in a trace, and what it stands for."""
+    """Return the name of a handle in a trace, and the loop or block that it stands for."""
     name = _name_in(trace, handle)
     return f"{name}: {_meaning(value)}" if name else _meaning(value)
 

@@ -1,4 +1,4 @@
-"""Random variables: what the primitives of a schedule take and return.
+"""Random variables: the handles and numbers that primitives take and return.
 
 A handle has no content of its own. A schedule's symbol table maps it to a loop, a block or a
 number, so the same handle means the same thing in a schedule and in its copy. All that a handle

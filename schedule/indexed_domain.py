@@ -13,7 +13,7 @@ from schedule.decision_domain import Decision, DecisionDomain, plain_decision
 from schedule.random_state import RandomState
 
 MOST_LISTED: Final = 1_000_000
-"""How many alternatives a domain lists at most."""
+"""The largest number of alternatives that a domain lists."""
 
 
 class IndexedDomain(DecisionDomain):
@@ -39,7 +39,7 @@ class IndexedDomain(DecisionDomain):
 
 
 class ListedDomain(IndexedDomain):
-    """An indexed domain that lists what it has when it is first asked."""
+    """An indexed domain that lists its alternatives when it is first asked."""
 
     @abstractmethod
     def listed(self) -> Sequence[Decision]:
@@ -94,7 +94,7 @@ class CandidatesDomain(ListedDomain):
         return self.at(index + (index >= present))
 
     def numbers(self, decision: Decision) -> tuple[float, ...] | None:
-        """Return what the whole domain says."""
+        """Return the numbers that the whole domain gives."""
         return self.whole.numbers(decision)
 
     def repair(self, decision: Any) -> Decision:
@@ -149,7 +149,7 @@ class OptionDomain(IndexedDomain):
         """Return the decision; ValueError if it is no index of the candidates."""
         index = plain_decision(decision)
         if index not in self:
-            raise ValueError(f"is {decision!r}, no index of {self.size} candidates")
+            raise ValueError(f"is {decision!r}; it must be an index in [0, {self.size})")
         return index
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """How one parameter of a primitive is stored in an instruction.
+    """The form in which an instruction stores one parameter of a primitive.
 
     `kind`: `block`, `loop`, `block_or_loop`, `expr` (a number, sampled or not), `annotation`,
     `ints`, `index_map`, `pad_value` (a number, or an index map that gives one), `ranges` (an index
@@ -89,7 +89,7 @@ NewLoops: TypeAlias = Annotated[Sequence[StmtSRef], "loops"]
 
 @dataclass(frozen=True, slots=True)
 class Sampled(Generic[T]):
-    """What a sampling primitive returns: the values of its outputs and the decision behind them."""
+    """The result of a sampling primitive: values of its outputs and the decision behind them."""
 
     value: T
     decision: Any
@@ -113,7 +113,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether a call must give it."""
+        """True if a call must give it."""
         return self.default is inspect.Parameter.empty and not self.variadic
 
 
@@ -140,7 +140,7 @@ class InstructionKind:
         self.name = name
         self.function = function
         self.is_pure = is_pure
-        """Whether the instruction leaves the program as it is, so that it may be dropped unused."""
+        """True if the instruction leaves the program as it is, so that it may be dropped unused."""
         self.method = function.__name__
         hints = get_type_hints(function, include_extras=True)
         signature = inspect.signature(function)
@@ -148,7 +148,7 @@ class InstructionKind:
         names = {p.name for p in parameters}
         self.has_decision = "decision" in names
         self.decision_type: Any = hints.get("decision")
-        """What a sampling primitive takes as a decision, as an annotation."""
+        """The annotation of the decision of a sampling primitive, None for the others."""
         self.domain = domain
         """Gives the alternatives of a sampling primitive for its operands; None: not declared."""
         self.domain_param = next((n for n in _DOMAIN_PARAMS if domain and n in names), None)
@@ -205,7 +205,7 @@ class InstructionKind:
 
     @property
     def call_name(self) -> str:
-        """How error messages call the primitive."""
+        """The name of the primitive in error messages."""
         return self.method.replace("_", "-")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -312,7 +312,7 @@ class InstructionKind:
         )
 
     def _names(self, role: str) -> str:
-        """Return what an instruction takes as inputs, or as attributes."""
+        """Return the names of the inputs, or of the attributes, of an instruction."""
         params = self.inputs if role == "input" else self.attrs
         return ", ".join(f"`{p.name}`" for p in params) or "nothing"
 
@@ -330,7 +330,7 @@ class Instruction:
 
     __slots__ = ("domain", "kind", "outputs", "values")
     printer: ClassVar[Callable[[Instruction], str] | None] = None
-    """What gives the text of an instruction; printing comes with the trace."""
+    """The function that prints an instruction; the module that prints traces sets it."""
 
     def __init__(
         self,

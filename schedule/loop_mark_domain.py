@@ -1,4 +1,4 @@
-"""How each of a few loops runs, as a knob offers it."""
+"""The marks that a knob offers for a few loops: plain, vectorized or unrolled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schedule.decision_domain import Decision, plain_decision
 from schedule.indexed_domain import MOST_LISTED, ListedDomain
 
 MARKS: Final = ("none", "vec", "unroll")
-"""How a loop may run; a sampled mark is the index here."""
+"""The marks of a loop; a sampled mark is the index here."""
 
 
 @lru_cache(maxsize=256)
@@ -26,9 +26,9 @@ def loop_marks(count: int, policy: str) -> tuple[tuple[str, ...], ...]:
     words = policy.replace("try", "none").split("_")
     unknown = [word for word in words if word not in MARKS]
     if unknown:
-        raise ValueError(f"is {policy!r}; its words are try, none, unroll and vec")
+        raise ValueError(f"is {policy!r}; it must be made of the words try, none, unroll and vec")
     if len(words) ** count > MOST_LISTED:
-        raise ValueError(f"has more than {MOST_LISTED} ways for {count} loops; list candidates")
+        raise ValueError(f"marks {count} loops in more than {MOST_LISTED} ways; list candidates")
     ways = product(dict.fromkeys(words), repeat=count)
     return tuple(way for way in ways if way.count("vec") <= 1)
 
@@ -62,7 +62,7 @@ class LoopMarkDomain(ListedDomain):
         marks = tuple(decision) if isinstance(decision, (list, tuple)) else ()
         if len(marks) != self.count or any(mark not in self.words for mark in marks):
             raise ValueError(
-                f"is {decision!r}; {self.count} loops are each one of {list(self.words)}"
+                f"is {decision!r}; it must be {self.count} marks, each of {list(self.words)}"
             )
         return plain_decision(marks)
 

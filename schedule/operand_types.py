@@ -35,7 +35,7 @@ def _test_of(annotation: Any) -> Callable[[Any], bool]:
 
 
 def type_text(annotation: Any) -> str:
-    """Return how an error calls a type."""
+    """Return the name of a type in an error."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return getattr(annotation, "__name__", None) or str(annotation).replace("typing.", "").replace(

@@ -16,7 +16,7 @@ def checked_order(decision: Any, count: int) -> tuple[int, ...]:
     """Return an order as a tuple; ValueError unless it has every position once."""
     order = tuple(decision) if isinstance(decision, (list, tuple)) else ()
     if not all(type(p) is int for p in order) or sorted(order) != list(range(count)):
-        raise ValueError(f"is {decision!r}; an order has each of 0 to {count - 1} once")
+        raise ValueError(f"is {decision!r}; an order must have each of 0 to {count - 1} once")
     return order
 
 

@@ -84,5 +84,5 @@ def normalize_seed(seed: int) -> int:
     if seed == -1:
         return secrets.randbelow(_RANGE) + 1
     if seed < 0:
-        raise ValueError(f"a seed is -1 (from the device) or not negative, got {seed}")
+        raise ValueError(f"a seed must be -1 (taken from the device) or at least 0, got {seed}")
     return seed % _MODULUS or 1

@@ -50,7 +50,7 @@ class UnknownHandleError(ScheduleError, IndexError):
 
 
 class ImpossibleError(ScheduleError, ValueError):
-    """The arguments ask for a program that cannot be."""
+    """The arguments ask for a program that cannot exist."""
 
 
 _EXPIRED = Problem(
@@ -65,7 +65,7 @@ _UNKNOWN = Problem(
 )
 
 
-_IMPOSSIBLE = Problem("ImpossibleError", "there is no such program: {reason}")
+_IMPOSSIBLE = Problem("ImpossibleError", "the resulting program cannot exist: {reason}")
 _OUT_OF_SCOPE = Problem(
     "OutOfScopeError",
     "the primitive would leave a name without its definition: {reason}",
@@ -99,14 +99,14 @@ class Schedule(PrimitiveMethods):
             raise TypeError(f"enable_check takes a bool, got {type(enable_check).__name__}")
         if error_render_level not in ("detail", "fast", "none"):
             raise ValueError(
-                f"error_render_level is 'detail', 'fast' or 'none', got {error_render_level!r}"
+                f"error_render_level must be 'detail', 'fast' or 'none', got {error_render_level!r}"
             )
         self._rng = RandomState(_checked_seed(seed))
         self.error_render_level: RenderLevel = error_render_level
         self.keeps_domains = True
-        """Whether each sampling keeps all its alternatives, also where it needs to know only one.
+        """True if each sampling keeps all its alternatives, also where one alone is needed.
 
-        What replays many traces that are not to be mutated goes without."""
+        It is set to False where many traces are replayed that no search mutates."""
         if not isinstance(mod, (IRModule, PrimFunc)):
             raise IRTypeError(f"Schedule takes an IRModule or PrimFunc, got {type(mod).__name__}")
         self.state = ScheduleState(
@@ -196,7 +196,7 @@ class Schedule(PrimitiveMethods):
     @overload
     def get(self, rv_or_sref: StmtSRef) -> Block | For | None: ...
     def get(self, rv_or_sref: Any) -> Any:
-        """Return what a handle stands for: a block, a loop, or the number that was sampled.
+        """Return the value of a handle: a block, a loop, or the number that was sampled.
 
         Raises an error that is also IndexError for a handle of another schedule, and one that is
         also ValueError for a handle whose loop or block a primitive has consumed.
@@ -223,7 +223,7 @@ class Schedule(PrimitiveMethods):
         return sref
 
     def meaning_of(self, rv: Handle) -> str:
-        """Return what a handle is called in the trace and stands for: `l1: for j_0 in range(8)`."""
+        """Return the name of a handle in the trace and its value: `l1: for j_0 in range(8)`."""
         value = self._table.get(rv)
         return handle_text(rv, value if isinstance(value, StmtSRef) else None, self.trace)
 
@@ -280,7 +280,7 @@ class Schedule(PrimitiveMethods):
         known = {v: n for v, n in values.items() if n is not None}
         result = Analyzer().simplify(substitute(expr, known))
         if not isinstance(result, IntImm):
-            raise IRValueError(f"`{expr}` is no number: it simplifies to `{result}`")
+            raise IRValueError(f"`{expr}` is not a constant number: it simplifies to `{result}`")
         return result.value
 
     # ----------------------------------------------------------------------------------- applying
@@ -413,7 +413,7 @@ class Schedule(PrimitiveMethods):
 def _found_once(
     found: list[DecisionDomain], find: Callable[[], DecisionDomain]
 ) -> Callable[[], DecisionDomain]:
-    """Return a function that calls `find` once, and keeps what it returned in `found`."""
+    """Return a function that calls `find` once, and keeps the result in `found`."""
 
     def once() -> DecisionDomain:
         if not found:
@@ -443,19 +443,19 @@ def _checked_seed(seed: int | None) -> int:
     if type(seed) is not int:
         raise TypeError(f"seed takes an int or None, got {type(seed).__name__}")
     if not 1 <= seed <= 2147483647:
-        raise ValueError(f"seed is an int in [1, 2147483647], got {seed}")
+        raise ValueError(f"seed must be an int in [1, 2147483647], got {seed}")
     return seed
 
 
 def _checked_mask(mask: str | int) -> int:
     if isinstance(mask, str):
         if mask not in ("all", "none"):
-            raise ValueError(f"debug_mask is 'all', 'none' or an int, got {mask!r}")
+            raise ValueError(f"debug_mask must be 'all', 'none' or an int, got {mask!r}")
         return DEBUG_VERIFY_TREE | DEBUG_VERIFY_FLAGS if mask == "all" else 0
     if not isinstance(mask, int):
         raise TypeError(f"debug_mask takes a str or int, got {type(mask).__name__}")
     if mask < -1:
-        raise ValueError(f"debug_mask is at least -1, got {mask}")
+        raise ValueError(f"debug_mask must be at least -1, got {mask}")
     return DEBUG_VERIFY_TREE | DEBUG_VERIFY_FLAGS if mask == -1 else int(mask)
 
 

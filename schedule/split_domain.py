@@ -117,8 +117,8 @@ class SplitDomain(ListedDomain):
         whole = all(type(size) is int for size in sizes)
         if len(sizes) != self.parts or not whole or any(size < 1 for size in sizes[1:]):
             raise ValueError(
-                f"is {decision!r}; a split has {self.parts} whole sizes, those after the first "
-                "at least 1"
+                f"is {decision!r}; a split must have {self.parts} whole sizes, after the first "
+                "at least 1 each"
             )
         if prod(sizes[1:]) >= 1 << 63:
             raise ValueError(f"is {decision!r}, whose product is beyond int64")

@@ -8,7 +8,7 @@ from tensorir.stmt import Block, BlockRealize, For
 
 
 class StmtSRef:
-    """A loop or block, whatever it looks like now.
+    """A reference to a loop or block that stays valid while the program changes.
 
     Statements are immutable, so a transformation builds new ones; a reference is re-pointed at the
     statement that took the old one's place. `stmt` is None once the loop or block is gone, and
@@ -47,7 +47,7 @@ class StmtSRef:
 
     @property
     def is_block(self) -> bool:
-        """Whether this refers to a block."""
+        """True if this refers to a block."""
         return type(self.stmt) is Block
 
     def __repr__(self) -> str:

@@ -59,13 +59,13 @@ class ScheduleState:
         self.running = ""
         """The primitive that runs now; recorded in the references it consumes."""
         self.covered: dict[Block, tuple[list[Node], bool]] = {}
-        """Whether what a block reads is written before it, with all that this depends on."""
+        """By block: if its reads are written before it, after the nodes that this depends on."""
         self.has_definitions = False
-        """Whether other statements than loops and blocks define names for blocks in them."""
+        """True if statements other than loops and blocks define names for blocks in them."""
         self.plain: set[Stmt] = set()
         """Statements that touch nothing outside of the blocks in them, bindings included."""
         self.graph: tuple[Stmt | None, BlockScope | None] = (None, None)
-        """The dependencies that were asked for last in a root block, and that block."""
+        """The root block whose dependencies were asked for last, and these dependencies."""
         self.rolling: set[Buffer] = set()
         """The buffers that keep what earlier iterations wrote, in which readers find all of it."""
         self.before_postproc: IRModule | None = None

@@ -25,7 +25,7 @@ from tensorir.stmt import (
 )
 
 NOTHING: Final = Evaluate(const(0))
-"""What is left where there is no statement any more."""
+"""The statement in the place of one that was taken out; it does nothing."""
 
 _FOR_THE_BODY: Final = (IfThenElse, LetStmt, Allocate, AllocateConst, DeclBuffer, AttrStmt)
 """Statements that do nothing once there is nothing in them.
@@ -50,7 +50,7 @@ class StmtCursor:
     outer: StmtCursor | None = None
     """The loop or wrapper that runs the sequence, within the body; None for the body itself."""
     field: str = "body"
-    """Which part of that statement the sequence is."""
+    """The name of the attribute of that statement which holds the sequence."""
 
     @classmethod
     def of(cls, body: Stmt, outer: StmtCursor | None = None, field: str = "body") -> StmtCursor:
@@ -98,7 +98,7 @@ class StmtCursor:
             cursor = cursor.outer
 
     def position(self, sref: StmtSRef) -> int:
-        """Return which of `parts` holds a loop or block, or is it; IndexError if none does."""
+        """Return the position in `parts` that is or holds a loop or block; IndexError if none."""
         current: StmtSRef | None = sref
         while current is not None:
             stmt = current.realize or current.stmt

@@ -1,4 +1,4 @@
-"""Writes what is generated from the registry of primitives.
+"""Writes the files that are generated from the registry of primitives.
 
 `methods.pyi` has their signatures as `Schedule` methods, and `README.md` beside it a table of them.
 Run `python -m schedule.stubs` after adding a primitive; `--check` fails if a file is stale,
@@ -55,7 +55,7 @@ _RESULT = {
 
 
 def stub_text() -> str:
-    """Return what `methods.pyi` should contain."""
+    """Return the text of an up-to-date `methods.pyi`."""
     methods = sorted(InstructionKind.all(), key=lambda kind: kind.method)
     return _HEADER + "".join(_method(kind) for kind in methods)
 

@@ -22,7 +22,7 @@ from schedule.random_state import RandomState
 MOST_PARTS: Final = 64
 """No extent of int64 has more factors above 1."""
 _MOST_DRAWS: Final = 10_000
-"""How often to draw for what nearly no draw satisfies."""
+"""The number of draws before giving up on a condition that nearly no draw satisfies."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TileDomain(DecisionDomain):
         return _moved(decision, *pair, factors[rng.uniform_int(0, len(factors))])
 
     def _moves(self, tile: tuple[int, ...]) -> list[tuple[tuple[int, int], list[int]]]:
-        """Return what can move: pairs of parts, from and to, with the factors above 1."""
+        """Return the possible moves: pairs of parts, from and to, with the factors above 1."""
         moves = []
         for source, part in enumerate(tile):
             if part <= 1:

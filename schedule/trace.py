@@ -1,4 +1,4 @@
-"""The record of what was done to a program, which can be replayed, stored and changed."""
+"""Traces: records of the changes of a program, which can be replayed, stored and changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POSTPROC = "EnterPostproc"
 
 
 class Replayer(Protocol):
-    """What instructions are applied to again: a schedule."""
+    """The interface of a schedule to which instructions are applied again."""
 
     def invoke(self, kind: InstructionKind, values: Sequence[Any], decision: Any, /) -> list[Any]:
         """Apply a primitive and return its outputs."""
@@ -73,7 +73,7 @@ class Trace:
         return Trace(self.insts, self.decisions)
 
     def get_decision(self, inst: Instruction) -> Any:
-        """Return what `inst` decided, None if nothing."""
+        """Return the decision of `inst`, None if it made none."""
         return self.decisions.get(inst)
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
@@ -115,7 +115,7 @@ class Trace:
         remove_postproc: bool,
         decision_provider: DecisionProvider | None = None,
     ) -> None:
-        """Do to `sch` what this trace did.
+        """Apply the instructions of this trace to `sch`.
 
         Blocks are found by name, loops by asking again; decisions are repaired where they do not
         fit. `decision_provider(inst, inputs, attrs, decision)` is called for every instruction and

@@ -65,7 +65,7 @@ class _Reader:
         except (RecursionError, MemoryError):
             lines = self._text.split("\n")
             deepest = max(range(len(lines)), key=lambda k: sum(map(lines[k].count, "([{-~")))
-            self._fail_at("nested too deeply to be read", deepest + 1, 1, len(lines[deepest]) + 1)
+            self._fail_at("the trace is nested too deeply", deepest + 1, 1, len(lines[deepest]) + 1)
         found = [stmt for stmt in body if not isinstance(stmt, (ast.Import, ast.ImportFrom))]
         if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
             function = found[0]
@@ -103,17 +103,17 @@ class _Reader:
             return []
         if len(targets) != 1:
             count = "one name, not several" if targets else "a name"
-            self._fail(stmt, f"what {kind.method} gives needs {count}")
+            self._fail(stmt, f"the result of {kind.method} needs {count}")
         (target,) = targets
         if not kind.result or isinstance(target, ast.Tuple) is not several:
             gives = "nothing" if not kind.result else "a list" if several else "one value"
-            self._fail(target, f"{kind.method} gives {gives}")
+            self._fail(target, f"{kind.method} returns {gives}")
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         return [self._output(kind, name) for name in names]
 
     def _output(self, kind: InstructionKind, target: ast.expr) -> Any:
         if not isinstance(target, ast.Name):
-            self._fail(target, "what a primitive gives is assigned to plain names")
+            self._fail(target, "the results of a primitive must be assigned to plain names")
         return define_output(kind, target.id, self._known)
 
     def _arguments(self, kind: InstructionKind, call: ast.Call) -> tuple[list[Any], Any]:
@@ -147,7 +147,7 @@ class _Reader:
     # ------------------------------------------------------------------------------------- values
 
     def _argument(self, param: Parameter, given: Any) -> Any:
-        """Return what is recorded of an argument, which is a tree, trees, or a default."""
+        """Return the recorded value of an argument, which is a tree, trees, or a default."""
         if isinstance(given, tuple) and param.variadic:
             value: Any = tuple(self._value(node) for node in given)
             place = given[0] if given else None
@@ -211,7 +211,7 @@ class _Reader:
         return node.value
 
     def _parsed(self, node: ast.expr, text: str, parse: Callable[..., Any]) -> Any:
-        """Return what the dialect makes of an expression; its text may be given in another form."""
+        """Return an expression read by the dialect; its text may be given in another form."""
         if isinstance(node, ast.Starred):
             self._fail(node, "the arguments of a trace are written out, without *")
         try:

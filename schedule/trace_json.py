@@ -241,7 +241,7 @@ def checked_value(param: Parameter, value: Any, known: Mapping[str, Any], where:
 
 
 def shown_value(value: Any) -> str:
-    """Return how an error calls a value that is in the wrong place."""
+    """Return the text of a misplaced value in an error."""
     if isinstance(value, (BlockRV, LoopRV)):
         return "a block" if isinstance(value, BlockRV) else "a loop"
     return repr(value)
@@ -254,7 +254,7 @@ _HANDLES: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "block_or_loop": ("block or loop", (BlockRV, LoopRV)),
     "block_list_or_loop": ("loop or list of blocks", (BlockRV, LoopRV)),
 }
-"""What the operands that are handles must be, by kind."""
+"""Names and types of the handles that operands take, by kind of operand."""
 
 
 def _modernize(name: str, inputs: list[Any], attrs: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -1,4 +1,4 @@
-"""Names for the random variables of a trace, and the text of what is made of them."""
+"""Names for the random variables of a trace, and the text of expressions in them."""
 
 from __future__ import annotations
 

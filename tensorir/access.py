@@ -1,4 +1,4 @@
-"""Which regions of which buffers a block touches."""
+"""The regions of buffers that a block touches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorir.visit import children, substitute
 def get_block_access_region(
     block: s.Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> tuple[list[BufferRegion], list[BufferRegion], list[BufferRegion]]:
-    """Return what a block reads, writes, and touches in ways that cannot be seen through.
+    """Return the regions that a block reads, writes, and touches in ways that are opaque.
 
     `buffer_var_map` gives the buffers that count, by data variable. Regions are in terms of the
     block's axes, in order of first access, those of one buffer united. Of a buffer that the block
@@ -34,7 +34,7 @@ def get_block_access_region(
 def get_block_read_write_region(
     block: s.Block, buffer_var_map: Mapping[Var, Buffer]
 ) -> tuple[list[BufferRegion], list[BufferRegion]]:
-    """Return what a block reads and writes; opaque accesses count as both."""
+    """Return the regions that a block reads and writes; opaque accesses count as both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
     known = {r.buffer for r in opaque}
     return (

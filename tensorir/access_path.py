@@ -28,12 +28,14 @@ def nodes_along(root: Node, path: str) -> list[Node]:
     Raises IRValueError if the text is no path, or there is no such place.
     """
     if not path.startswith(_ROOT):
-        raise IRValueError(f"a path begins with {_ROOT}, got {path!r}")
+        raise IRValueError(f"an access path must begin with {_ROOT}, got {path!r}")
     nodes, current, position = [root], root, len(_ROOT)
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
-            raise IRValueError(f"{path!r} is no path: {path[position:]!r} is no step of one")
+            raise IRValueError(
+                f"{path!r} is no path: {path[position:]!r} is none of `.field`, `[0]`, `['key']`"
+            )
         position = step.end()
         if step.lastgroup is None:
             break

@@ -145,7 +145,7 @@ class Buffer(Node):
         if len(items) != len(self.shape):
             raise IRValueError(
                 f"buffer {self.name} has {len(self.shape)} dimension(s), "
-                f"the region names {len(items)}"
+                f"but the region has {len(items)}"
             )
         ranges = [_range_of(i, n) for i, n in zip(items, self.shape, strict=True)]
         return BufferRegion(self, ranges)
@@ -184,7 +184,9 @@ class Buffer(Node):
     ) -> list[PrimExpr]:
         indices = [as_expr(i) for i in (begin if isinstance(begin, (list, tuple)) else (begin,))]
         if dtype.element is not self.dtype.element:
-            raise IRTypeError(f"buffer {self.name} holds {self.dtype}, which {dtype} is no part of")
+            raise IRTypeError(
+                f"buffer {self.name} holds {self.dtype}, so an access cannot have the type {dtype}"
+            )
         lanes = dtype.lanes // self.dtype.lanes
         if lanes > 1 and indices and indices[-1].dtype.lanes == 1:
             indices[-1] = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
@@ -208,7 +210,7 @@ class Buffer(Node):
         mask = masks.get(access_mask, 0) if isinstance(access_mask, str) else access_mask
         if mask not in (1, 2, 3):
             raise IRValueError(
-                f"the access mask of buffer {self.name} is 'r', 'w' or 'rw', got {access_mask!r}"
+                f"the access_mask of {self.name} must be 'r', 'w' or 'rw', got {access_mask!r}"
             )
         size = self._reach(range(len(self.shape)))
         start, first = as_expr(offset), self.elem_offset
@@ -230,7 +232,7 @@ class Buffer(Node):
         return tuple(reversed(strides))
 
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
-        """Return where an element is, counted in elements from `data`: `elem_offset` is in it.
+        """Return the offset of an element, in elements from `data`; it includes `elem_offset`.
 
         There is one offset for every group of dimensions between axis separators. The quotient and
         the remainder of an index by an extent are the index again: `(x // 8, x % 8)` in (4, 8) is
@@ -243,7 +245,7 @@ class Buffer(Node):
         if len(given) != len(self.shape):
             raise IRValueError(
                 f"buffer {self.name} has {len(self.shape)} dimension(s), "
-                f"the offset of {len(given)} index(es) is wanted"
+                f"but offset_of got {len(given)} index(es)"
             )
         offsets = []
         for group in self._axis_groups():
@@ -283,7 +285,7 @@ class Buffer(Node):
         return [range(a, b) for a, b in zip((0, *self.axis_separators), ends, strict=True)]
 
     def _reach(self, dims: range) -> PrimExpr:
-        """Return how many elements lie between the first and the last of some dimensions."""
+        """Return the number of elements between the first and the last of some dimensions."""
         extents = [self.shape[k] for k in dims]
         size: PrimExpr = const(1, (extents[0] if extents else self.elem_offset).dtype)
         size = size.astype(wide_index(size.dtype))
@@ -308,7 +310,7 @@ class BufferRegion(Node):
         if len(self.region) != len(buffer.shape):
             raise IRValueError(
                 f"buffer {buffer.name} has {len(buffer.shape)} dimension(s), "
-                f"its region {len(self.region)}"
+                f"but its region has {len(self.region)}"
             )
 
     @staticmethod
@@ -452,6 +454,6 @@ def _range_of(index: Any, extent: PrimExpr) -> Range:
     if not isinstance(index, slice):
         return Range.point(as_expr(index))
     if index.step is not None:
-        raise IRValueError("a region takes slices without a step")
+        raise IRValueError("a slice of a region must not have a step")
     begin = const(0, extent.dtype) if index.start is None else as_expr(index.start)
     return Range(begin, extent if index.stop is None else as_expr(index.stop))

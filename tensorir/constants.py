@@ -44,7 +44,7 @@ def const(value: Number, dtype: str | None = None) -> PrimExpr:
         return _SMALL.get((kind, number)) or IntImm(kind, number)
     if kind.is_floating:
         return FloatImm(kind, float(value))
-    raise IRTypeError(f"there is no constant of dtype {kind}")
+    raise IRTypeError(f"a constant cannot have the dtype {kind}")
 
 
 def _default_const(value: Number) -> PrimExpr:

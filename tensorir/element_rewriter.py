@@ -15,11 +15,11 @@ class ElementRewriter(Rewriter):
     """Sends accesses of the buffers that `buffer` replaces to the elements that `indices` says."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return where the element of a buffer at `indices` is in the one that replaces it."""
+        """Return the indices of a buffer's element at `indices` in the buffer that replaces it."""
         raise NotImplementedError
 
     def region(self, buffer: Buffer, region: Sequence[Range]) -> Sequence[Range]:
-        """Return where a part of a buffer is in the one that replaces it.
+        """Return the region of a part of a buffer in the buffer that replaces it.
 
         This is the box of the same extents that begins where the part does. Dimensions that the
         other buffer has in front of them are at one index.
@@ -55,7 +55,7 @@ class ElementRewriter(Rewriter):
 
 
 def indices_in_source(source: BufferRegion, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """Return where the element of a view at `indices` is in the buffer that it is a view of.
+    """Return the indices of a view's element at `indices` in the buffer behind the view.
 
     A view begins where its region of the source does, and may lack dimensions in front.
     """

@@ -1,4 +1,4 @@
-"""What a reduction over nothing leaves: its init runs all the same.
+"""Reductions that may have no step: their inits, which run all the same, are written out.
 
 An init is run by the step of a reduction in which every reduction axis is at the first value of its
 domain. Where no step runs at all, because a loop has no iteration or conditions exclude each one,
@@ -27,7 +27,7 @@ from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter, collect_vars, substitute, uses_var, walk
 
 Step: TypeAlias = s.Stmt | PrimExpr
-"""What stands between a loop and a block in it: a statement, or the condition of a branch."""
+"""A level between a loop and a block in it: a statement, or the condition of a branch."""
 
 _NOTHING: Final = s.Evaluate(const(0))
 
@@ -59,7 +59,7 @@ class _InitialiseEmpty(Rewriter):
         self._func = func
         self._around: list[Step] = []
         self._before: dict[s.For, list[s.Stmt]] = {}
-        """What comes before each loop."""
+        """The statements to be put before each loop."""
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         return node
@@ -140,7 +140,7 @@ def _initialisation(
     loops: Sequence[s.For],
     realize: s.BlockRealize,
 ) -> s.Stmt | None:
-    """Return what initialises the instances that have no step, None if each surely has one.
+    """Return the statement that initialises instances without a step, None if each surely has one.
 
     `way` leads from the outermost loop of the reduction to the block.
     """
@@ -187,11 +187,11 @@ class _Domain:
 
     loops: Sequence[s.For]
     kept: list[s.Stmt] = field(default_factory=list)
-    """What no loop of the reduction has a part in, outermost first, each with nothing in it."""
+    """The statements that use no loop of the reduction, outermost first, with empty bodies."""
     steps: list[s.For | PrimExpr] = field(default_factory=list)
     """The loops of the reduction, and the conditions in which their variables occur."""
     values: dict[Var, PrimExpr] = field(default_factory=dict)
-    """What is bound on the way and depends on the loops, in terms of their variables."""
+    """The bound variables that depend on the loops, in terms of the loop variables."""
 
     def divide(self, way: Iterable[Step]) -> bool:
         """Divide statements and conditions; say whether the instances can be told."""

@@ -249,7 +249,7 @@ _KINDS: Final[dict[type, _OfKind]] = {
     IRModule: Comparison.module,
     GlobalVar: Comparison.name,
 }
-"""How nodes of some kinds are compared; all others are compared field by field."""
+"""The comparisons of some kinds of nodes; all others are compared field by field."""
 
 
 VARIABLES: Final[set[type]] = set()

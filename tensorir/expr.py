@@ -342,7 +342,7 @@ class BufferLoad(PrimExpr):
 
 
 def check_access(buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None) -> int:
-    """Return how many elements an access touches at once.
+    """Return the number of elements that an access touches at once.
 
     Raises IRValueError for a wrong number of indices, IRTypeError for an index that is no integer,
     a vector index that is not the last, or a predicate of other lanes.
@@ -443,7 +443,9 @@ class CommReducer(Node):
         self.result = tuple(result)
         self.identity_element = tuple(identity_element)
         if not len(self.lhs) == len(self.rhs) == len(self.result) == len(self.identity_element):
-            raise IRValueError("CommReducer takes as many lhs, rhs, results and identities each")
+            raise IRValueError(
+                "CommReducer takes equal numbers of lhs, rhs, results and identities"
+            )
 
 
 class Reduce(PrimExpr):

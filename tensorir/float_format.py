@@ -1,4 +1,4 @@
-"""What the floating point formats can represent."""
+"""The floating point formats: their precision, smallest and largest numbers."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class PrimFunc(BaseFunc):
                 names.append(param)
             else:
                 raise IRTypeError(
-                    f"a parameter is a Var or a Buffer, got {type(param).__name__}: {param!r}"
+                    f"a parameter must be a Var or a Buffer, got {type(param).__name__}: {param!r}"
                 )
         self.params = tuple(names)
         self.body = body
@@ -123,7 +123,9 @@ def returned_type(body: Stmt) -> Type:
 
     pre_order_visit(body, visit)
     if len(found) > 1:
-        raise IRTypeError(f"a function returns values of one type, this one of {sorted(found)}")
+        raise IRTypeError(
+            f"a function must return values of one type, but this one returns {sorted(found)}"
+        )
     return next(iter(found.values()), VOID_TYPE)
 
 
@@ -242,5 +244,7 @@ def _function_name(name: str | GlobalVar) -> str:
     if isinstance(name, GlobalVar):
         return name.name
     if not isinstance(name, str):
-        raise IRTypeError(f"a function is named by a str or GlobalVar, got {type(name).__name__}")
+        raise IRTypeError(
+            f"the name of a function must be a str or GlobalVar, got {type(name).__name__}"
+        )
     return name

@@ -1,4 +1,4 @@
-"""Which integer arithmetic cannot overflow, and which wraps."""
+"""Index arithmetic, which cannot overflow, told apart from arithmetic that wraps."""
 
 from __future__ import annotations
 

@@ -73,7 +73,9 @@ class IndexMap:
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
-            raise IRValueError("the index map has axis separators; it cannot be used here")
+            raise IRValueError(
+                "the index map has axis separators, which this operation does not take"
+            )
         return index_map
 
     @staticmethod
@@ -104,7 +106,7 @@ class IndexMap:
     def map_indices(
         self, indices: Sequence[PrimExpr], analyzer: Analyzer | None = None
     ) -> list[PrimExpr]:
-        """Return where the map sends `indices`, simplified.
+        """Return the new indices for `indices`, simplified.
 
         It is computed in the types of the indices, where those are wider than the variables' ones.
         """
@@ -132,7 +134,7 @@ class IndexMap:
         if len(ranges) != len(self.initial_indices):
             raise IRValueError(
                 f"the index map takes {len(self.initial_indices)} indices, "
-                f"the shape has {len(ranges)} dimension(s)"
+                f"but the shape has {len(ranges)} dimension(s)"
             )
         wide = self._wide_enough([r.extent for r in ranges])
         variables = wide.initial_indices
@@ -181,7 +183,7 @@ class IndexMap:
         ]
 
     def bijective_ranges(self, ranges: Sequence[Range]) -> list[Range] | None:
-        """Return what `map_ranges` does if the map is plainly a bijection between boxes, else None.
+        """Return the result of `map_ranges` if the map is plainly a bijection of boxes, else None.
 
         Then the indices are independent pieces of the box, and each piece is in one of them.
         """

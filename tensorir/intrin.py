@@ -1,4 +1,4 @@
-"""The intrinsics a `Call` may name: how many operands, what result type, what effect.
+"""The intrinsics a `Call` may name: their number of operands, result type and effect.
 
 One table; adding an intrinsic is adding a row. Code that gives an intrinsic a meaning (interpreter,
 LLVM emission) keeps its own table keyed by the same names.
@@ -13,7 +13,7 @@ from tensorir.errors import IRValueError
 
 
 class Effect(Enum):
-    """What evaluating a call may do besides giving a value."""
+    """The effect that a call may have besides giving a value."""
 
     PURE = "pure"
     READ = "read"
@@ -42,7 +42,7 @@ class Op:
         """`same` as the first operand, `matched` operands, `given` by the call, or a dtype."""
         self.effect = effect
         self.vectorizable = vectorizable
-        """Whether widening every operand widens the result."""
+        """True if widening every operand widens the result."""
 
     @staticmethod
     def get(name: str) -> Op:

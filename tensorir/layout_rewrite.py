@@ -40,7 +40,7 @@ class LayoutRewrite(NamedTuple):
 
 
 def layout_rewrites(func: PrimFunc) -> list[LayoutRewrite]:
-    """Return what can be taken out of a function, by position of the parameter.
+    """Return the layout rewrites that can be taken out of a function, by parameter position.
 
     A block stays that is a part of other loops, whose weight something else reads or writes, whose
     result something else writes, one that depends on more than the weight (a size that is a

@@ -1,4 +1,4 @@
-"""What an expression is, and the ones without parts: variables and constants.
+"""The base class of expressions, and those without parts: variables and constants.
 
 `tensorir.expr` has all expression nodes, these included.
 """

@@ -1,4 +1,4 @@
-"""What the operators of Python mean on expressions: they build nodes."""
+"""The operators of Python on expressions: they build nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `T.call_packed(name, ...)` passes, and who carries such calls out.
+"""The arguments of `T.call_packed(name, ...)`, and the caller of the functions it names.
 
 Programs call Python functions by name. Which functions there are is known to `codegen`, which is
 above this package; it says so here, so that the interpreter can call them as well.
@@ -54,7 +54,7 @@ def _argument(name: str, position: int, arg: PrimExpr) -> PackedArgument:
     if isinstance(arg, StringImm):
         return arg
     if arg.dtype.is_handle:
-        raise IRTypeError(f"{place}: a pointer says no shape; pass the buffer, A instead of A.data")
+        raise IRTypeError(f"{place}: a pointer has no shape; pass the buffer, A instead of A.data")
     if arg.dtype.lanes > 1:
         raise IRTypeError(f"{place}: {arg} is a vector; pass a buffer or a scalar")
     return arg
@@ -97,5 +97,5 @@ def set_library_caller(caller: LibraryCaller) -> None:
 
 
 def library_caller() -> LibraryCaller | None:
-    """Return what carries out calls, None before `codegen` is imported."""
+    """Return the function that carries out calls, None before `codegen` is imported."""
     return _caller[0] if _caller else None

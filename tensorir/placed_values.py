@@ -1,8 +1,8 @@
 """Index arithmetic in the place of a value: of a load that is inlined, of a parameter that is set.
 
-Arithmetic on a value wraps. Once index arithmetic stands there instead, what is around it is index
-arithmetic as well, which does not wrap. That is the same as long as the types hold all results, and
-else what is put there has to be marked as a value.
+Arithmetic on a value wraps. Once index arithmetic stands there instead, the expression around it is
+index arithmetic as well, which does not wrap. Both are the same as long as the types hold all
+results; otherwise the expression that is put there has to be marked as a value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def never_wraps(
 class _Reader:
     def __init__(self, placed: Iterable[PrimExpr]) -> None:
         self._placed = set(placed)
-        """What counts as a value, or as an index: expressions, and variables bound to such."""
+        """Expressions in the places of values, and the variables bound to such."""
         self._ranges: dict[Var, Interval] = {}
         self.may_wrap = False
 

@@ -12,7 +12,7 @@ from typing import Final
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_]")
 RESERVED: Final = frozenset({*keyword.kwlist, "I", "T", "R", "cls", "range", "metadata"})
-"""What no variable is called, since it means something else in a script."""
+"""Names that no variable gets, since they mean something else in a script."""
 
 
 def quote(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How each kind of node is rebuilt of its parts: the rows of `tensorir.visit.Rewriter`.
+"""Functions that rebuild each kind of node: the rows of `tensorir.visit.Rewriter`.
 
 A row gives the node itself if the rewriter changed no part. It uses the raw constructors, so
 nothing is folded.

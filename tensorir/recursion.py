@@ -71,7 +71,7 @@ def any_depth(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def run_deep(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what a function returns, having called it where the stack is large.
+    """Call a function where the stack is large, and return its result.
 
     Context variables are those of the caller. Raises what the function raises, and NestingError for
     a RecursionError.
@@ -143,10 +143,10 @@ def _leave() -> None:
 
 
 def nesting(program: object) -> tuple[int, str]:
-    """Return how many nodes of a program are inside one another, and of which class most are."""
+    """Return the depth to which nodes of a program are nested, and the class of most of them."""
     levels: dict[int, int] = {}
     deepest: dict[int, object] = {}
-    """By node the deepest one of its parts."""
+    """The deepest part of each node."""
     stack = [(program, False)]
     while stack:
         node, done = stack.pop()

@@ -61,7 +61,7 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
 
 
 class _Known:
-    """What is known of the variables and buffers of a function."""
+    """The given values of the variables and buffers of a function."""
 
     def __init__(self, func: PrimFunc) -> None:
         self._func = func
@@ -122,7 +122,7 @@ class _Known:
         if isinstance(value, e.IntImm) and var.dtype.is_integral:
             value = const(value.value, var.dtype)
         if value.dtype is not var.dtype:
-            raise IRTypeError(f"{var.name} is {var.dtype}, its value {value} is {value.dtype}")
+            raise IRTypeError(f"{var.name} is {var.dtype}, but its value {value} is {value.dtype}")
         before = self.scalars.setdefault(var, value)
         if before is not value and not Analyzer().can_prove_equal(before, value):
             raise IRValueError(f"{var.name} cannot be both {before} and {value}")
@@ -140,7 +140,7 @@ class _Specialize(Substitution):
         super().__init__(scalars, buffers)
         self._value_variables = values
         self.placed: set[PrimExpr] = set()
-        """What stands in the places of `values`, or is folded of that."""
+        """The expressions that replaced `values`, and those that they were folded into."""
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
         new = super().rewrite_Var(node)

@@ -27,7 +27,7 @@ from tensorir.ops import TRUE, as_expr, cast
 
 
 class ForKind(IntEnum):
-    """How the iterations of a loop run."""
+    """The way in which the iterations of a loop run."""
 
     SERIAL = 0
     PARALLEL = 1
@@ -145,7 +145,7 @@ class For(Stmt):
 def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
     if isinstance(bound, IntImm) and loop_var.dtype.is_integral and loop_var.dtype.lanes == 1:
         return cast(loop_var.dtype, bound)
-    raise IRTypeError(f"loop {loop_var.name}: {loop_var.dtype} has a bound of {bound.dtype}")
+    raise IRTypeError(f"loop {loop_var.name} is {loop_var.dtype}, but has a bound of {bound.dtype}")
 
 
 class While(Stmt):

@@ -1,4 +1,4 @@
-"""Which variables of a function hold values, on which arithmetic wraps."""
+"""The variables of a function that hold values, on which arithmetic wraps."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def _verify_module(mod: IRModule) -> None:
     chain = endless_chain(mod) if graphs else []
     if chain:
         raise WellFormedError(
-            f'function "{chain[0]}" never returns: it always calls {" -> ".join(chain)}; make one '
-            "of the calls depend on a condition (If)"
+            f'function "{chain[0]}" never returns, as it always calls {" -> ".join(chain)}; make '
+            "one of the calls depend on a condition (If)"
         )
 
 
@@ -64,7 +64,7 @@ class _Verifier:
         self._live: set[Var] = set()
         self._live_buffers: set[Buffer] = set()
         self._scopes: dict[Buffer, str] = {}
-        """What declared a buffer, for those that something did."""
+        """Declared buffers, each with the declaration that made it, in words."""
         self._undeclared: set[Buffer] = set()
         """Buffers that nothing had declared at the time of their use."""
         self._loop_depth: dict[Var, int] = {}
@@ -98,7 +98,7 @@ class _Verifier:
         self._live_buffers.add(buffer)
 
     def _place(self) -> str:
-        """Return where the verifier is, for messages."""
+        """Return the place that is being verified, for messages."""
         return (f' in block "{self._blocks[-1]}"' if self._blocks else "") + self._where
 
     def _define(self, var: Var) -> None:

@@ -235,11 +235,11 @@ class Substitution(Rewriter):
             self._values[old.data] = new.data
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return what a variable stands for."""
+        """Return the expression that replaces a variable."""
         return self._values.get(node, node)
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """Return what stands for a buffer."""
+        """Return the buffer that replaces a buffer."""
         new = self._buffers.get(buffer)
         if new is not None:
             return new
@@ -249,7 +249,7 @@ class Substitution(Rewriter):
         return new
 
     def size(self, size: PrimExpr) -> PrimExpr:
-        """Return what stands for a dimension, stride or offset of a buffer."""
+        """Return the expression that replaces a dimension, stride or offset of a buffer."""
         return self(size)
 
     def _with_layout(self, buffer: Buffer) -> Buffer:
@@ -258,8 +258,8 @@ class Substitution(Rewriter):
             return buffer
         if not isinstance(data, Var):
             raise IRTypeError(
-                f"the pointer {buffer.data.name} of buffer {buffer.name} can be replaced by a "
-                f"variable only, got {data}"
+                f"the pointer {buffer.data.name} of buffer {buffer.name} can only be replaced by a "
+                f"variable, got {data}"
             )
         rank = len(buffer.shape)
         return buffer.with_(data=data, shape=new[:rank], strides=new[rank:-1], elem_offset=new[-1])

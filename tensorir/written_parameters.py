@@ -1,4 +1,4 @@
-"""Which of its buffer parameters a function writes."""
+"""The buffer parameters that a function writes."""
 
 from __future__ import annotations
 

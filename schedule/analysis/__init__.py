@@ -1,1 +1,1 @@
-"""What the primitives ask about a program: dependencies, kinds of blocks, bindings, regions."""
+"""The analyses behind the primitives: dependencies, kinds of blocks, bindings, regions."""

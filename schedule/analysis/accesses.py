@@ -1,4 +1,4 @@
-"""What statements touch, and which buffers share memory."""
+"""The buffers that statements touch, and the memory that buffers share."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def accessing(*roots: Node, inside_blocks: bool = True) -> Iterator[Node]:
 
 @dataclass
 class Accesses:
-    """What some statements touch. Through a pointer, anything may happen."""
+    """The buffers that some statements touch. Through a pointer, anything may happen."""
 
     read: dict[Buffer, None] = field(default_factory=dict)
     written: dict[Buffer, None] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Accesses:
 
     @staticmethod
     def of(*roots: Node) -> Accesses:
-        """Return what programs touch outside of the blocks in them."""
+        """Return the accesses of programs outside of the blocks in them."""
         found = Accesses()
         for node in accessing(*roots, inside_blocks=False):
             if isinstance(node, BufferLoad):
@@ -112,7 +112,7 @@ NO_ACCESSES: Final = Accesses()
 
 
 class Memory:
-    """Which buffers share memory, as far as the statements around a scope tell."""
+    """The memory that buffers share, as far as the statements around a scope tell."""
 
     def __init__(self, scope: StmtSRef) -> None:
         self._origin: dict[Var, Var] = {}

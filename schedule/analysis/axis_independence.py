@@ -1,11 +1,11 @@
-"""Whether the data-parallel axes of a block are what they say.
+"""The check that the data-parallel axes of a block keep their promise.
 
-They say that instances of the block which differ in them are independent: neither writes an element
-that the other one reads or writes. That is a question about the block alone, so the answer is kept
-with it. Conditions are not looked at, nor what the axes are bound to. What is called is trusted to
-touch what the block declares.
+They promise that instances of the block which differ in them are independent: neither writes an
+element that the other one reads or writes. That is a question about the block alone, so the answer
+is kept with it. Conditions and bindings of axes are not looked at. Called functions are trusted to
+touch the regions that the block declares.
 
-What a block declares to touch is compared first, and where that is too much, its loads and stores.
+The declared regions of a block are compared first, and where they overlap, its loads and stores.
 Two accesses meet where all their indices are equal. An index that moves by larger steps along some
 axes than all the rest of it can make up for is equal only where these axes are; several together
 may be so where one is not. What is left is looked at instance by instance.
@@ -79,7 +79,7 @@ class Conflict:
 
 @lru_cache(maxsize=512)
 def conflict_in(block: Block) -> Conflict | None:
-    """Return what is wrong with the data-parallel axes of a block, None if nothing is."""
+    """Return a conflict of the data-parallel axes of a block, None if there is none."""
     axes = {
         axis.var: axis.dom
         for axis in block.iter_vars
@@ -111,7 +111,7 @@ def conflict_in(block: Block) -> Conflict | None:
 
 
 class _Meeting:
-    """Where instances of a block meet that differ in its data-parallel axes."""
+    """Accesses at which instances of a block meet that differ in its data-parallel axes."""
 
     def __init__(self, block: Block, axes: Mapping[Var, Range], accesses: Sequence[Access]) -> None:
         self._axes = axes
@@ -259,7 +259,7 @@ class _Meeting:
         return set(used) if found.indices else set()
 
     def example(self) -> str | None:
-        """Return which instances meet, "" if none do, None if that cannot be looked up.
+        """Return two instances that meet in words, "" if none do, None if that cannot be looked up.
 
         Of many instances, those with small values are looked at.
         """
@@ -302,4 +302,4 @@ class _Meeting:
 
 
 _INSTANCES = 1024
-"""How many instances are looked at, where nothing else tells."""
+"""The number of instances that are compared one by one where nothing else decides."""

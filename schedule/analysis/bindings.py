@@ -1,4 +1,4 @@
-"""How the axes of a block follow from the loops around it."""
+"""Bindings: the axes of a block in terms of the loops around it."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
 
 
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
-    """Return what the axes of a block are bound to, each in the type of its axis."""
+    """Return the values that the axes of a block are bound to, each in the type of its axis."""
     bound = zip(realize.block.iter_vars, realize.iter_values, strict=True)
     return {axis.var: value.astype(axis.var.dtype) for axis, value in bound}
 
 
 def plain_digits(values: tuple[PrimExpr, ...], loops: Sequence[For]) -> Sequence[Digits] | None:
-    """Return how bindings count through loops, None unless that is plain to see."""
+    """Return the digits by which bindings count through loops, None unless plain to see."""
     return _plain_digits(values, *[(lp.loop_var, lp.min, lp.extent) for lp in loops])
 
 

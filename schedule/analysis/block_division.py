@@ -53,7 +53,7 @@ class BlockDivision:
     loops: list[For]
     """The loops between the two blocks, outermost first."""
     preserve_unit: bool
-    """Whether axes of extent 1 stay visible in indices."""
+    """True if axes of extent 1 stay visible in indices."""
     outer_axes: list[IterVar] = field(default_factory=list)
     outer_values: list[PrimExpr] = field(default_factory=list)
     inner_axes: list[IterVar] = field(default_factory=list)
@@ -61,11 +61,11 @@ class BlockDivision:
     outer_predicate: PrimExpr | None = None
     inner_predicate: PrimExpr | None = None
     values: dict[Var, PrimExpr] = field(default_factory=dict)
-    """What each axis of the block is in terms of the new ones."""
+    """The value of each axis of the block in terms of the new axes."""
 
     @property
     def reduces_outside(self) -> bool:
-        """Whether an axis of the outer block is a reduction."""
+        """True if an axis of the outer block is a reduction."""
         return any(axis.iter_type == IterVar.COMM_REDUCE for axis in self.outer_axes)
 
     def substituted(self) -> tuple[Block, dict[Block, Block]]:
@@ -92,7 +92,7 @@ class BlockDivision:
         return body
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:
-        """Return what regions in terms of the new axes cover while the inner axes run."""
+        """Return the boxes that regions in terms of the new axes cover while the inner axes run."""
         domain = axis_domain(self.inner_axes)
         analyzer = self._analyzer(self.outer_axes)
 

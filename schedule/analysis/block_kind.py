@@ -1,4 +1,4 @@
-"""Kinds of blocks: complete, reduction, output; and what a scope must be for stages to move.
+"""Kinds of blocks: complete, reduction, output; and scopes in which stages may move.
 
 The numbered conditions are those that error messages cite.
 """

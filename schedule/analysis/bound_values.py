@@ -8,7 +8,7 @@ from tensorir.visit import substitute
 
 
 def bound_values(body: Stmt) -> tuple[dict[Var, PrimExpr], Stmt]:
-    """Return what the lets around a statement bind, outermost first, and the statement."""
+    """Return the values that lets around a statement bind, outermost first, and the statement."""
     values: dict[Var, PrimExpr] = {}
     while isinstance(body, LetStmt):
         values[body.var] = body.value

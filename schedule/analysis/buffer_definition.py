@@ -1,4 +1,4 @@
-"""Where a buffer is defined, and replacing it in everything that may use it."""
+"""The definition of a buffer, and replacing it in everything that may use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls for their effect: how often and in which order they happen is what a program does."""
+"""Calls for their effect, whose number and order must stay as they are."""
 
 from __future__ import annotations
 

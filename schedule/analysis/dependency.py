@@ -1,4 +1,4 @@
-"""Which block of a scope depends on which."""
+"""The dependencies between the blocks of a scope."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BlockScope:
                 self.buffer_writers[buffer] = _added(writers, data, child)
         names = self.buffer_readers.keys() | self.buffer_writers.keys()
         self.has_aliases = len(names) > len(readers.keys() | writers.keys())
-        """Whether some memory is touched through several buffers."""
+        """True if some memory is touched through several buffers."""
 
     def _link(self, sources: object, dst: StmtSRef, kind: DepKind, buffer: Buffer) -> None:
         for src in sources:  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ def is_table(buffer: Buffer) -> bool:
 
 
 def _declared(block: Block) -> tuple[list[Buffer], list[Buffer]]:
-    """Return what a block declares to read and write."""
+    """Return the buffers that a block declares to read and write."""
     read = dict.fromkeys(r.buffer for r in block.reads)
     return list(read), list(dict.fromkeys(r.buffer for r in block.writes))
 
@@ -156,7 +156,7 @@ def declares_nothing(block: Block) -> bool:
 
 
 def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
-    """Return what a block reads and writes.
+    """Return the buffers that a block reads and writes.
 
     One without axes that declares neither, as `loop_partition` wraps around its pieces, is seen
     through: what the blocks in it touch counts.
@@ -171,7 +171,7 @@ def _seen_through(block: Block) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def _with_tables(block: Block, tables: list[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
-    """Return what a block reads and writes, with the tables that it looks up."""
+    """Return the buffers that a block reads and writes, with the tables that it looks up."""
     read, written = _seen_through(block)
     loaded = dict.fromkeys(
         node.buffer

@@ -1,4 +1,4 @@
-"""What blocks declare to touch, derived anew after their bodies have changed."""
+"""The regions that blocks declare, derived anew after their bodies have changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def visible_buffers(state: ScheduleState, scope: StmtSRef) -> dict[Var, Buffer]:
 
 
 def init_reads(block: Block) -> Sequence[BufferRegion]:
-    """Return what the init of a block reads, in terms of the block's axes."""
+    """Return the regions that the init of a block reads, in terms of the block's axes."""
     if block.init is None or not any(isinstance(node, BufferLoad) for node in walk(block.init)):
         return ()
     known = {r.buffer.data: r.buffer for r in (*block.reads, *block.writes)}

@@ -1,4 +1,4 @@
-"""Which instances of a block are needed for what its dependents touch.
+"""The instances of a block that its dependents need.
 
 Given the region that one instance of a block provides and the region that is required of all,
 find the range of each of its axes.
@@ -46,8 +46,8 @@ class AxisDomain:
         self.dom = IntervalSet.nothing()
         self.bound: IntervalSet | None = IntervalSet.nothing()
         self.overlaps = False
-        """Whether neighbouring instances provide some of the same: what one that does not exist
-        would provide may be needed from another one."""
+        """True if neighbouring instances provide some of the same elements: those of an instance
+        that does not exist may be needed from another one."""
 
     def widen(self, dom: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
         """Add values that are needed, and limits of those that exist."""
@@ -225,7 +225,7 @@ def _solve_by_dimension(
 
 
 def _step(index: PrimExpr) -> int:
-    """Return how far the next value of the axis in an index moves it, 1 if that is not plain."""
+    """Return the step by which the axis moves an index, 1 if that is not plain to see."""
     if isinstance(index, Mul) and isinstance(index.b, IntImm):
         return index.b.value * _step(index.a)
     return 1

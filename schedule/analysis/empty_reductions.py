@@ -23,8 +23,8 @@ from tensorir.visit import substitute, uses_var
 
 EMPTY = Problem(
     "EmptyReductionError",
-    "a reduction below {0} may have no step, as {reason}; its init, which runs all the same, would "
-    "{lost}",
+    "a reduction below {0} may have no step, because {reason}; its init runs even so, and here it "
+    "would {lost}",
     "decompose the reduction first",
 )
 
@@ -49,7 +49,7 @@ def lacks_steps(instances: Instances, loops: Sequence[For]) -> str | None:
     for conjunct in conjuncts(instances.predicate):
         at_first = substitute(conjunct, first)
         if at_first is not conjunct and not analyzer.can_prove(at_first):
-            return f"`{conjunct}` may exclude each"
+            return f"`{conjunct}` may exclude every step"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Whether dependent blocks still run in their order when loops around them are run together."""
+"""The order of dependent blocks when loops around them are run together."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def may_overtake(
 
 
 def _boxes(edge: Dependency, block: StmtSRef, loop: StmtSRef, *, writes: bool) -> list[Box]:
-    """Return what one iteration of `loop` touches through a block, in terms of loops from there."""
+    """Return the boxes that an iteration of `loop` touches through a block, in terms of loops."""
     node, realize = block.block, block.block_realize
     domain = path_domain(block, loop, edge.buffer.scope())
     analyzer = Analyzer()

@@ -1,4 +1,4 @@
-"""Where below a loop a block may stand: between the producers and the consumers there."""
+"""The place of a block below a loop: between its producers and its consumers there."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ WRONG_ORDER = Problem(
 )
 GUARDED_PLACE = Problem(
     "GuardedBlockError",
-    "{0} cannot move under {1}, which runs only where `{guard}` lets it, while what uses {0} may "
-    "run elsewhere",
+    "{0} cannot move under {1}, which runs only under `{guard}`, while blocks that use {0} may "
+    "also run where that does not hold",
     "choose a loop outside of the condition",
 )
 RUNS_FURTHER = Problem(
     "NotRegionCoverError",
-    "{0} cannot move under {1}, because it runs further than {2} stores, and would not from there",
+    "{0} cannot move under {1}, because some of its instances read beyond the elements that {2} "
+    "stores, and these would not run there",
     "leave it where it is, or move the producer with compute_at",
 )
 
@@ -138,7 +139,7 @@ def _position(
     consumers: list[StmtSRef],
     index: int,
 ) -> int:
-    """Return where among the statements below the loop the block goes."""
+    """Return the position of the block among the statements below the loop."""
     below = StmtCursor.below(loop)
     made = [below.position(p) for p in producers if is_ancestor(loop, p)]
     used = [below.position(c) for c in consumers if is_ancestor(loop, c)]

@@ -57,7 +57,7 @@ class _Matcher:
         self._analyzer = Analyzer()
 
     def region(self, described: Buffer) -> BufferRegion:
-        """Return what a parameter of the description stands for."""
+        """Return the region that a parameter of the description stands for."""
         buffer = self._buffers.get(described)
         if buffer is None:
             raise Mismatch(f"the description does not use its buffer {described.name}")

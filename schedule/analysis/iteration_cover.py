@@ -1,4 +1,4 @@
-"""Which instances of a block run: all of them, or those for which a producer stores something."""
+"""The instances of a block that run: all, or those for which a producer stores something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what one iteration computed may be kept for the next: it would compute the same."""
+"""Values that one iteration may keep for the next, because that would compute the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STALE = Problem(
     "StaleValueError",
     "{0} cannot keep what an earlier iteration computed: in {1}, {reason}",
     "every axis that the loops in common move must index what is stored; a schedule made with "
-    "enable_check=False does not ask",
+    "enable_check=False does not check it",
 )
 
 
@@ -61,10 +61,10 @@ def check_same_each_time(
 
 
 def _influence(block: StmtSRef, buffer: Buffer, moving: Collection[Var]) -> str | None:
-    """Return how loops decide what a block stores to an element, None if they do not."""
+    """Return how loops decide the value that a block stores to an element, None if they do not."""
     node = block.block
     if reads_old_values(node, buffer):
-        return f"what is stored in {buffer.name} follows from what it held before"
+        return f"the value stored in {buffer.name} depends on the one that was there before"
     fixed = _axes_of_elements(node, buffer)
     for axis, value in zip(node.iter_vars, block.block_realize.iter_values, strict=True):
         if axis.var not in fixed and uses_var(value, moving.__contains__):

@@ -1,4 +1,4 @@
-"""Whether a block's reads are covered, without analysis where that is known or plain to see."""
+"""The check that a block's reads are covered, without analysis where that is known or plain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorir.buffer import Buffer
 from tensorir.node import Node
 
 _LIMIT = 128
-"""How many blocks a schedule remembers; what it remembers keeps old loop nests in memory."""
+"""The number of blocks that a schedule remembers; they keep old loop nests in memory."""
 
 
 def reads_covered(
@@ -22,7 +22,7 @@ def reads_covered(
     graph: BlockScope,
     buffers: Collection[Buffer] | None = None,
 ) -> bool:
-    """Return what `covers_reads` says of all that a block reads, or of some buffers alone.
+    """Return the answer of `covers_reads` for all reads of a block, or for some buffers alone.
 
     Producers in other loop nests that fill their buffers settle it. Else it depends on the loop
     nests of the consumer and its producers, and on the loops around their scope. Statements are

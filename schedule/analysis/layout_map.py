@@ -1,4 +1,4 @@
-"""What a change of indices does: its inverse, and the places that it leaves empty."""
+"""Index maps as layouts: their inverses, and the places that they leave empty."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class LayoutMap:
 
     @property
     def has_padding(self) -> bool:
-        """Whether a place may hold nothing."""
+        """True if a place may hold no element."""
         return not is_const_int(self.padding, 0)
 
 
 def analyze_layout(index_map: IndexMap, ranges: Sequence[Range]) -> LayoutMap:
-    """Return what `index_map` does to the points of a box.
+    """Return `index_map` as a layout of the points of a box.
 
     Raises IRValueError where it cannot be shown that the map loses nothing and maps into a box that
     starts at 0.
@@ -130,7 +130,7 @@ def _check_inverse(index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Rang
 def _padding(
     index_map: IndexMap, inverse: IndexMap, ranges: Sequence[Range], mapped: Sequence[Range]
 ) -> PrimExpr:
-    """Return where the way back leads out of the box, or to a point that is mapped elsewhere."""
+    """Return where the inverse leads out of the box, or to a point that is mapped elsewhere."""
     if _same_size(mapped, ranges):
         return FALSE
     analyzer = Analyzer()

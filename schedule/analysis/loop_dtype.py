@@ -1,4 +1,4 @@
-"""In which dtype a new loop counts."""
+"""The dtype in which a new loop counts."""
 
 from __future__ import annotations
 

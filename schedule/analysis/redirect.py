@@ -1,4 +1,4 @@
-"""Sending what blocks do with buffers to other buffers."""
+"""Redirecting the accesses of blocks to other buffers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RedirectBuffers(BlockRewriter):
     # -------------------------------------------------------------------------------- the accesses
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """Return where an access to `buffer` goes."""
+        """Return the buffer to which accesses to `buffer` go."""
         return self._buffers.get(buffer, buffer) if self._inside else buffer
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802

@@ -97,7 +97,7 @@ def register_reducer(size: int, combine: Combine, identity: Identity) -> Reducer
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """What a reduction block does: `buffers[indices] = combine(buffers[indices], values)`."""
+    """The update of a reduction block: `buffers[indices] = combine(buffers[indices], values)`."""
 
     reducer: Reducer
     buffers: tuple[Buffer, ...]
@@ -137,7 +137,7 @@ def stores_through_lets(
 
 
 def find_reduction(block: StmtSRef) -> Reduction:
-    """Return what a reduction block does; ScheduleError if its form or reducer is unknown.
+    """Return the update of a reduction block; ScheduleError if its form or reducer is unknown.
 
     The buffers are in the order of the reducer's tuple, whichever the block stores to first.
     """
@@ -193,7 +193,7 @@ def _stored_values(
     values, names = [], []
     for store in stores:
         held = isinstance(store.value, Var) and store.value in lets
-        check(held, FORM, block, reason="what is stored is not what a let computed")
+        check(held, FORM, block, reason="a stored value is not one that a let bound")
         assert isinstance(store.value, Var)
         values.append(lets[store.value])
         names.append(store.value.name)
@@ -222,7 +222,7 @@ def _match_reducer(
 def _match(
     template: Any, value: Any, holes: Sequence[Var], found: Mapping[Var, PrimExpr]
 ) -> Mapping[Var, PrimExpr] | None:
-    """Return what stands in the holes of a template, None if a value is not of its form.
+    """Return the expressions in the holes of a template, None if a value is not of its form.
 
     Operands of what is commutative may come in either order, and so may those of a comparison that
     is turned around. `found` is what stands in holes already.
@@ -260,7 +260,7 @@ _TURNED: Final[dict[type, type]] = {
     **{kind: kind for kind in (Add, And, EQ, Max, Min, Mul, Or)},
     **{GT: LT, LT: GT, GE: LE, LE: GE},
 }
-"""What an operation is with its operands in the other order."""
+"""The operation that gives the same with the operands in the other order, by operation."""
 
 
 def _best(better: Compare, as_good: Compare, best: Compare) -> Iterator[Combine]:

@@ -1,4 +1,4 @@
-"""Whether loops run each step of a reduction once, and first the one that initialises.
+"""The check that loops run each step of a reduction once, and first the one that initialises.
 
 An instance of a reduction block is an assignment of values to its axes. The init runs with the
 instances in which all reduction axes have their first values. So loops compute the reduction if,
@@ -33,7 +33,7 @@ class Instances:
 
     axes: tuple[IterVar, ...] = ()
     values: tuple[PrimExpr, ...] = ()
-    """What each axis is bound to."""
+    """The value that each axis is bound to."""
     predicate: PrimExpr = TRUE
 
     def inside(self, realize: BlockRealize) -> Instances:
@@ -100,7 +100,7 @@ def reductions_in(stmt: Stmt) -> Iterator[tuple[Instances, list[For]]]:
 
 
 class Steps:
-    """How loops move the axes of a reduction, whatever the order in which they are nested."""
+    """The movement of a reduction's axes by its loops, whatever the order of their nesting."""
 
     def __init__(self, instances: Instances, loops: Sequence[For]) -> None:
         """Take all the loops that the bindings use."""
@@ -151,7 +151,9 @@ class Steps:
         shared = [lp for lp in inner if lp.loop_var in spatial and lp.loop_var in reduce]
         if shared and not _count_in_order(self._instances, pieces, loops):
             names = ", ".join(f"`{lp.loop_var.name}`" for lp in shared)
-            return f"{names} drive data-parallel and reduction axes, and do not count up as nested"
+            return (
+                f"{names} drive data-parallel and reduction axes, but are nested in another order"
+            )
         return None
 
 

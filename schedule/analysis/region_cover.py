@@ -1,4 +1,4 @@
-"""Whether what a block reads has been written by the blocks before it."""
+"""The check that the regions which a block reads were written by blocks before it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def written_below(
 def _written(
     region: Sequence[Range], domain: Mapping[Var, Range], predicate: PrimExpr, analyzer: Analyzer
 ) -> Box | None:
-    """Return what is written where a predicate holds, None unless it may be known to hold."""
+    """Return the box written where a predicate holds, None if it is not known to hold."""
     fixed, varying = divided_by_use(predicate, domain)
     if not analyzer.can_prove(fixed):
         return None

@@ -1,4 +1,4 @@
-"""What blocks touch, as seen from a loop or block above them."""
+"""The regions that blocks touch, as seen from a loop or block above them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def relax(
     *,
     upper: bool,
 ) -> Box | None:
-    """Return what a region covers while the loops of `domain` run.
+    """Return the region that is covered while the loops of `domain` run.
 
     An upper bound holds everything touched; a lower bound only what is surely touched, None where
     nothing is known. Bounds do not depend on memory, which may change.

@@ -1,4 +1,4 @@
-"""What a block touches, access by access."""
+"""The accesses of a block to buffers, one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorir.visit import children, walk
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a block touches a buffer, in terms of its axes and of what is bound inside."""
+    """An access of a block to a buffer, in terms of its axes and of variables bound inside."""
 
     buffer: Buffer
     region: tuple[Range, ...]
@@ -22,7 +22,7 @@ class Access:
     loops: tuple[tuple[Var, Range], ...] = ()
     """The loops inside of the block around the access."""
     is_sure: bool = True
-    """Whether the access happens under no condition."""
+    """True if the access happens under no condition."""
 
     def __str__(self) -> str:
         dims = [f"{d.min}" if is_point(d) else f"{d.min}:{d.min + d.extent}" for d in self.region]
@@ -36,7 +36,7 @@ def is_point(dim: Range) -> bool:
 
 
 def declared_accesses(block: Block) -> list[Access]:
-    """Return what a block declares to touch."""
+    """Return the accesses that a block declares."""
     writes = [Access(r.buffer, r.region, True) for r in block.writes]
     return writes + [Access(r.buffer, r.region, False) for r in block.reads]
 

@@ -1,4 +1,4 @@
-"""What staging is made of: a buffer that stands for another, and nests that fill or empty it."""
+"""The parts of staging: a buffer that stands for another, and nests that fill or empty it."""
 
 from __future__ import annotations
 

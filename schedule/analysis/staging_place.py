@@ -1,4 +1,4 @@
-"""Where the copy of a buffer goes, and which blocks may use it.
+"""The place for the copy of a buffer, and the blocks that may use it.
 
 A copy holds what the buffer holds when it is made. So a block may read the copy in place of the
 buffer if nothing overwrites the buffer in between, also not in an earlier iteration of a loop
@@ -43,7 +43,7 @@ NO_PLACE = Problem(
 
 @dataclass(frozen=True, slots=True)
 class StagingPlace:
-    """Where a copy goes in the body of a scope, and what uses it.
+    """The place of a copy in the body of a scope, and the blocks that use it.
 
     A copy that is read is made in the gap `cursor`; one that is written is filled before the
     statements at `cursor`, if it needs to, and copied back after them.
@@ -65,7 +65,7 @@ def place_to_read(
     buffer: Buffer,
     wanted: Sequence[StmtSRef] = (),
 ) -> StagingPlace:
-    """Return where to copy what `block` reads of a buffer, and the readers of the same values.
+    """Return the place for a copy of a buffer that `block` reads, and the readers of its values.
 
     `wanted` restricts the readers. The place is right before the first reader after the writer, or
     the start of the scope if what it holds then is read.

@@ -1,4 +1,4 @@
-"""Which part of a buffer a copy holds, and whether all of it is surely written."""
+"""The part of a buffer that a copy holds, and the check that all of it is surely written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tensorir.buffer import Buffer, BufferRegion
 
 
 def known_around(scope: StmtSRef, location: StmtSRef) -> Analyzer:
-    """Return what is known about all that a region at a place in a scope may depend on."""
+    """Return an analyzer with the facts that a region at a place in a scope may depend on."""
     analyzer = Analyzer()
     around = loops_above(location) if location.is_block else [*loops_above(location), location]
     for var, values in loop_domain([*loops_seen_through(scope), *around]).items():
@@ -46,7 +46,7 @@ def region_read(
 def region_written(
     blocks: Iterable[StmtSRef], buffer: Buffer, location: StmtSRef, storage_scope: str
 ) -> Region | None:
-    """Return the like for what blocks write: that is, what they surely write, where it is known."""
+    """Return the box of a buffer that blocks surely write below a location, where it is known."""
     regions = []
     for block in blocks:
         analyzer = Analyzer()

@@ -1,4 +1,4 @@
-"""Whether a block may work on a copy of a buffer, which is filled before or written back after.
+"""Checks that a block may work on a copy of a buffer, filled before or written back after.
 
 A copy touches whole boxes without the conditions under which the block does, and starts out empty.
 Each question here is about one way in which that could show.
@@ -40,14 +40,14 @@ from tensorir.visit import collect_vars, substitute, walk
 UNSAFE = Problem(
     "UnsafeStageError",
     "{0} cannot use a copy of {buffer}: {reason}",
-    "a schedule made with enable_check=False does not ask",
+    "a schedule made with enable_check=False does not check it",
 )
 
 OUTSIDE = Problem(
     "UnsafeStageError",
-    "{0} cannot use a copy of {buffer}: the copy would touch {extent} elements from {first} on, of "
-    "{size}",
-    "a schedule made with enable_check=False does not ask",
+    "{0} cannot use a copy of {buffer}: the copy would touch {extent} elements from {first} on in "
+    "a dimension of {size}",
+    "a schedule made with enable_check=False does not check it",
 )
 
 
@@ -75,7 +75,7 @@ def check_place_is_fixed(
     """Raise if where a region is depends on memory, which the copy may find changed."""
     if state.enable_check:
         fixed = not any(reads_memory(dim) for dim in region)
-        reason = "which elements it touches depends on memory"
+        reason = "the elements that it touches depend on values in memory"
         check(fixed, UNSAFE, block, buffer=buffer.name, reason=reason)
 
 
@@ -154,7 +154,7 @@ def relies_on_old_values(block: StmtSRef, buffer: Buffer) -> bool:
     """
     relies = reads_old_values(block.block, buffer)
     declared = any(region.buffer is buffer for region in block.block.reads)
-    reason = "it reads what the buffer held before, and does not declare that"
+    reason = "it reads the earlier contents of the buffer without declaring that"
     check(declared or not relies, UNSAFE, block, buffer=buffer.name, reason=reason)
     return relies or not init_runs_first(block)
 
@@ -192,7 +192,7 @@ def check_sequential(block: StmtSRef, buffer: Buffer, location: StmtSRef) -> Non
     current: StmtSRef | None = location
     while current is not None:
         ordered = current.is_block or current.loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
-        reason = "it may leave out elements, and others run at the same time"
+        reason = "it may leave out elements, which iterations that run at the same time may write"
         check(ordered, UNSAFE, block, buffer=buffer.name, reason=reason)
         current = current.parent
 

@@ -1,4 +1,4 @@
-"""Whether the steps of a reduction may run in another order.
+"""The check that the steps of a reduction may run in another order.
 
 A reduction axis says that the block updates elements by an operation for which the order does not
 matter: a sum, a product, an extremum, a bitwise operation, or the choice of the better of two

@@ -1,4 +1,4 @@
-"""What a block surely writes, which may be less than it declares.
+"""The regions that a block surely writes, which may be less than it declares.
 
 The declared regions of a block hold everything that it may touch. Whoever copies a buffer back, or
 relies on its contents, needs the opposite: a region of which every element is written.
@@ -33,7 +33,7 @@ from tensorir.visit import substitute, walk
 
 
 def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None:
-    """Return what one instance of a block writes of the buffer of one of its declared regions.
+    """Return the region that an instance of a block surely writes of a declared one.
 
     That is the declared region, or a smaller one in terms of the same axes; None where no box is
     known. What happens through pointers and views is as declared.
@@ -59,7 +59,7 @@ def surely_written(block: Block, region: BufferRegion) -> Sequence[Range] | None
 def written_within(
     realize: BlockRealize, buffer: Buffer, domain: Mapping[Var, Range], analyzer: Analyzer
 ) -> list[Box]:
-    """Return what the blocks in one that declares nothing write while the loops around it run."""
+    """Return the boxes written by blocks in one without declarations while its loops run."""
     if not declares_nothing(realize.block):
         return []
     return list(_boxes(realize, buffer, domain, analyzer))

@@ -1,4 +1,4 @@
-"""What stands around the blocks of a scope besides loops: conditions, definitions, bare accesses.
+"""The surroundings of blocks in a scope besides loops: conditions, definitions, bare accesses.
 
 Most programs have loops and blocks alone, which every question here passes through at once.
 """
@@ -32,15 +32,14 @@ from tensorir.visit import collect_vars
 
 GUARDED = Problem(
     "GuardedBlockError",
-    "{0} runs only where `{guard}` lets it, which is no predicate of its own and would not follow "
-    "it",
-    "only loops around it can be changed; write the condition as T.where of the block",
+    "{0} runs only under `{guard}`, a statement around it that would not move with it",
+    "write the condition as T.where of the block, or change only the loops inside that statement",
 )
 BARE = Problem(
     "BareAccessError",
-    "{buffer}, which {0} touches, is also {how} outside of the blocks in {1}, where no dependency "
-    "shows",
-    "put the statement that does it into a block",
+    "{buffer}, which {0} touches, is also {how} outside of the blocks in {1}, where dependencies "
+    "are not tracked",
+    "put the statement that touches it into a block",
 )
 ORDERED = Problem(
     "BareAccessError",
@@ -70,7 +69,7 @@ Guards = list[tuple[Stmt, str]]
 
 
 def guards(low: StmtSRef, high: StmtSRef) -> Guards:
-    """Return what decides whether, or how often, `low` runs, besides loops and predicates.
+    """Return the statements that decide if, or how often, `low` runs; loops are left out.
 
     That is between `low` and the loop or block `high` around it.
     """
@@ -87,7 +86,7 @@ def guards(low: StmtSRef, high: StmtSRef) -> Guards:
 
 
 def guards_of_place(place: StmtCursor) -> Guards:
-    """Return what decides whether the statements at a place run, within the body it is in."""
+    """Return the statements that decide if those at a place run, within the body it is in."""
     return [pair for pair in place.wrappers() if isinstance(pair[0], _GUARDS)]
 
 
@@ -98,18 +97,18 @@ def check_unguarded(block: StmtSRef, scope: StmtSRef) -> None:
 
 
 def guard_text(guard: Stmt) -> str:
-    """Return how an error calls an if, while or assert."""
+    """Return the text of an if, while or assert in an error."""
     return f"{_WORDS[type(guard)]} {guard.condition}"  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------------- bare accesses
 
 _LIMIT = 128
-"""How many statements a schedule remembers; what it remembers keeps old ones in memory."""
+"""The number of statements that a schedule remembers; they keep old programs in memory."""
 
 
 def _bare_accesses(state: ScheduleState, body: Stmt) -> Accesses:
-    """Return what a body touches outside of the blocks in it, `NO_ACCESSES` if nothing.
+    """Return the accesses of a body outside of the blocks in it, `NO_ACCESSES` if none.
 
     Bindings and loops that do so are rare, and are looked at once: they are immutable.
     """
@@ -167,7 +166,7 @@ def check_touched_in_blocks(
 
 
 def _bare_until(state: ScheduleState, scope: StmtSRef, block: StmtSRef) -> list[Buffer]:
-    """Return what is read outside of blocks until the outermost loop around a block has ended."""
+    """Return the buffers read outside of blocks until the outermost loop of a block has ended."""
     around = [*loops_above(block), block][0]
     nest: Stmt = block.block_realize if around is block else around.loop
     body = scope.block.body
@@ -220,7 +219,7 @@ def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:
     """Raise if the order of a loop's iterations matters to what is below it besides blocks."""
     bare = _bare_accesses(state, loop.loop.body)
     if bare.has_effect:
-        fail(ORDERED, loop, what="something is called for its effect")
+        fail(ORDERED, loop, what="a function is called for its effect")
     places: list[Buffer | Var] = [*bare.written, *bare.pointers]
     for place in places:
         fail(ORDERED, loop, what=f"{place.name} is written")

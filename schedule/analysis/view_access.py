@@ -13,7 +13,7 @@ from tensorir.visit import walk
 
 
 class InlineViews(RedirectElements):
-    """Lets what goes through views of a buffer, and views of these, go to the buffer itself.
+    """Redirects accesses through views of a buffer, and views of these, to the buffer itself.
 
     Before: V = T.match_buffer(A[vi, 0:8], (8,)); V[j] = x
     After:  A[vi, j] = x
@@ -65,5 +65,5 @@ class InlineViews(RedirectElements):
         return self._extents.get(node, node)
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """Return where an element of a view is in the buffer."""
+        """Return the indices in the buffer of an element of a view."""
         return indices_in_source(self._sources[buffer], indices)

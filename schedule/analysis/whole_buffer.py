@@ -1,4 +1,4 @@
-"""Whether a block fills a buffer, where that is plain to see: nearly every block does."""
+"""Blocks that fill a whole buffer, found where that is plain to see: nearly every block does."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tensorir.stmt import Block, For, normalize_annotation
 NO_SUCH_KEY = Problem(
     "AnnotationKeyError",
     "{0} has no annotation {key!r}",
-    "the keys there are: {keys}",
+    "its keys are {keys}",
 )
 
 

@@ -1,4 +1,4 @@
-"""Where the physical dimensions of a buffer begin."""
+"""Dividing the dimensions of a buffer into physical ones."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ REDUCES = Problem(
 def blockize(
     state: ScheduleState, target: BlocksOrLoopArg, preserve_unit_iters: bool = True
 ) -> NewBlock:
-    """Make what a loop runs, or several blocks that follow one another, one block.
+    """Make the body of a loop, or several blocks that follow one another, one block.
 
     Before: for i_0, i_1 in T.grid(4, 8): block B: vi = i_0 * 8 + i_1; S(vi)    # blockize(i_1)
     After:  for i_0 in range(4): block B_o: vi_o = i_0

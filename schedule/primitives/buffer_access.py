@@ -1,4 +1,4 @@
-"""Overriding what a block says that it touches."""
+"""Overriding the accesses that a block declares."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SideArg: TypeAlias = Annotated[str, Operand("annotation")]
 def unsafe_hide_buffer_access(
     state: ScheduleState, block: BlockArg, buf_type: SideArg, buf_index_array: IntsInput
 ) -> None:
-    """Remove accesses from what a block declares, so that dependencies do not count them.
+    """Remove accesses that a block declares, so that dependencies do not count them.
 
     `buf_type` is `"read"` or `"write"`, the indices count these regions. Nothing checks that later
     transformations may do without: that is up to the caller.

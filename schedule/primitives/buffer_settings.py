@@ -30,7 +30,7 @@ AXIS_OUT_OF_RANGE = Problem(
 NOT_ALLOCATED = Problem(
     "NonAllocatedBufferError",
     "{buffer} is not allocated by a block, it is a parameter or a view",
-    "cache_write gives a buffer that is",
+    "cache_write makes one that a block allocates",
 )
 INVALID_ANNOTATION = Problem(
     "StorageAlignInvalidAnnotationError",

@@ -1,4 +1,4 @@
-"""Staging what a block reads or writes in a buffer of its own."""
+"""Staging a buffer that a block reads or writes in another one."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Cache:
         return sweep.where(inside).copying(source, target, self.buffer.name)
 
     def redirect(self, blocks: Collection[Block]) -> RedirectBuffers:
-        """Return what lets blocks use the cache."""
+        """Return the rewriter that lets blocks use the cache."""
         if self._offsets is None or all(is_const_int(o, 0) for o in self._offsets):
             return RedirectBuffers({self._original: self.buffer}, blocks)
         return RedirectToPart(self._original, self.buffer, blocks, self._offsets)

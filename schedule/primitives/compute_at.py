@@ -56,8 +56,8 @@ from tensorir.visit import walk
 
 READS_AHEAD = Problem(
     "NotRegionCoverError",
-    "{0} cannot move under {1}, because there it would read more than its producers have written "
-    "by then",
+    "{0} cannot move under {1}, because there it would read elements that its producers have not "
+    "written yet",
     "choose a loop further out, one iteration of which produces all that the block reads",
 )
 CONCURRENT = Problem(
@@ -68,21 +68,21 @@ CONCURRENT = Problem(
 )
 REPEATED = Problem(
     "RepeatedReductionError",
-    "{0} cannot move under {1}: {where}, the steps of its reduction do not run once, beginning "
-    "with the one that initialises, because {reason}",
+    "{0} cannot move under {1}: {where}, the steps of its reduction do not each run once with the "
+    "initialising step first, because {reason}",
     "choose a loop further out",
 )
 CONTINUED = Problem(
     "RepeatedReductionError",
-    "{0} cannot move, because its reduction starts from what {buffer} held before, and would start "
-    "from its own result where an instance runs again",
+    "{0} cannot move, because its reduction starts from the earlier contents of {buffer}, and an "
+    "instance that runs again would start from its own result instead",
     "decompose the reduction first; its update can stay where it is",
 )
 LEFT_OUT = Problem(
     "LeftOutInstancesError",
     "{0} cannot move under {1}, because the loops around it may leave out values of its axis "
-    "{axis}, and would not from there",
-    "give the axis a domain of the values that it takes",
+    "{axis}, which the new loops would run",
+    "give the axis a domain with only the values that its loops give it",
 )
 NOT_RUN = Problem(
     "LostIterationError",
@@ -91,8 +91,8 @@ NOT_RUN = Problem(
 )
 LEFT_BEHIND = Problem(
     "LostIterationError",
-    "{0} cannot move under {1}: its axis {axis} follows {2}, which is around both, and would take "
-    "all its values in each iteration",
+    "{0} cannot move under {1}: its axis {axis} follows {2}, a loop around both, and would take "
+    "all its values in each iteration of that loop",
     "choose a loop further out",
 )
 USES_LOOP = Problem(
@@ -102,9 +102,9 @@ USES_LOOP = Problem(
 )
 UNDECLARED = Problem(
     "UndeclaredAccessError",
-    "{0} cannot move under {1}, because {2} touches {buffer} without declaring it, so that what "
-    "there is to read by then is not known",
-    "move it before loop_partition or cache_index leave accesses undeclared",
+    "{0} cannot move under {1}, because {2} touches {buffer} without declaring it in T.reads or "
+    "T.writes, so that the part of {buffer} written before {0} reads it there is not known",
+    "move {0} before loop_partition or cache_index leave accesses undeclared",
 )
 UNSOLVABLE = Problem(
     "DomainNotSolvableError", "the instances of {0} that {1} needs cannot be found: {reason}"
@@ -153,7 +153,7 @@ def reverse_compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Move a consumer below a loop of its producers, using what they give as soon as it is there.
+    """Move a consumer below a loop of its producers, using their results soon after.
 
     Before: for i: B[i] = f(A[i]);  for i: C[i] = g(B[i])        # reverse_compute_at(C, i of B)
     After:  for i: { B[i] = f(A[i]);  C[i] = g(B[i]) }
@@ -253,7 +253,7 @@ def plan_move(
 
 
 def needs_plan(block: StmtSRef) -> bool:
-    """Say whether only `plan_move` can tell if a block may move to a place for it."""
+    """Say whether the checks of `plan_move` are needed to tell if a block may move to a place."""
     reduces = next(reductions_in(block.block_realize), None) is not None
     return reduces or not (is_spatial(block) and is_always_solvable(block.block.writes))
 
@@ -261,7 +261,7 @@ def needs_plan(block: StmtSRef) -> bool:
 def _check_declared(
     graph: BlockScope, block: StmtSRef, loop: StmtSRef, producers: list[StmtSRef]
 ) -> None:
-    """Raise if a block reads what its producers give without their, or its, saying so."""
+    """Raise if a block reads results of its producers that it, or they, do not declare."""
     for edge in graph.into(block):
         if edge.kind is DepKind.RAW and edge.src in producers:
             name = edge.buffer.name

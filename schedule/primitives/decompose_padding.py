@@ -55,7 +55,7 @@ READ_EARLY = Problem(
 
 @primitive("DecomposePadding")
 def decompose_padding(state: ScheduleState, block: BlockArg, loop: LoopArg) -> NewBlock:
-    """Fill with a padding block's constant first, right before `loop`, then store what is inside.
+    """Store a padding block's constant everywhere right before `loop`, then the values inside.
 
     Before: for i in range(n + 2): P[i] = A[i - 1] if 1 <= i < n + 1 else 0
     After:  for i in range(n + 2): P[i] = 0;  for i in range(n): P[i + 1] = A[i]
@@ -175,7 +175,7 @@ class _Parts:
         return Staged(nest, block)
 
     def _shorter_loops(self) -> dict[Var, tuple[int, int]]:
-        """Return what is left of each loop that only runs the block and drives one of its axes."""
+        """Return the shorter range of each loop that only runs the block and drives one axis."""
         axis_of: dict[Var, Var] = {}
         for axis, value in zip(
             self._realize.block.iter_vars, self._realize.iter_values, strict=True

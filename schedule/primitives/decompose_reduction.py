@@ -33,16 +33,16 @@ TOO_LOW = Problem(
 
 NOT_ONE_PASS = Problem(
     "LoopPositionError",
-    "the init of {1} cannot move before {0}: below, the steps of the reduction do not run once, "
-    "beginning with the one that initialises, because {reason}",
+    "the init of {1} cannot move before {0}: below, the steps of the reduction do not each run "
+    "once with the initialising step first, because {reason}",
     "give a loop further in",
 )
 
 
 LATE = Problem(
     "EmptyReductionError",
-    "it is not known whether the init of {0} runs: its predicate `{predicate}` may exclude the "
-    "first step and not others, which runs no init, or all of them, which runs it",
+    "the init of {0} may or may not run: where its predicate `{predicate}` excludes only the first "
+    "step no init runs, where it excludes every step the init runs",
     "write a predicate that holds in the first step wherever it holds in any",
 )
 

@@ -148,7 +148,7 @@ class _Inliner(BlockRewriter):
         self._places = places
         self._value = substitute(value, inverse)
         self._placed: list[PrimExpr] | None = [] if is_index_arithmetic(value) else None
-        """What stands in the places of loads, where that makes indices of values."""
+        """The expressions that replaced loads, None unless the value is index arithmetic."""
 
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         self._visible.update((b.data, b) for b in node.alloc_buffers)

@@ -38,7 +38,7 @@ from tensorir.visit import substitute, uses_var, walk
 
 
 class LayoutPadding:
-    """How the padding of a buffer gets its value.
+    """The padding that a new layout adds to a buffer, and the stores that fill it.
 
     One of three ways, as the program allows: where nothing writes the buffer, it is assumed to hold
     the value already; a block that fills the buffer in order goes over the new shape instead; else

@@ -21,7 +21,7 @@ from tensorir.errors import IRValueError
 _NOT_FOUND = Problem(
     "NotSingleResult",
     'Cannot find a block with the name: {name} in function "{func_name}"',
-    "the blocks there are: {present}",
+    "the function has the blocks {present}",
 )
 _AMBIGUOUS = Problem(
     "NotSingleResult",
@@ -43,7 +43,7 @@ def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> 
     try:
         state.root(func_name)
     except IRValueError as error:
-        raise ArgumentError("get_block", "func_name", f"cannot be that: {error}") from None
+        raise ArgumentError("get_block", "func_name", f"is wrong: {error}") from None
     blocks = list(state.blocks(func_name))
     found = [b for b in blocks if b.block.name_hint == name]
     if len(found) == 1:

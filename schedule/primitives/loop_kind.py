@@ -1,4 +1,4 @@
-"""How the iterations of a loop run."""
+"""Changing the kind of a loop: parallel, vectorized, unrolled, bound to a thread."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
     WrongBlockIterTypeError, DependentAxisError.
     """
     if thread_axis not in _THREAD_AXES:
-        reason = f"names no thread axis {thread_axis!r}; it is one of {sorted(_THREAD_AXES)}"
+        reason = f"names no thread axis {thread_axis!r}; it must be one of {sorted(_THREAD_AXES)}"
         raise ArgumentError("bind", "thread_axis", reason)
     reduces = thread_axis.startswith("threadIdx")
     _check_independent(state, loop, "bind", allow_reduce=reduces)

@@ -58,9 +58,9 @@ def extent_of(loop: StmtSRef) -> int | None:
 def refused_extent(
     extent: int | None, mark: str, max_unroll: int | None, vec_sizes: Sequence[int] | None
 ) -> str:
-    """Return why a loop may not be marked so, an empty text if it may."""
+    """Return the reason against a mark of a loop, an empty text if there is none."""
     if mark == "unroll" and max_unroll is not None and (extent is None or extent > max_unroll):
-        return f"at most {max_unroll} iterations are unrolled"
+        return f"an unrolled loop must have at most {max_unroll} iterations"
     if mark == "vec" and vec_sizes is not None and extent not in vec_sizes:
-        return f"lanes are one of {list(vec_sizes)}"
+        return f"a vectorized loop must have an extent of {list(vec_sizes)}"
     return ""

@@ -140,7 +140,7 @@ def _check_siblings(
 def _checked_values(
     first: Sequence[StmtSRef], nest: Sequence[StmtSRef], new_vars: Sequence[Var]
 ) -> dict[Var, PrimExpr]:
-    """Return what the variables of a nest become; raise unless its extents are the first nest's."""
+    """Return new values of a nest's variables; raise unless its extents are the first nest's."""
     analyzer = Analyzer()
     mine: dict[Var, PrimExpr] = {}
     others: dict[Var, PrimExpr] = {}

@@ -132,7 +132,7 @@ def _padded(extents: Mapping[Var, PrimExpr], padding: Sequence[int]) -> dict[Var
 
 
 def _accesses(block: StmtSRef) -> dict[Buffer, tuple[PrimExpr, ...]]:
-    """Return how the block indexes each buffer, reads first; raise unless it is an einsum."""
+    """Return the indices of each buffer in the block, reads first; raise unless it is an einsum."""
     node = block.block
     plain = isinstance(node.body, BufferStore) and node.body.predicate is None
     check(plain, NO_EINSUM, block, reason="its body is not a single store")
@@ -173,7 +173,7 @@ def _same_index(a: PrimExpr, b: PrimExpr) -> bool:
 def _added_steps(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], padded: Mapping[Var, PrimExpr]
 ) -> AddedSteps:
-    """Return how the steps that are added leave what is computed without them as it is.
+    """Return the update with which the added steps do not change the result.
 
     Those of a reduction must combine it with the neutral element, the others store elsewhere.
     """
@@ -273,7 +273,7 @@ class _Stage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the buffer has its place in the padded one."""
+        """True if the padded buffer has a place for every element of the buffer."""
         analyzer = Analyzer()
         return all(
             analyzer.can_prove_equal(dim.copied.extent, extent)

@@ -1,4 +1,4 @@
-"""What the steps that padding adds to a reduction do, and how they come to change nothing."""
+"""The steps that padding adds to a reduction, made such that they change nothing."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ from tensorir.stmt import BufferStore
 
 @dataclass(frozen=True, slots=True)
 class AddedSteps:
-    """How a reduction leaves its result alone in the steps beyond its extents."""
+    """The update of a reduction that keeps its result in the steps beyond its extents."""
 
     store: BufferStore
     """The update, with a condition around what it combines where nothing less will do."""
     fills: Mapping[Buffer, PrimExpr] = field(default_factory=dict)
-    """What the padding of a buffer holds; 0 in those that are not here."""
+    """The value in the padding of a buffer; 0 for buffers that are not here."""
 
 
 def keep_neutral(
     block: StmtSRef, extents: Mapping[Var, PrimExpr], axes: Sequence[Var]
 ) -> AddedSteps | None:
-    """Return how steps at which some reduction axes are beyond their extents change nothing.
+    """Return an update that changes nothing where some reduction axes are beyond their extents.
 
     With zeros in what such an axis indexes, what the update combines often is neutral already: a
     product of two zeros is, one of a zero with what may be infinite is not. Else what it combines
@@ -102,16 +102,16 @@ _NEUTRAL: Final[dict[type[PrimExpr], Callable[[DataType], PrimExpr]]] = {
     Max: _lowest,
     Min: _highest,
 }
-"""What leaves the other operand as it is."""
+"""The neutral constant of each operation: it leaves the other operand as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LeastChange:
-    """Which constants an accumulator may be combined with so that it stays what it is."""
+    """The constants that an accumulator may be combined with and keep its value."""
 
     kind: type[PrimExpr]
     start: float
-    """What the accumulator is at first, and in the order of a maximum or minimum never passes."""
+    """The first value of the accumulator, a bound of all later ones for a maximum or minimum."""
 
     def keeps(self, value: PrimExpr | None) -> bool:
         if not isinstance(value, (IntImm, FloatImm)):
@@ -147,7 +147,7 @@ def _is_accumulator(value: PrimExpr, store: BufferStore) -> bool:
 
 
 class _Outside:
-    """What expressions are where an axis is beyond its extent, and what it indexes is 0."""
+    """The values of expressions where an axis is beyond its extent and reads padding of 0."""
 
     def __init__(self, axis: Var, extent: PrimExpr) -> None:
         self._axis = axis

@@ -57,7 +57,7 @@ def read_at(
     read_buffer_index: ReadIndex,
     storage_scope: str,
 ) -> NewBlock:
-    """Copy what is read of a buffer below a loop to a new buffer, in each of its iterations.
+    """Copy the part of a buffer that each iteration of a loop reads to a new buffer.
 
     Before: for i: { for j: C[i, j] = f(A[i, j]) }
     After:  for i: { A_s[i, 0:n] = A[i, 0:n];  for j: C[i, j] = f(A_s[i, j]) }
@@ -96,7 +96,7 @@ def write_at(
     write_buffer_index: WriteIndex,
     storage_scope: str,
 ) -> NewBlock:
-    """Let the body of a loop write to a new buffer, and copy that back in each iteration.
+    """Let the body of a loop write to a new buffer, which each iteration copies back.
 
     Before: for i: { for j: C[i, j] = f(A[i, j]) }
     After:  for i: { for j: C_s[i, j] = f(A[i, j]);  C[i, 0:n] = C_s[i, 0:n] }
@@ -169,7 +169,7 @@ class _Body:
         self._cursor = StmtCursor.below(loop, self.scope).around(*self._order)
 
     def position(self, block: StmtSRef) -> int:
-        """Return which statement a block lies in."""
+        """Return the position of the statement that a block lies in."""
         return self._cursor.position(block)
 
     def region_read(self) -> Region:

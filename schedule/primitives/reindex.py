@@ -38,7 +38,7 @@ from tensorir.visit import collect_vars, substitute, walk
 NOT_LEAF = Problem("NotLeafBlockError", "{0} is not a leaf block: it has blocks in it")
 BAD_ACCESS = Problem(
     "InvalidBufferAccessError",
-    "{0} does not access {buffer} by loads or stores at one place an instance: {reason}",
+    "{0} does not load or store exactly one element of {buffer} in each instance: {reason}",
 )
 NOT_A_CHAIN = Problem(
     "NotSingleChildChainError",
@@ -60,7 +60,7 @@ def reindex(state: ScheduleState, block: BlockArg, buffer: BufferArg) -> NewBloc
     What is written is copied back for the values that the loops give the axes. If the block may
     leave out some of it, or relies on what the buffer held before, the copy is filled first.
 
-    TVM does not ask whether the copy may touch what the block itself does not; what cannot be shown
+    TVM does not check that the copy touches only what the block itself does; what cannot be shown
     to be harmless is refused here, unless the schedule was made with `enable_check=False`.
 
     Raises ScheduleError: BufferIndexOutOfRangeError, NotStagePipelineError, NotLeafBlockError,

@@ -1,4 +1,4 @@
-"""Staging what a block touches in a buffer of a layout of its own."""
+"""Staging the elements that a block touches in a buffer with another layout."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def reindex_cache_write(
 
 
 class _Layout:
-    """Where a block finds what it touches of a buffer in the copy, as functions of its axes."""
+    """The places of a block's elements in the copy of a buffer, as functions of its axes."""
 
     def __init__(
         self,

@@ -45,8 +45,8 @@ DEPENDENT = Problem(
 
 DISORDER = Problem(
     "BlockPropertyError",
-    "{order}, the steps of a reduction below {0} do not run once, beginning with the one that "
-    "initialises, because {reason}",
+    "{order}, the steps of a reduction below {0} do not each run once with the initialising step "
+    "first, because {reason}",
     "keep the order of the loops of the reduction, or decompose it first",
 )
 

@@ -1,4 +1,4 @@
-"""Replacing the store of an intermediate buffer by what its consumer makes of it."""
+"""Replacing the store of an intermediate buffer by the store of its consumer."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def reverse_compute_inline(state: ScheduleState, block: BlockArg) -> None:
 
 
 class _ReversePlan:
-    """How a consumer's store is put in the place of its producer's."""
+    """The plan by which a consumer's store replaces its producer's."""
 
     def __init__(
         self, state: ScheduleState, block: StmtSRef, producer: StmtSRef, buffer: Buffer
@@ -110,7 +110,7 @@ class _ReversePlan:
         self._analyzer = Analyzer()
         runs = runs_where(block)
         if runs is None:
-            fail(BODY, block, reason="which of its instances run does not follow from its axes")
+            fail(BODY, block, reason="its predicate cannot be written in terms of its axes")
         self._runs = runs
         if not isinstance(bound_values(block.block.body)[1], BufferStore):
             fail(BODY, block, reason="it is no single store")

@@ -138,7 +138,7 @@ def _check_loops(
 def _final_predicate(
     block: StmtSRef, loop: StmtSRef, loops: Sequence[StmtSRef], others: Sequence[StmtSRef]
 ) -> PrimExpr:
-    """Return where there is a partial result: where the first step of the other loops runs.
+    """Return the condition for a partial result: the first step of the other loops runs.
 
     Raises unless a partial result that has any step has the first one, which initialises it.
     """

@@ -27,7 +27,7 @@ from tensorir.visit import uses_var
 
 DEPENDENCY = Problem(
     "RollingBufferDependencyError",
-    "{buffer} cannot roll: {0} and {1} are related otherwise than by reading what {0} wrote",
+    "{buffer} cannot roll: {1} does not only read elements that {0} has written before",
     "the buffer must have one writer, and only later blocks may read it",
 )
 NO_LOOP = Problem(
@@ -108,7 +108,7 @@ def _consumers(graph: BlockScope, block: StmtSRef, buffer: Buffer) -> list[StmtS
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """How a dimension of a buffer slides along a loop."""
+    """A dimension of a buffer that slides along a loop."""
 
     dimension: int
     var: Var
@@ -137,7 +137,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
         first = analyzer.simplify(dim.min_value)
         point = dim.max_value is dim.min_value
         written.append((first, first if point else analyzer.simplify(dim.max_value)))
-    reason = "none starts at a loop variable"
+    reason = "no dimension starts at a loop variable"
     axes = {axis.var for axis in realize.block.iter_vars}
     shared = loops[: loops.index(place) + 1]
     windows: list[_Window] = []
@@ -156,7 +156,7 @@ def _find_windows(block: StmtSRef, place: StmtSRef, region: BufferRegion) -> lis
         elif not isinstance(extent, IntImm):
             reason = f"its extent along {var.name} is not constant"
         elif extent.value <= stride:
-            reason = f"nothing of an iteration of {var.name} is left for the next one"
+            reason = f"the windows of two iterations of {var.name} have no element in common"
         elif any(
             uses_var(bound_end, lambda v, var=var: v is var)  # type: ignore[misc]
             for other, ends in enumerate(written)
@@ -256,7 +256,7 @@ class _Roll(RedirectEverywhere):
         return result
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-        """Return where the window holds an element."""
+        """Return the indices of an element in the window."""
         k, size = self._windows[0].dimension, self._windows[0].size
         return [index % size if d == k else index for d, index in enumerate(indices)]
 

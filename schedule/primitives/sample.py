@@ -52,7 +52,7 @@ class CategoricalDomain(DecisionDomain):
         """Return the decision; ArgumentError if it is no index of the candidates."""
         index = int(decision)
         if not 0 <= index < len(self.candidates):
-            reason = f"is {index}, no index of {len(self.candidates)} candidates"
+            reason = f"is {index}; it must be an index in [0, {len(self.candidates)})"
             raise ArgumentError("sample_categorical", "decision", reason)
         return index
 
@@ -118,7 +118,7 @@ def perfect_tile_domain(
 ) -> PerfectTileDomain | InferredTileDomain:
     """Return the tiles of a loop; ArgumentError for a limit that cannot be, or no iterations."""
     if max_innermost_factor != -1 and max_innermost_factor < 1:
-        reason = f"is {max_innermost_factor}; it is at least 1, or -1 for no limit"
+        reason = f"is {max_innermost_factor}; it must be at least 1, or -1 for no limit"
         raise ArgumentError("sample_perfect_tile", "max_innermost_factor", reason)
     extent = constant_extent("sample_perfect_tile", loop)
     if extent is None:
@@ -163,7 +163,7 @@ def constant_extent(method: str, loop: StmtSRef) -> int | None:
 
 
 def check_parts(method: str, n: int, decision: Sequence[int] | None) -> int:
-    """Return how many parts a tile has: those of the decision if there is one, else `n`.
+    """Return the number of parts of a tile: that of the decision if there is one, else `n`.
 
     Raises ArgumentError where there can be no such tile.
     """

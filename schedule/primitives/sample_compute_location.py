@@ -37,7 +37,7 @@ _MARKS = {INLINE_INDEX: "inline", ROOT_INDEX: "root"}
 
 @dataclass(frozen=True)
 class LocationDomain(ChoiceDomain):
-    """Where a block can be computed: inlined, at the root, at loops of its first consumer."""
+    """The places to compute a block: inlined, at the root, at loops of its first consumer."""
 
     values: tuple[int, ...]
 
@@ -81,14 +81,14 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def location_domain(state: ScheduleState, block: StmtSRef) -> LocationDomain:
-    """Return where a block can be computed."""
+    """Return the places at which a block can be computed."""
     return LocationDomain(tuple(_possible_places(state, block)))
 
 
 def _possible_places(
     state: ScheduleState, block: StmtSRef, only: int | None = None
 ) -> Iterator[int]:
-    """Yield where a block can be computed, or whether it can at one place alone."""
+    """Yield the places at which a block can be computed; only `only` if given."""
     if only in (None, INLINE_INDEX) and _succeeds(lambda: check_compute_inline(state, block)):
         yield INLINE_INDEX
     if only in (None, ROOT_INDEX):
@@ -177,7 +177,7 @@ def _consumers(state: ScheduleState, block: StmtSRef) -> list[StmtSRef]:
 def _attempt(
     state: ScheduleState, graph: BlockScope, block: StmtSRef
 ) -> Callable[[StmtSRef], object]:
-    """Return what raises if the block cannot move below a loop."""
+    """Return a function that raises if the block cannot move below a loop."""
     if needs_plan(block):
         return lambda loop: plan_move(state, graph, block, loop, -1, True, to_consumers=True)
     return lambda loop: check_place(state, graph, block, loop, -1, to_consumers=True)

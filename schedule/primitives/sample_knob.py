@@ -23,7 +23,7 @@ from schedule.state import ScheduleState
 from schedule.tile_domain import MOST_PARTS
 
 _KEPT: Final = 256
-"""How many domains are kept: a search replays the same instructions thousands of times."""
+"""The number of domains kept: a search replays the same instructions thousands of times."""
 
 
 def knob_split_domain(
@@ -36,14 +36,14 @@ def knob_split_domain(
     no_tail: bool = True,
     candidates: Sequence[object] | None = None,
 ) -> IndexedDomain:
-    """Return the splits of an extent; ArgumentError for what cannot be split so."""
+    """Return the splits of an extent; ArgumentError if the policy cannot split it."""
     method = "sample_knob_split"
     if not 1 <= extent < 1 << 63:
-        raise ArgumentError(method, "extent", f"is {extent}; it is at least 1, and of int64")
+        raise ArgumentError(method, "extent", f"is {extent}; it must be at least 1 and an int64")
     if not 1 <= parts <= MOST_PARTS:
-        raise ArgumentError(method, "parts", f"is {parts}; it is in [1, {MOST_PARTS}]")
+        raise ArgumentError(method, "parts", f"is {parts}; it must be in [1, {MOST_PARTS}]")
     if candidates is None and policy not in SPLIT_POLICIES:
-        reason = f"is {policy!r}; it is one of {list(SPLIT_POLICIES)}, or give candidates"
+        reason = f"is {policy!r}; it must be one of {list(SPLIT_POLICIES)}, or give candidates"
         raise ArgumentError(method, "policy", reason)
     if candidates is None:
         return _kept(SplitDomain(extent, parts, policy, max_factor, no_tail))
@@ -84,13 +84,13 @@ def knob_reorder_domain(
     end: int | None = None,
     candidates: Sequence[object] | None = None,
 ) -> IndexedDomain:
-    """Return the orders of `count` loops; ArgumentError for what there is no order of."""
+    """Return the orders of `count` loops; ArgumentError for a count or range out of bounds."""
     method = "sample_knob_reorder"
     last = count if end is None else end
     if not 1 <= count <= MOST_PARTS:
-        raise ArgumentError(method, "count", f"is {count}; it is in [1, {MOST_PARTS}]")
+        raise ArgumentError(method, "count", f"is {count}; it must be in [1, {MOST_PARTS}]")
     if not 0 <= begin < last <= count:
-        reason = f"is [{begin}, {last}); it is not empty and in [0, {count})"
+        reason = f"is [{begin}, {last}); it must not be empty and lie in [0, {count})"
         raise ArgumentError(method, "begin", reason)
     if candidates is None:
         return PermutationDomain(count, begin, last)
@@ -110,7 +110,7 @@ def sample_knob_reorder(
     rng: RandomState,
     decision: Sequence[int] | None = None,
 ) -> Numbers:
-    """Choose an order of `count` loops, which `reorder_by` gives them.
+    """Choose an order of `count` loops, to be applied by `reorder_by`.
 
     Any order of positions `begin` to `end` - 1 (None: all), or one of `candidates`. The decision
     has the position of each loop in the new order.
@@ -127,10 +127,10 @@ def knob_annotate_domain(
     policy: str = "candidate",
     candidates: Sequence[object] | None = None,
 ) -> IndexedDomain:
-    """Return the ways to mark `count` loops; ArgumentError for what cannot be marked so."""
+    """Return the ways to mark `count` loops; ArgumentError for a bad count, policy or candidate."""
     method = "sample_knob_annotate"
     if not 1 <= count <= MOST_PARTS:
-        raise ArgumentError(method, "count", f"is {count}; it is in [1, {MOST_PARTS}]")
+        raise ArgumentError(method, "count", f"is {count}; it must be in [1, {MOST_PARTS}]")
     if candidates is None:
         try:
             loop_marks(count, policy)
@@ -152,7 +152,7 @@ def sample_knob_annotate(
     rng: RandomState,
     decision: Sequence[str] | None = None,
 ) -> Numbers:
-    """Choose which of `count` loops are vectorized and unrolled, which `mark_loops` does.
+    """Choose which of `count` loops are vectorized and unrolled, to be applied by `mark_loops`.
 
     The words of a policy such as `try_unroll_vec` are what each loop may be; at most one is `vec`.
     A decision has `none`, `vec` or `unroll` for each; the numbers are 0, 1 and 2.
@@ -165,7 +165,7 @@ def sample_knob_annotate(
 def knob_option_domain(
     state: ScheduleState, knob: str, candidates: Sequence[object]
 ) -> OptionDomain:
-    """Return the indices of the candidates; ArgumentError without candidates, or for no JSON."""
+    """Return the indices of the candidates; ArgumentError if none, or if JSON cannot hold them."""
     if not candidates:
         raise ArgumentError("sample_knob_option", "candidates", "is empty; give at least one")
     try:
@@ -213,7 +213,7 @@ def are_numbers(candidates: Sequence[object]) -> bool:
 
 @lru_cache(maxsize=_KEPT)
 def _kept(domain: IndexedDomain) -> IndexedDomain:
-    """Return the first domain that was equal to one, which has its alternatives listed already."""
+    """Return the first of several equal domains, which has its alternatives listed already."""
     return domain
 
 
@@ -222,7 +222,9 @@ def _listed(method: str, whole: IndexedDomain, candidates: Sequence[object]) -> 
     try:
         return _candidates(method, whole, tuple(map(plain_decision, candidates)))
     except TypeError as error:
-        raise ArgumentError(method, "candidates", f"has no lists: {error}") from None
+        raise ArgumentError(
+            method, "candidates", f"has an entry of the wrong type: {error}"
+        ) from None
 
 
 @lru_cache(maxsize=_KEPT)
@@ -230,7 +232,7 @@ def _candidates(
     method: str, whole: IndexedDomain, candidates: tuple[Decision, ...]
 ) -> CandidatesDomain:
     if not 1 <= len(candidates) <= MOST_LISTED:
-        reason = f"has {len(candidates)} entries; it is in [1, {MOST_LISTED}]"
+        reason = f"has {len(candidates)} entries; it must have 1 to {MOST_LISTED}"
         raise ArgumentError(method, "candidates", reason)
     listed = []
     for position, candidate in enumerate(candidates):
@@ -242,7 +244,7 @@ def _candidates(
 
 
 def _decided(method: str, domain: IndexedDomain, rng: RandomState, decision: Any) -> Any:
-    """Return the decision or draw one; ArgumentError where that cannot be."""
+    """Return the decision or draw one; ArgumentError if the domain is empty or lacks it."""
     try:
         if decision is None and domain.size == 0:
             raise ArgumentError(method, "candidates", "leave nothing to choose")

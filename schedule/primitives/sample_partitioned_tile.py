@@ -23,7 +23,7 @@ def partitioned_tile_domain(
     """Return the tiles of a loop; ArgumentError for a factor that cannot be, or no iterations."""
     extent = constant_extent("sample_partitioned_tile", loop)
     if innerpart_factor < 1:
-        reason = f"is {innerpart_factor}; a factor is at least 1"
+        reason = f"is {innerpart_factor}; a factor must be at least 1"
         raise ArgumentError("sample_partitioned_tile", "innerpart_factor", reason)
     if extent is None or extent % innerpart_factor:
         return InferredTileDomain(n)
@@ -54,7 +54,7 @@ def sample_partitioned_tile(
     count = check_parts("sample_partitioned_tile", n, decision)
     last = count if innerpart_factor == 1 else count - 1
     if not 0 <= partition_pos <= last:
-        reason = f"is {partition_pos}; with {count} parts and this factor it is in [0, {last}]"
+        reason = f"is {partition_pos}; with {count} parts and this factor it must be in [0, {last}]"
         raise ArgumentError("sample_partitioned_tile", "partition_pos", reason)
     tile = domain.decide(rng, decision)
     assert isinstance(tile, tuple)

@@ -88,7 +88,7 @@ def transform_block_layout(state: ScheduleState, block: BlockArg, index_map: Ind
     except IRValueError as error:
         fail(NOT_BIJECTIVE, block, index_map=index_map, reason=error)
     if layout.has_padding:
-        reason = f"there is nothing where {layout.padding}"
+        reason = f"no instance is mapped to the places where {layout.padding}"
         fail(NOT_BIJECTIVE, block, index_map=index_map, reason=reason)
 
     if state.enable_check:

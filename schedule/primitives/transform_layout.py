@@ -46,7 +46,8 @@ ADDS_PADDING = Problem(
 )
 PAD_FORM = Problem(
     "TransformationPaddingIndexMapError",
-    "the padding of {buffer} is to be one value for {ndim} new indices, but `{value}` is not",
+    "the padding of {buffer} must be one value, as a function of the {ndim} new indices, but "
+    "`{value}` is not",
 )
 PAD_TYPE = Problem(
     "TransformationPaddingTypeError",
@@ -173,7 +174,7 @@ class _Relayout(RedirectEverywhere):
         self._pending: dict[Var, Range] = {}
         """Ranges that the analyzer gets once an access needs them."""
         self._known: dict[tuple[PrimExpr, ...], list[PrimExpr]] = {}
-        """Where the accesses of the block go to."""
+        """The new indices for the accesses of the block, by their old ones."""
 
     def indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         known = self._known.get(tuple(indices))

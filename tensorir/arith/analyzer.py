@@ -151,13 +151,13 @@ class Analyzer:
                 self._linear.context = Context(self._linear.context, said)
 
     def facts(self, condition: PrimExpr) -> list[Linear]:
-        """Return what is not negative where `condition` holds, except about memory."""
+        """Return sums that are at least 0 where `condition` holds, except about memory."""
         return [fact for part in _parts(condition) for fact in self._said(part)[0]]
 
     def _said(
         self, condition: PrimExpr
     ) -> tuple[tuple[Linear, ...], tuple[tuple[Term, ModularSet], ...]]:
-        """Return what a condition says that lasts: what is not negative, and residue classes."""
+        """Return the lasting facts of a condition: sums of at least 0, and residue classes."""
         gap = gap_of(condition, self._linear)
         if gap is not None:
             return _lasting([gap, *self._comparisons.of_variables(gap)]), ()
@@ -198,7 +198,7 @@ class Analyzer:
 
     @property
     def linearizer(self) -> Linearizer:
-        """What reads integer expressions as linear combinations, for analyses of this package."""
+        """The reader of expressions as linear combinations, for analyses of this package."""
         return self._linear
 
     def linear(self, expr: PrimExpr) -> Linear:
@@ -297,7 +297,7 @@ class Analyzer:
         )
 
     def _interval(self, value: PrimExpr) -> Interval:
-        """Return what holds of a sum of terms, of the operations as written, and of choices."""
+        """Return bounds from the sum of terms, the operations as written, and choices together."""
         linear = self._linear(value)
         low, high = self._linear.bound(linear)
         if low == high or not is_scalar_integer(value.dtype):
@@ -333,7 +333,7 @@ class Analyzer:
 
 
 class Scope:
-    """A `with` statement in which a context is what is known; after it is what was known before."""
+    """A `with` statement that makes a context the current one, and restores the one before."""
 
     __slots__ = ("_inside", "_outside", "_reader")
 

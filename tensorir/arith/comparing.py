@@ -34,7 +34,7 @@ _TURNED: Final[dict[type[e.CmpOp], type[e.CmpOp]]] = {e.GT: e.LT, e.GE: e.LE}
 
 
 def gap_of(expr: PrimExpr, reader: Linearizer) -> Linear | None:
-    """Return what is at least 0 exactly if the inequality holds, None for anything else."""
+    """Return a sum that is at least 0 exactly if the inequality holds, None for anything else."""
     if not isinstance(expr, e.CmpOp) or not is_scalar_integer(expr.a.dtype):
         return None
     kind = type(expr)
@@ -47,12 +47,12 @@ def gap_of(expr: PrimExpr, reader: Linearizer) -> Linear | None:
 
 
 def negative(gap: Linear) -> Linear:
-    """Return what is at least 0 exactly if `gap` is not."""
+    """Return a sum that is at least 0 exactly if `gap` is not."""
     return gap.times(-1).plus_const(-1)
 
 
 class Comparisons:
-    """Decides, reduces and writes comparisons by what a reader knows."""
+    """Decides, reduces and writes comparisons by the facts of a reader."""
 
     def __init__(self, reader: Linearizer) -> None:
         self._reader: Final = reader
@@ -110,7 +110,7 @@ class Comparisons:
         return None if sides is None else (e.EQ if equal else e.NE)(*sides)
 
     def of_variables(self, gap: Linear) -> list[Linear]:
-        """Return what else is not negative where `gap` is, as far as it bounds single variables."""
+        """Return other sums of at least 0 where `gap` is, as far as they bound single variables."""
         found: list[Linear] = []
         pending = [gap]
         while pending:
@@ -211,7 +211,7 @@ class Comparisons:
     # ------------------------------------------------------------------------------------ writing
 
     def _sides(self, difference: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr] | None:
-        """Return what `difference` adds and what it subtracts, as expressions.
+        """Return the added and the subtracted part of `difference`, as expressions.
 
         None for numbers that may wrap around when what is compared is brought to the other side,
         and where the constant that comes out is beyond the type.

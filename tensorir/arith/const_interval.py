@@ -155,7 +155,7 @@ def _powers(exponent: Interval) -> Interval:
 
 
 Operand: TypeAlias = Callable[[PrimExpr], "Interval | None"]
-"""Gives what an operand lies in; None if it is no integer, or something in it may wrap."""
+"""Gives the interval of an operand; None if it is no integer, or a part of it may wrap."""
 
 
 def exact_interval(node: PrimExpr, ranges: Ranges) -> Interval | None:
@@ -192,7 +192,7 @@ def value_interval(node: PrimExpr, operand: Operand) -> Interval | None:
 
 
 def type_interval(node: PrimExpr) -> Interval | None:
-    """Return what the dtype of an expression holds, None if it is no integer."""
+    """Return the range of an expression's dtype, None if it is no integer."""
     return integer_limits(node.dtype) if node.dtype.is_integral else None
 
 

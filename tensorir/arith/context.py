@@ -1,4 +1,4 @@
-"""What is known while an expression is analysed: ranges of variables, and facts that hold."""
+"""The knowledge with which an expression is analysed: ranges of variables, and facts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _stamps: Final = count()
 
 
 class Reader(Protocol):
-    """What reads expressions as linear combinations by what its context knows."""
+    """The interface of a reader of expressions as linear combinations, by its context."""
 
     context: Context
 
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class Statement:
-    """What one context adds to its parent: a variable's range or value, facts and congruences."""
+    """The addition of a context to its parent: a variable's range or value, facts, congruences."""
 
     __slots__ = ("facts", "interval", "origin", "residues", "value", "var")
 
@@ -67,7 +67,7 @@ class Statement:
         residues: tuple[tuple[Term, ModularSet], ...] = (),
     ) -> None:
         self.facts: Final = facts
-        """What is not negative."""
+        """Sums that are at least 0."""
         self.residues: Final = residues
         """Terms and the residue classes that they are in."""
         self.var: Final = var
@@ -76,10 +76,10 @@ class Statement:
         """Least value and extent, or the value, that the variable was bound to."""
         self.interval: Final = interval
         self.value: Final = value
-        """What the variable is equal to."""
+        """The value of the variable, None if only its range is known."""
 
     def without(self, var: Var) -> Statement | None:
-        """Return what is left if nothing is said of `var`, None if that is nothing."""
+        """Return the statement without facts about `var`, None if nothing is left."""
         if self.var is var:
             return None
         facts = tuple([fact for fact in self.facts if not mentions(fact, var)])
@@ -138,11 +138,11 @@ class Context:
         self.bound_to: dict[Var, tuple[Linear, ...]] = {}
         """Bound variables in order, with the origin of what is known of them."""
         self.facts: tuple[Linear, ...] = ()
-        """What is not negative, as far as ranges do not say it."""
+        """Sums that are at least 0, as far as the ranges do not imply it."""
         self.residues: dict[Term, ModularSet] = {}
         """Residue classes of terms, where one was assumed."""
         self.reader: Reader | None = None
-        """What reads the operands of terms that are not linear; set by who makes the first one."""
+        """The reader for operands of terms that are not linear; set with the first such term."""
         if parent is None or statement is None:
             return
         self.ranges, self.values, self.bound_to = parent.ranges, parent.values, parent.bound_to
@@ -180,7 +180,7 @@ class Context:
         self.ranges[term] = narrowed
 
     def without(self, var: Var) -> Context:
-        """Return a context that knows what this one knows except what it was told of `var`."""
+        """Return a context that knows all that this one does except for facts about `var`."""
         chain: list[Context] = []
         context = self
         while context.parent is not None:
@@ -197,7 +197,7 @@ class Context:
 
     @property
     def order(self) -> dict[Var, int]:
-        """In which order variables were bound."""
+        """The variables with their positions in the order in which they were bound."""
         if self._order is None:
             self._order = {var: k for k, var in enumerate(self.bound_to)}
         return self._order
@@ -338,7 +338,7 @@ class Context:
 
 
 def _unbound(var: Var) -> Interval:
-    """Return what a variable may be that nothing was said of."""
+    """Return the range of a variable about which nothing is known."""
     if type(var) is SizeVar:
         return 0, INFINITE
     dtype = var.dtype
@@ -363,7 +363,7 @@ class Remainder:
 
 
 class TruncatedRemainder:
-    """What is left of `index` where it is divided by `modulus`, rounding toward zero."""
+    """The remainder of `index` divided by `modulus`, rounding toward zero."""
 
     __slots__ = ("index", "modulus")
 

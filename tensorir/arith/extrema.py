@@ -15,7 +15,7 @@ from tensorir.arith.linear import Extremum, Key, Linear, Term, Terms, without_ze
 
 
 def differences(args: Sequence[Linear], base: Linear, largest: bool) -> Key:
-    """Return what is equal for extrema that differ by a sum; `base` is one of the alternatives."""
+    """Return a key equal for extrema that differ by a sum; `base` is one of the alternatives."""
     sign = 1 if largest else -1
     return frozenset(arg.plus(base, -1).times(sign).key for arg in args)
 
@@ -34,7 +34,7 @@ def common_part(args: Sequence[Linear]) -> tuple[Linear, int]:
 
 
 def alternatives(value: Linear, largest: bool) -> list[Linear]:
-    """Return what `value` is the largest (smallest) of: itself unless it is an extremum."""
+    """Return the alternatives of an extremum; another value is its own only alternative."""
     for term, c in value.terms.items():
         if type(term) is Extremum and abs(c) == 1 and term.largest is (largest is (c > 0)):
             rest = value.plus(Linear({term: 1}, 0), -c)
@@ -47,7 +47,7 @@ def alternatives(value: Linear, largest: bool) -> list[Linear]:
 
 
 def absorbed(term: Extremum, c: int, left: Terms, rest: int) -> tuple[Extremum, int, Linear] | None:
-    """Return what `c * term` is written as in the sum of `left` and `rest`, if that is shorter.
+    """Return a shorter form of `c * term` in the sum of `left` and `rest`, if there is one.
 
     That is an extremum, its coefficient, and what was added to the alternatives of `term` for it.
     None if the sum is as short as it was.
@@ -86,7 +86,7 @@ def _candidates(args: Sequence[Linear], outside: Linear, const: int) -> Iterator
 
 
 def _spread(args: Sequence[Linear], term: Term, c: int, moved: int) -> int:
-    """Return how long the multiples of a term are, in and beside the alternatives."""
+    """Return the length of the multiples of a term, in and beside the alternatives."""
     return _weight(c - moved) + sum(_weight(arg.terms.get(term, 0) + moved) for arg in args)
 
 
@@ -95,7 +95,7 @@ def _weight(coefficient: int) -> int:
 
 
 def _length(args: Sequence[Linear], c: int, outside: Linear) -> int:
-    """Return how many nodes a multiple of an extremum and the sum beside it are written in."""
+    """Return the number of nodes in which an extremum's multiple and its sum are written."""
     beside = sum(map(_weight, outside.terms.values())) + (2 if outside.const else 0)
     multiple = 0 if c == 1 or (c == -1 and any(d > 0 for d in outside.terms.values())) else 2
     return beside + multiple + sum(map(_nodes, args))

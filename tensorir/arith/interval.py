@@ -56,27 +56,27 @@ class IntervalSet:
 
     @property
     def has_lower_bound(self) -> bool:
-        """Whether the elements have a least one."""
+        """True if there is a lower limit."""
         return self.min_value is not None
 
     @property
     def has_upper_bound(self) -> bool:
-        """Whether the elements have a largest one."""
+        """True if there is an upper limit."""
         return self.max_value is not None
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is no element."""
+        """True if there is no element."""
         return self.empty
 
     @property
     def is_everything(self) -> bool:
-        """Whether there is no limit on either side."""
+        """True if there is no limit on either side."""
         return not self.empty and self.min_value is None and self.max_value is None
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there are limits on both sides."""
+        """True if there are limits on both sides."""
         return self.min_value is not None and self.max_value is not None
 
     def is_single_point(self, analyzer: Analyzer | None = None) -> bool:

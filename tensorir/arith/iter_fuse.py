@@ -71,7 +71,7 @@ class Fuser:
         if not terms:
             if (low is None or at_most(low, 0)) and (high is None or at_most(0, high)):
                 return
-            raise NoIterMapError("a predicate that no iterator decides may not hold")
+            raise NoIterMapError("a predicate without iterators is not known to hold")
         order = self._order(terms)
         if order.scale != 1:
             raise NoIterMapError("a predicate constrains a scaled iterator")

@@ -1,4 +1,4 @@
-"""Whether pieces of iterators fit together, so that the indices they are in are independent."""
+"""The check that pieces of iterators fit together, so that their indices are independent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorir.arith.size import Size, at_most, ceil_div, size_rank
 
 
 class IterMapLevel(IntEnum):
-    """How strictly the pieces of an iterator must fit."""
+    """The strictness with which the pieces of an iterator must fit."""
 
     BIJECTIVE = 0
     """Every value of every iterator appears exactly once."""

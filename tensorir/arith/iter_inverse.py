@@ -16,7 +16,7 @@ from tensorir.ops import FALSE, add, floordiv, floormod, logical_or, mul, sub
 def inverse_affine_iter_map(
     iter_map: Sequence[IterSumExpr], outputs: Sequence[PrimExpr], linearizer: Linearizer
 ) -> dict[Var, PrimExpr]:
-    """Return what each iterator is when the indices of an injective map have the given values.
+    """Return the value of each iterator when the indices of an injective map are given.
 
     The values are propagated from the indices back to the iterators; every piece of an iterator
     adds what it contributes. Raises IRValueError for a piece whose scale is not 1 or -1.
@@ -50,7 +50,7 @@ class _Solver:
         self._linearizer = linearizer
         self._values: dict[IterMark, PrimExpr] = {}
         self.padding: PrimExpr = FALSE
-        """Whether an iterator has a value that it does not take."""
+        """The condition that some iterator would have a value outside of its range."""
 
     def contribute(self, split: IterSplitExpr, value: PrimExpr) -> None:
         """Add what a piece of known value says about its iterator."""

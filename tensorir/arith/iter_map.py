@@ -52,7 +52,7 @@ from tensorir.visit import children, uses_var
 
 @dataclass(slots=True)
 class IterMapResult:
-    """What detection found; `indices` is empty if it failed, and `errors` says why."""
+    """The result of detection; `indices` is empty if it failed, and `errors` says why."""
 
     indices: tuple[IterSumExpr, ...] = ()
     errors: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ class _Total:
             self.base = self.base.plus(base, factor)
 
     def sum(self) -> IterSumExpr:
-        """Return what was added up, with each piece once."""
+        """Return the sum, with each piece once."""
         parts = self.parts
         if len(parts) > 1 and len({s.source for s in parts}) < len(parts):
             by_key: dict[PieceKey, IterSplitExpr] = {}
@@ -264,7 +264,9 @@ class _Detector:
         if factor == 0:
             return IterSumExpr((), ZERO)
         if type(factor) is not int and not is_positive(factor):
-            raise NoIterMapError(f"`{node}` scales an iterator by what may not be positive")
+            raise NoIterMapError(
+                f"`{node}` scales an iterator by a factor that may not be positive"
+            )
         scaled = tuple(s.scaled(s.scale * factor) for s in a.args)
         return IterSumExpr(scaled, times_size(a.base, factor))
 
@@ -283,7 +285,7 @@ class _Detector:
             # Together, pieces that the predicate constrains may count less far than each alone.
             inner = self._fuser.single(inner)
             if not self._fits(inner, target):
-                raise NoIterMapError(f"`{node}` may not hold the value that it narrows")
+                raise NoIterMapError(f"`{node}` may lose bits of the value that it narrows")
         return inner
 
     def _fits(self, value: IterSumExpr, dtype: DataType) -> bool:
@@ -316,7 +318,7 @@ class _Detector:
         a, b = self._rewrite(node.a), self._rewrite(node.b)
         divisor = self._sizes.of(b.base)
         if b.args or not is_positive(divisor):
-            raise NoIterMapError(f"`{node}` divides by something that is not known to be positive")
+            raise NoIterMapError(f"`{node}` has a divisor that is not known to be positive")
         if not a.args:
             return self._divide_base(a.base, divisor, quotient)
         single = self._fuser.single(a)
@@ -340,7 +342,9 @@ class _Detector:
                 whole = split.scaled(scale // divisor)
                 return IterSumExpr((whole,), self._over(base, divisor))
             if not is_positive(scale) or divisor % scale != 0 or not self._divides(scale, base):
-                raise NoIterMapError("a scaled iterator is divided by what its scale divides not")
+                raise NoIterMapError(
+                    "a scaled iterator is divided by a number that is no multiple of its scale"
+                )
             divisor, base = divisor // scale, self._over(base, scale)
             outer = 1 if quotient else scale
             split = split.scaled(1)
@@ -473,7 +477,7 @@ class _Detector:
 
 
 def _divisions(expr: Node) -> int:
-    """Return how many quotients and remainders are nested in an expression."""
+    """Return the depth to which quotients and remainders are nested in an expression."""
     inside = max((_divisions(part) for part in children(expr)), default=0)
     return inside + (type(expr) in (e.FloorDiv, e.FloorMod))
 

@@ -13,7 +13,7 @@ from tensorir.expr import PrimExpr
 from tensorir.ops import conjuncts
 
 Inequality: TypeAlias = "tuple[PrimExpr, Size | None, Size | None]"
-"""An expression and what it lies between, both included; None is no limit."""
+"""An expression with its least and largest value, both included; None is no limit."""
 
 
 def inequalities(

@@ -57,7 +57,7 @@ class IterMark:
 
 
 PieceKey: TypeAlias = "tuple[IterMark, Size, Size]"
-"""Which piece of which iterator something is, whatever its scale."""
+"""The key of a piece of an iterator, whatever its scale."""
 
 
 class IterSplitExpr:
@@ -87,7 +87,7 @@ class IterSplitExpr:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the piece is all of its iterator."""
+        """True if the piece is all of its iterator."""
         return self.lower_factor == 1 and self.extent == self.source.extent
 
 

@@ -20,7 +20,7 @@ from tensorir.ops import add, cast, const, mul, sub
 from tensorir.visit import walk
 
 Affine = tuple[PrimExpr, PrimExpr]
-"""What is added to a multiple of the lane's number, and the factor."""
+"""The base and the factor of `base + factor * lane`."""
 
 
 class Lanes:
@@ -36,7 +36,7 @@ class Lanes:
         self._known: dict[Key, Var] = {}
 
     def element(self, vector: PrimExpr) -> PrimExpr:
-        """Return what a vector has in a lane."""
+        """Return the element of a vector in a lane."""
         if vector.dtype.lanes == 1:
             return vector
         kind = type(vector)

@@ -1,4 +1,4 @@
-"""How each kind of expression is read as a linear combination: the rows of `Linearizer`."""
+"""Readers of each kind of expression as a linear combination: the rows of `Linearizer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From expressions to linear combinations and back."""
+"""Reading expressions as linear combinations, and writing them back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNITS: Final = [Linear({}, k) for k in range(65)]
 
 
 class Linearizer:
-    """Reads scalar integer expressions as `Linear`, using what a context knows.
+    """Reads scalar integer expressions as `Linear`, using the facts of a context.
 
     `simplify_part` simplifies the operands of what is not linear. Arithmetic on the variables in
     `values`, on loads and on calls may wrap around; all other does not.
@@ -58,13 +58,13 @@ class Linearizer:
         self.context = Context(
             ranges={v: integer_limits(v.dtype) for v in self._values if v.dtype.is_integral}
         )
-        """What is known now; entering and leaving a scope replaces it."""
+        """The facts that hold now; entering and leaving a scope replaces them."""
         self._simplify = simplify_part
         self._atoms: dict[Key, Atom] = {}
         self._extrema: dict[Key, tuple[Extremum, Linear]] = {}
         """Extrema by differences of their alternatives, with the one that they are taken to."""
         self.sort_terms = False
-        """Whether sums are written in the order in which their variables were bound."""
+        """True if sums are written in the order in which their variables were bound."""
 
     def __call__(self, expr: PrimExpr) -> Linear:
         """Return `expr` as a linear combination."""
@@ -376,7 +376,7 @@ class Linearizer:
 
     @property
     def knows_values(self) -> bool:
-        """Whether there are terms that hold values; without any, nothing wraps."""
+        """True if there are terms that hold values; without any, nothing wraps."""
         return bool(self._value_terms)
 
     def may_wrap(self, linear: Linear) -> bool:
@@ -399,7 +399,7 @@ class Linearizer:
         return fits(linear, dtype, self.bound)
 
     def wrapped(self, exact: Linear, expr: PrimExpr) -> Linear:
-        """Return what `expr` is if it is `exact` wherever its dtype holds that."""
+        """Return `expr` in linear form, which is `exact` wherever its dtype holds that."""
         dtype = expr.dtype
         if not exact.terms:
             least, most = integer_limits(dtype)
@@ -438,7 +438,7 @@ class Linearizer:
         return self._writer(linear, dtype).write(linear)
 
     def write_sides(self, linear: Linear, dtype: DataType) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `linear` adds and what it subtracts; a remainder stays in one piece."""
+        """Return the added and the subtracted part of `linear`; a remainder stays in one piece."""
         return self._writer(linear, dtype).write_sides(linear)
 
     def _writer(self, linear: Linear, dtype: DataType) -> Writer:

@@ -62,7 +62,7 @@ def negation(condition: PrimExpr) -> PrimExpr:
 
 
 def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
-    """Return what `kind` connects to a condition, in the order written."""
+    """Return the parts that `kind` connects to a condition, in the order written."""
     if type(condition) is kind:
         return [*parts_of(condition.a, kind), *parts_of(condition.b, kind)]
     return [condition]
@@ -70,12 +70,12 @@ def parts_of(condition: PrimExpr, kind: type[e.LogicalOp]) -> list[PrimExpr]:
 
 @dataclass(slots=True)
 class _Literal:
-    """That a direction is in a set of integers. A condition is its own direction, 0 or 1."""
+    """The claim that a direction is in a set of integers; a condition is a direction, 0 or 1."""
 
     key: Key
     values: IntegerSet
     within: Interval
-    """What the direction may be."""
+    """An interval that holds every value of the direction."""
     sum: Linear | None
     """The direction, if it is one of integers."""
     dtype: DataType

@@ -15,7 +15,7 @@ from tensorir.expr import Add, IntImm, Mul, PrimExpr, Var
 
 
 class Bounds(Protocol):
-    """Where a variable begins and how many values it takes: a `Range`, or a loop."""
+    """The first value of a variable and the number of values: a `Range`, or a loop."""
 
     @property
     def min(self) -> PrimExpr:

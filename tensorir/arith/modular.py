@@ -1,4 +1,4 @@
-"""Residue classes: what is known of an integer modulo another (Granger 1989).
+"""Residue classes: congruences of integers modulo others (Granger 1989).
 
 The classes are a lattice: `join` is the class around two, `meet` what both say together. Products,
 quotients and remainders of classes are the best abstractions of those on integers.

@@ -1,4 +1,4 @@
-"""Expressions that are not analysed: what identifies one, and what it may be."""
+"""Expressions that are not analysed: their keys, and their ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.expr import IntImm, PrimExpr, Var, integer_limits
 
 
 def interval_of(expr: PrimExpr, wraps: bool) -> Interval:
-    """Return what an expression that is not analysed may be; `wraps` says that it is a value."""
+    """Return the range of an expression that is not analysed; `wraps` says that it is a value."""
     dtype = expr.dtype
     if dtype.is_bool:
         return 0, 1

@@ -16,7 +16,7 @@ Monomial: TypeAlias = tuple[Term, ...]
 
 
 def factors(term: Term) -> Monomial:
-    """Return what a term multiplies: itself unless it is a product."""
+    """Return the factors of a term: itself unless it is a product."""
     return term.factors if type(term) is Product else (term,)
 
 

@@ -19,9 +19,9 @@ from tensorir.arith.pieces import pieces
 from tensorir.arith.rounding import Multiply, without_quotients
 
 FACTS: Final = 2
-"""How many facts one proof may use."""
+"""The number of facts that one proof may use."""
 ATTEMPTS: Final = 64
-"""How many facts one search may try."""
+"""The number of facts that one search may try."""
 
 
 class Proof:

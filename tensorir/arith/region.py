@@ -1,4 +1,4 @@
-"""What a region of a buffer covers while loops run."""
+"""Boxes of a buffer that a region covers while loops run."""
 
 from __future__ import annotations
 

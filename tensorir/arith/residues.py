@@ -1,4 +1,4 @@
-"""Residue classes of expressions, and what equations say of those of variables."""
+"""Residue classes of expressions, and those of variables that follow from equations."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ _RULES: Final[dict[type, Callable[[Any, Operand], ModularSet]]] = {
 
 
 def learned(equation: Linear, context: Context) -> Iterator[tuple[Term, ModularSet]]:
-    """Yield what `equation == 0` says of the residue classes of its terms, and of their parts."""
+    """Yield residue classes of terms, and of their parts, that follow from `equation == 0`."""
     for term, c in equation.terms.items():
         if reads_memory(term):
             continue
@@ -128,7 +128,7 @@ def learned(equation: Linear, context: Context) -> Iterator[tuple[Term, ModularS
 
 
 def _inside(term: Term, found: ModularSet, context: Context) -> Iterator[tuple[Term, ModularSet]]:
-    """Yield what follows for the dividend of a truncated remainder from the class of that."""
+    """Yield the classes of the dividend of a truncated remainder that follow from its class."""
     if type(term) is not Opaque or type(term.expr) is not e.Mod:
         return
     divisor = term.expr.b

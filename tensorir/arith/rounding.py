@@ -1,4 +1,4 @@
-"""Bounding sums that contain quotients by what was rounded: `x - 3 <= x // 4 * 4 <= x`."""
+"""Bounding sums that contain quotients by the rounded values: `x - 3 <= x // 4 * 4 <= x`."""
 
 from __future__ import annotations
 

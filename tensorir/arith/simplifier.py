@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def simplifier(analyzer: Analyzer) -> _Simplifier:
-    """Return what simplifies expressions by what `analyzer` knows when it is called."""
+    """Return a simplifier that uses the facts `analyzer` has when the simplifier is called."""
     return _Simplifier(analyzer)
 
 
 _INTEGER_NODES: Final = frozenset({*e.ARITHMETIC, e.Var, e.SizeVar, e.Let})
 
 _WITH_CHOICES: Final = frozenset({e.Add, e.Sub, e.Min, e.Max})
-"""What is done to both values of a choice rather than to the one chosen, where that is shorter."""
+"""Operations that are moved into both values of a choice where that is shorter."""
 
 
 _VECTOR_NODES: Final = frozenset({*e.BINARY_OPS, e.Not, e.Select, e.Cast})

@@ -79,9 +79,9 @@ class Sizes:
         self.reader = reader
         self._extents = extents
         self._facts: list[Linear] = []
-        """What is not negative, where that says nothing about a single symbol."""
+        """Sums that are at least 0, apart from bounds of a single symbol."""
         self._least: dict[Term, int] | None = None
-        """What symbols are at least, where that follows from the extents; made on first use."""
+        """Lower bounds of symbols that follow from the extents; made on first use."""
 
     def of(self, value: Linear) -> Size:
         """Return a linear combination as a size."""

@@ -1,4 +1,4 @@
-"""What linear combinations cover while some of their variables move: symbolic interval arithmetic.
+"""Symbolic interval arithmetic: the span of linear combinations while some variables move.
 
 Each piece is bounded on its own by the ends of what moves in it, so that the ends of a sum are sums
 of the variables that hold still. Where a piece is monotonic its ends are those of its operands; a

@@ -1,4 +1,4 @@
-"""What the terms of a linear combination are made of."""
+"""The parts of the terms of a linear combination: other terms, variables, loads."""
 
 from __future__ import annotations
 

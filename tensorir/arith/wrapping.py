@@ -1,4 +1,4 @@
-"""Where integer arithmetic may wrap around.
+"""Checks that integer arithmetic does not wrap around.
 
 Index arithmetic does not overflow. Arithmetic on values wraps at its width: on what is loaded,
 returned by a call, or passed as a scalar. A sum of values is still a linear combination, but one
@@ -40,7 +40,7 @@ def fits(linear: Linear, dtype: DataType, bound: Bound) -> bool:
 def sum_fits(
     parts: Iterable[tuple[int, T]], const: int, dtype: DataType, bound: Callable[[T], Interval]
 ) -> bool:
-    """Say whether a constant and multiples of what has bounds make up what `dtype` holds."""
+    """Say whether `dtype` holds every sum of a constant and multiples of bounded parts."""
     least, most = integer_limits(dtype)
     low = high = const
     for c, part in parts:
@@ -73,7 +73,7 @@ def _term_agrees(term: Term, dtype: DataType, bound: Bound) -> bool:
 
 
 def reduced(linear: Linear, dtype: DataType) -> Linear:
-    """Return what is equal to `linear` modulo the width of `dtype`, with small coefficients.
+    """Return a sum equal to `linear` modulo the width of `dtype`, with small coefficients.
 
     A sum that wrapped at that width, or at a larger one, is taken apart into its terms.
     """

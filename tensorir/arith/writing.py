@@ -1,4 +1,4 @@
-"""From linear combinations back to expressions."""
+"""Writing linear combinations as expressions."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Writer:
     def _const(self, value: int) -> PrimExpr:
         low, high = integer_limits(self._dtype)
         if not low <= value <= high:
-            raise NotRepresentableError(f"{value} is no constant of {self._dtype}")
+            raise NotRepresentableError(f"{value} is out of the range of {self._dtype}")
         return const(value, self._dtype)
 
     def _negative(self, value: int) -> PrimExpr:
-        """Return what to multiply by instead of `-value`, which unsigned types lack."""
+        """Return the factor to use for `-value`, which unsigned types lack."""
         return self._const((1 << self._dtype.bits) - value if self._dtype.is_uint else -value)
 
     def write(self, linear: Linear) -> PrimExpr:
@@ -80,7 +80,7 @@ class Writer:
         return self._sum(terms, linear.rest)
 
     def write_sides(self, linear: Linear) -> tuple[PrimExpr, PrimExpr]:
-        """Return what `linear` adds and what it subtracts; a remainder stays in one piece.
+        """Return the added and the subtracted part of `linear`; a remainder stays in one piece.
 
         The constant is on the side that has nothing else, with its sign, or where it is positive.
         """

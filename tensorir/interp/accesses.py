@@ -1,4 +1,4 @@
-"""Where the elements that a program accesses lie in memory, as closures over an environment."""
+"""Memory locations of the elements that a program accesses, as closures over an environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorir.ops import is_const_int
 
 Eval: TypeAlias = Callable[[Env], Any]
 Locate: TypeAlias = Callable[[Env, Sequence[int]], tuple[Memory, int]]
-"""From the indices of an element to the memory of its buffer and the position there."""
+"""A function from the indices of an element to the memory of its buffer and the position there."""
 
 
 class AccessCompiler:
@@ -23,7 +23,7 @@ class AccessCompiler:
     def __init__(self) -> None:
         self._views: dict[Buffer, MatchBufferRegion] = {}
         self._starts: dict[Var, Callable[[Env], int]] = {}
-        """Where views begin in the memory of their pointers, if their buffers do not say it."""
+        """The starts of views in the memory of their pointers, where buffers do not give them."""
         self._layouts: dict[Buffer, Callable[[Env], Layout]] = {}
 
     def expr(self, node: PrimExpr) -> Eval:
@@ -73,7 +73,7 @@ class AccessCompiler:
         return bind
 
     def start_of_view(self, data: Var) -> Callable[[Env], int] | None:
-        """Return how many elements lie before a view whose buffer does not say it, else None."""
+        """Return the number of elements before a view whose buffer does not give it, else None."""
         return self._starts.get(data)
 
     def layout(self, buffer: Buffer) -> Callable[[Env], Layout]:
@@ -114,7 +114,9 @@ class AccessCompiler:
         def in_memory(env: Env, position: int) -> tuple[Memory, int]:
             memory = env.get(data)
             if memory is None:
-                raise InterpreterError(f"the memory of {buffer.name} does not exist in `{node}`")
+                raise InterpreterError(
+                    f"`{node}` accesses {buffer.name} where its memory is not allocated"
+                )
             memory = memory.of(kind)
             cell = memory.origin + position * width
             if not 0 <= cell <= len(memory.cells) - width:

@@ -79,7 +79,7 @@ def _checked_array(buffer: Buffer, arg: Any) -> NDArray[Any]:
 
 
 def _facts(buffer: Buffer, array: NDArray[Any]) -> list[tuple[str, PrimExpr, int]]:
-    """Return what the array says about shape, strides and offset of the buffer."""
+    """Return facts about shape, strides and offset of the buffer that follow from the array."""
     rank = len(buffer.shape)
     sizes, steps = array.shape[:rank], [step // array.itemsize for step in array.strides[:rank]]
     dims = enumerate(zip(buffer.shape, sizes, strict=True))
@@ -114,7 +114,9 @@ def _compare(
 ) -> None:
     unknown = [v.name for v in collect_vars(wanted) if v not in env]
     if unknown:
-        raise IRValueError(f"nothing determines {', '.join(unknown)} in argument {buffer.name}")
+        raise IRValueError(
+            f"no argument gives the value of {', '.join(unknown)} in argument {buffer.name}"
+        )
     expected = wanted.value if isinstance(wanted, IntImm) else evaluate(wanted, env)
     if expected != actual:
         raise IRValueError(f"argument {buffer.name} has {what}, expected {expected}")
@@ -141,7 +143,7 @@ def random_arguments(func: PrimFunc, seed: int = 0) -> list[NDArray[Any]]:
     for param in func.params:
         buffer = func.buffer_map.get(param)
         if buffer is None or not all(isinstance(n, IntImm) for n in buffer.shape):
-            raise IRValueError(f"parameter {param.name} is no buffer of constant shape")
+            raise IRValueError(f"parameter {param.name} must be a buffer of constant shape")
         shape = [int(n) for n in buffer.shape]  # type: ignore[call-overload]
         kind = buffer.dtype.to_numpy()
         values = rng.uniform(1, 2, shape) if buffer.dtype.is_float else rng.integers(1, 8, shape)

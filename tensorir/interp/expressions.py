@@ -45,7 +45,7 @@ class ExpressionCompiler(AccessCompiler):
 
     def call_function(self, name: str, args: Sequence[PrimExpr]) -> Eval:
         """Return a closure that calls a function of the module."""
-        raise InterpreterError(f"{name} is called, but the function is in no module")
+        raise InterpreterError(f"{name} is called, but there is no module to find it in")
 
     def expr(self, node: PrimExpr) -> Eval:
         """Return a closure that computes the value of an expression."""
@@ -100,7 +100,7 @@ class ExpressionCompiler(AccessCompiler):
 
 
 def _taken(env: Env, lanes: int) -> Sequence[bool] | None:
-    """Return which of `lanes` lanes are evaluated, None for all."""
+    """Return a flag for each of `lanes` lanes that says if it is evaluated, None for all."""
     mask = env.get(_MASK)
     return mask if mask is not None and len(mask) == lanes else None
 
@@ -243,7 +243,7 @@ def _shuffle(c: ExpressionCompiler, node: e.Shuffle) -> Eval:
     picks = []
     for index in node.indices:
         if not isinstance(index, IntImm) or not 0 <= index.value < sum(widths):
-            raise InterpreterError(f"a Shuffle picks lanes by constants: `{node}`")
+            raise InterpreterError(f"the lanes that a Shuffle picks must be constants: `{node}`")
         picks.append(index.value)
 
     def pick(env: Env) -> Any:
@@ -372,7 +372,7 @@ def _assume(c: ExpressionCompiler, node: Call) -> Eval:
 
     def check(env: Env) -> bool:
         if not condition(env):
-            raise InterpreterError(f"what is assumed does not hold: {text}")
+            raise InterpreterError(f"a T.assume does not hold: {text}")
         return True
 
     return check
@@ -385,7 +385,7 @@ def _undef(c: ExpressionCompiler, node: Call) -> Eval:
 def _reinterpret(c: ExpressionCompiler, node: Call) -> Eval:
     value, source, target = c.expr(node.args[0]), node.args[0].dtype, node.dtype
     if source.is_handle or target.is_handle:
-        raise InterpreterError(f"the interpreter has no numbers for pointers: `{node}`")
+        raise InterpreterError(f"the interpreter cannot turn pointers into numbers: `{node}`")
     one, many = source.lanes == 1, target.lanes > 1
 
     def change(env: Env) -> Any:

@@ -1,4 +1,4 @@
-"""What graph functions mean: a slow reference over NumPy arrays.
+"""The meaning of graph functions: a slow reference over NumPy arrays.
 
 It takes graph functions in every form, from calls of tensor functions as values to explicit memory.
 Values: a tensor is an array, a tuple a tuple, a shape a tuple of ints, a scalar a Python number, a
@@ -113,7 +113,9 @@ class _Frame:
             elif not define:
                 unknown = [v.name for v in collect_vars(size) if v not in self.sizes]
                 if unknown:
-                    raise IRValueError(f"nothing determines {', '.join(unknown)} in {what}")
+                    raise IRValueError(
+                        f"no argument gives the value of {', '.join(unknown)} in {what}"
+                    )
                 if self.number(size) != value:
                     raise IRValueError(
                         f"{what} has extent {value} in dimension {k}, expected {self.number(size)}"
@@ -130,7 +132,7 @@ class _Graph:
         self._max_depth = max_depth
 
     def call(self, name: str, args: Sequence[Any]) -> Any:
-        """Return what a graph function of the module gives."""
+        """Return the result of a graph function of the module."""
         func = self._mod[name]
         if not isinstance(func, Function):
             raise IRTypeError(f"{name} is not a graph function")
@@ -138,7 +140,7 @@ class _Graph:
             raise IRTypeError(f"{name} takes {len(func.params)} argument(s), got {len(args)}")
         if len(self._calls) == self._max_depth:
             chain = " -> ".join([*self._calls[-3:], name])
-            raise InterpreterError(f"{self._max_depth} calls within one another: ... {chain}")
+            raise InterpreterError(f"the calls are nested {self._max_depth} deep: ... {chain}")
         frame = _Frame(name)
         given = TupleStructInfo(param.struct_info for param in func.params)
         for define in (True, False):

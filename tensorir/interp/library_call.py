@@ -26,8 +26,8 @@ def library_call(c: AccessCompiler, node: Call, wants_result: bool = True) -> Ev
         caller = library_caller()
         if caller is None:
             raise InterpreterError(
-                f"library function {name!r} is called, but library functions are those of "
-                f"codegen.register_func, and codegen is not imported"
+                f"library function {name!r} is called, but library functions are registered with "
+                f"codegen.register_func, and codegen is not imported; import it first"
             )
         result = caller(name, [value(env) for value in values])
         if not wants_result or result is None:
@@ -71,7 +71,7 @@ def _view(memory: Memory, layout: Layout, lanes: int) -> NDArray[Any]:
     cells, size = memory.cells, memory.cells.itemsize
     if cells.dtype == object:
         raise InterpreterError(
-            "a library function takes an array that is watched for undefined elements; "
+            "a library function cannot take an array that is watched for undefined elements; "
             "interpret the program without refuse_undefined"
         )
     first = memory.origin + layout.offset * lanes

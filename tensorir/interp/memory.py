@@ -21,7 +21,7 @@ class InterpreterError(TensorIRError):
 
 
 class Memory:
-    """What a pointer points to: element `k` of it is `cells[origin + k]`."""
+    """The target of a pointer: element `k` of it is `cells[origin + k]`."""
 
     __slots__ = ("cells", "origin")
 
@@ -43,7 +43,7 @@ class Memory:
 
 
 class Layout(NamedTuple):
-    """Where the elements of a buffer lie: extents, and distances in elements."""
+    """The layout of a buffer's elements: extents, and distances in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -55,7 +55,7 @@ class Layout(NamedTuple):
         return Layout(shape, compact_strides(shape), 0)
 
     def span(self) -> int:
-        """Return how many elements of memory the layout reaches into."""
+        """Return the number of elements of memory that the layout spans."""
         if 0 in self.shape:
             return 0
         steps = zip(self.shape, self.strides, strict=True)
@@ -91,7 +91,7 @@ def read(cells: NDArray[Any], position: int, dtype: DataType) -> Any:
     """Return the element of type `dtype` at a position; InterpreterError if it is `unwritten`."""
     value = cells.item(position)
     if value is None:
-        raise InterpreterError("memory is read that nobody has written")
+        raise InterpreterError("an element is read before it is written")
     return from_bits(value, BFLOAT16) if dtype is BFLOAT16 else value
 
 

@@ -75,7 +75,7 @@ class Functions:
     def __init__(self, module: IRModule | None, refuses_undefined: bool = False) -> None:
         self._module = module
         self.refuses_undefined = refuses_undefined
-        """Whether it is an error to read memory before it is written."""
+        """True if it is an error to read memory before it is written."""
         self._bodies: dict[PrimFunc, Run] = {}
 
     def named(self, name: str) -> PrimFunc:
@@ -87,7 +87,7 @@ class Functions:
             dims = buffer.layout
             if any(v not in func.params for dim in dims for v in collect_vars(dim)):
                 raise InterpreterError(
-                    f"{name} is called, but a pointer does not say the shape of {buffer.name}; "
+                    f"{name} is called, but a pointer does not give the shape of {buffer.name}; "
                     f"specialize it first"
                 )
         return func

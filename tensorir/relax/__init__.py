@@ -1,4 +1,4 @@
-"""Graph functions: what calls tensor functions and library functions, and passes arrays on.
+"""Graph functions, which call tensor functions and library functions and pass arrays on.
 
     x = relax.Var("x", relax.TensorStructInfo((1, 784), "float32"))
 

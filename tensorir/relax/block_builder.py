@@ -180,7 +180,7 @@ class BlockBuilder:
         leaf = self._leaf(value)
         if fits(struct_info, leaf.struct_info) is Fits.NO:
             raise IRTypeError(
-                f"match_cast to {struct_info} never succeeds, the value is {leaf.struct_info}"
+                f"match_cast to {struct_info} can never succeed, the value is {leaf.struct_info}"
             )
         var = self._new_var(struct_info, name_hint, output=False)
         scope.bindings.append(MatchCast(var, leaf, struct_info))
@@ -441,6 +441,6 @@ def _as_value(value: Value) -> GraphExpr:
     if isinstance(value, (list, tuple)):
         return Tuple([_as_value(v) for v in value])
     raise IRTypeError(
-        f"a value of a graph function is a relax expression, got {type(value).__name__}; "
-        "relax.const makes one of a number or an array"
+        f"a value of a graph function must be a relax expression, got {type(value).__name__}; "
+        "make one of a number or an array by relax.const"
     )

@@ -1,4 +1,4 @@
-"""What `BlockBuilder` knows of the function that it is building: suites, names, what is visible."""
+"""The state of `BlockBuilder` for the function that it builds: suites, names, visible values."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def kernel_of(
 
 @dataclass
 class _Inputs:
-    """What the formula reads."""
+    """The inputs of a formula: graph values, their tensors, and integer variables."""
 
     values: list[GraphExpr] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Inputs:
     """The integers that shapes and scalar arguments consist of, in the order met."""
 
     def converted(self, value: Any, name: str) -> Any:
-        """Return what the formula gets for an argument; `name` is for messages."""
+        """Return an argument as the formula gets it; `name` is for messages."""
         if isinstance(value, GraphExpr):
             return self._value(value, name)
         if isinstance(value, Mapping):

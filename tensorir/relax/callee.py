@@ -1,4 +1,4 @@
-"""What a call means for the function that it names: whether it fits, what it gives, if it is pure.
+"""Calls checked against the functions that they name: fit, type of the result, purity.
 
 A name does not know its function, so whoever makes or reads calls (the builder, the parser, the
 verifier) asks here. Symbolic sizes of the called function are what the call makes of them: a
@@ -41,7 +41,7 @@ Functions: TypeAlias = "IRModule | Mapping[str, BaseFunc | FuncStructInfo]"
 
 
 def result_of(call: GraphCall, functions: Functions, place: str = "") -> StructInfo:
-    """Return what a call gives, having checked that it fits the function that it names.
+    """Return the struct info of a call's result; check that it fits the function that it names.
 
     `place` says in errors where the call is: `'binding "lv" of function "main"'`. Raises
     IRValueError for an unknown name and a wrong number of arguments, IRTypeError for a function of
@@ -206,7 +206,7 @@ def _tensor_function(call: GraphCall, functions: Functions, place: str) -> PrimF
 def _result_of_named(
     call: GraphCall, name: str, callee: BaseFunc | FuncStructInfo, place: str
 ) -> StructInfo:
-    """Return what the direct call of a function gives."""
+    """Return the struct info of the result of a direct call."""
     if isinstance(callee, FuncStructInfo):
         if callee.params is None:
             return callee.ret
@@ -240,7 +240,7 @@ def _wants_call_tir(callee: BaseFunc | FuncStructInfo, name: str) -> str:
 
 @dataclass(frozen=True)
 class _Given:
-    """What stands for a parameter; `name` is for messages."""
+    """The argument for a parameter; `name` is for messages."""
 
     name: str
     info: StructInfo
@@ -254,7 +254,7 @@ def _what(value: GraphExpr, otherwise: str) -> str:
 
 
 def _fit(name: str, expected: list[Parameter], given: list[_Given], place: str) -> _Sizes:
-    """Return what the sizes of a function are; IRTypeError for what does not fit a parameter."""
+    """Return the sizes of a function; IRTypeError for an argument that does not fit."""
     sizes = _Sizes()
     values = [_converted(p.info, v.info) for p, v in zip(expected, given, strict=True)]
     for parameter, value in zip(expected, values, strict=True):
@@ -271,7 +271,7 @@ def _fit(name: str, expected: list[Parameter], given: list[_Given], place: str) 
 
 
 def _converted(parameter: StructInfo, value: StructInfo) -> StructInfo:
-    """Return what a parameter gets: an integer is converted to the type of integer that it is."""
+    """Return the value that a parameter gets: integers are converted to the parameter's type."""
     if not isinstance(parameter, PrimStructInfo) or not isinstance(value, PrimStructInfo):
         return value
     if not (parameter.dtype.is_int and value.dtype.is_int):
@@ -292,7 +292,7 @@ def _remedy(parameter: StructInfo, value: StructInfo) -> str:
 
 
 class _Sizes:
-    """What the variables in the parameters of a function stand for in one call."""
+    """The values of the variables in the parameters of a function in one call."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -317,11 +317,11 @@ class _Sizes:
         return SizeSubstitution(self._values)(info)
 
     def known(self, info: StructInfo) -> StructInfo:
-        """Return what the caller knows of a result: nothing of variables that it does not give."""
+        """Return a result's struct info as the caller knows it, without variables of the callee."""
         return self.filled(known_by(info, self._values))
 
     def told(self, info: StructInfo, parameter: str) -> str:
-        """Return where the values of variables come from that another parameter decided."""
+        """Return words for the sources of values that another parameter decided."""
         notes = [
             f"{var.name} = {self._values[var]} by {self._source[var]}"
             for var in collect_vars(info)

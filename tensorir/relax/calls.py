@@ -105,15 +105,18 @@ def call_tir_inplace(
     inputs = operands[1]
     assert isinstance(inputs, Tuple)
     if len(indices) != count:
-        raise IRValueError(f"{gvar.name} has {count} output(s), inplace_indices {len(indices)}")
+        raise IRValueError(
+            f"{gvar.name} has {count} output(s), but inplace_indices has {len(indices)}"
+        )
     if not all(FRESH <= k < len(inputs) for k in indices):
         raise IRValueError(
-            f"inplace_indices are -1 or count arguments from 0 to {len(inputs) - 1}, got {indices}"
+            f"inplace_indices must be -1 or positions of arguments, 0 to {len(inputs) - 1}, "
+            f"got {indices}"
         )
     taken = [k for k in indices if k != FRESH]
     if not taken or len(set(taken)) != len(taken):
         raise IRValueError(
-            f"inplace_indices name at least one argument, and each once; got {indices}"
+            f"inplace_indices must name at least one argument, and none twice; got {indices}"
         )
     return GraphCall(CALL_TIR_INPLACE, operands, {"inplace_indices": tuple(indices)}, [output])
 
@@ -157,7 +160,7 @@ def call_into(
     outputs: Sequence[GraphExpr],
     scalars: Iterable[PrimExpr] = (),
 ) -> GraphCall:
-    """Return what a call in destination passing style is lowered to: it writes to `outputs`."""
+    """Return the lowered form of a call in destination passing style: it writes to `outputs`."""
     operands = [*args, *outputs, *map(PrimValue, scalars)]
     if isinstance(func, GlobalVar):
         return GraphCall(func, operands, struct_info=VOID)
@@ -236,10 +239,10 @@ def _output(out_sinfo: StructInfo | Sequence[StructInfo]) -> StructInfo:
         for part in parts:
             if not isinstance(part, TensorStructInfo) or part.shape is None or part.dtype is None:
                 raise IRTypeError(
-                    f"an output is a tensor whose shape and dtype are stated, got {part}"
+                    f"an output must be a tensor with a stated shape and dtype, got {part}"
                 )
     if not infos:
-        raise IRValueError("a call in destination passing style has at least one output")
+        raise IRValueError("a call in destination passing style must have at least one output")
     if isinstance(out_sinfo, StructInfo):
         return out_sinfo
     return infos[0] if len(infos) == 1 else TupleStructInfo(infos)

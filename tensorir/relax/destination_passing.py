@@ -28,7 +28,7 @@ class DestinationPassing(NamedTuple):
     scalars: tuple[PrimExpr, ...]
     """Integers behind the buffers."""
     gives_tuple: bool
-    """Whether the value of the call is a tuple of its outputs, not the one output."""
+    """True if the value of the call is a tuple of its outputs, not the one output."""
 
 
 def destination_passing(value: object) -> DestinationPassing | None:
@@ -47,7 +47,7 @@ def destination_passing(value: object) -> DestinationPassing | None:
         raise IRTypeError("a call in destination passing style has a callee and a tuple")
     tensors = tuple(out for out in outputs if isinstance(out, TensorStructInfo))
     if len(tensors) != len(outputs):
-        raise IRTypeError(f"the outputs of a call are tensors, got {info}")
+        raise IRTypeError(f"the outputs of a call must be tensors, got {info}")
     scalars = rest[0].values if rest and isinstance(rest[0], ShapeExpr) else ()
     return DestinationPassing(
         callee,
@@ -60,7 +60,7 @@ def destination_passing(value: object) -> DestinationPassing | None:
 
 
 def written_last(call: GraphCall) -> int:
-    """Return how many of its last arguments the call of a library function writes, doing no more.
+    """Return the number of last arguments that a library call writes, if it does no more.
 
     That is what destination passing is lowered to; 0 for any other call. Raises IRTypeError for a
     call that is not of the layout that `calls.call_into` makes.
@@ -71,7 +71,7 @@ def written_last(call: GraphCall) -> int:
     possible = isinstance(count, int) and 0 < count <= len(call.args)
     if not possible or not is_void(call.struct_info):
         raise IRTypeError(
-            f"{NUM_OUTPUTS} says how many of the last arguments a call writes that gives nothing; "
+            f"{NUM_OUTPUTS} is the number of last arguments that a call without result writes; "
             f"it is {count} of a call with {len(call.args)} argument(s) that gives "
             f"{call.struct_info}"
         )

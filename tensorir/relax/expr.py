@@ -46,7 +46,7 @@ class GraphExpr(Node):
     def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
         """Refuse NumPy's functions, which would compare and add without knowing what."""
         raise IRTypeError(
-            f"numpy.{ufunc.__name__} takes arrays, this is a value of a graph function; call a "
+            f"numpy.{ufunc.__name__} takes arrays, but this is a value of a graph function; call a "
             "tensor function by R.call_tir, or a library function by R.call_dps_packed"
         )
 
@@ -55,7 +55,7 @@ class GraphExpr(Node):
 
     def __iter__(self) -> Iterator[TupleGetItem]:
         if not isinstance(self.struct_info, TupleStructInfo):
-            raise IRTypeError(f"only a tuple can be unpacked, this is {self.struct_info}")
+            raise IRTypeError(f"only a tuple can be unpacked, but this value is {self.struct_info}")
         return iter([TupleGetItem(self, k) for k in range(len(self.struct_info))])
 
 
@@ -68,7 +68,7 @@ class GraphVar(GraphExpr):
     def __init__(self, name: str, struct_info: StructInfo | None = None) -> None:
         if struct_info is not None and not isinstance(struct_info, StructInfo):
             raise IRTypeError(
-                f"what is known of the variable {name} is a struct info such as "
+                f"the type of the variable {name} must be a struct info such as "
                 f'R.Tensor((1, 4), "float32"), got {struct_info!r}'
             )
         self.name = name
@@ -206,9 +206,9 @@ class TupleGetItem(GraphExpr):
     def __init__(self, tuple_value: GraphExpr, index: int) -> None:
         kind = tuple_value.struct_info
         if not isinstance(kind, TupleStructInfo):
-            raise IRTypeError(f"only a tuple has fields, this is {kind}")
+            raise IRTypeError(f"only a tuple has fields, but this value is {kind}")
         if not 0 <= index < len(kind):
-            raise IndexError(f"field {index} of a tuple of {len(kind)}")
+            raise IndexError(f"there is no field {index} in a tuple of {len(kind)} field(s)")
         self.tuple_value = tuple_value
         self.index = index
         self.struct_info = kind.elements[index]
@@ -343,7 +343,7 @@ def const_of(value: ArrayLike, dtype: str | None = None) -> Constant:
         with np.errstate(invalid="ignore"):
             converted = array.astype(kind.to_numpy())
         if kind.is_integral and not np.array_equal(converted, array):
-            raise IRValueError(f"{kind} does not have every value of {array.tolist()}")
+            raise IRValueError(f"{kind} cannot represent every value of {array.tolist()}")
         return Constant(converted, kind)
     narrow = {"int64": "int32", "float64": "float32"}.get(str(array.dtype))
     return Constant(array if narrow is None else array.astype(narrow))

@@ -1,4 +1,4 @@
-"""Graph functions: what calls tensor functions, library functions and one another."""
+"""Graph functions, which call tensor functions, library functions and one another."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ class Function(BaseFunc):
         for param in params:
             if not isinstance(param, GraphVar):
                 raise IRTypeError(
-                    f"a parameter of a graph function is a relax.Var, got {type(param).__name__}"
+                    "a parameter of a graph function must be a relax.Var, "
+                    f"got {type(param).__name__}"
                 )
         if not isinstance(body, SeqExpr):
             raise IRTypeError(
-                f"the body of a graph function is a relax.SeqExpr, got {type(body).__name__}"
+                f"the body of a graph function must be a relax.SeqExpr, got {type(body).__name__}"
             )
         self.params = tuple(params)
         self.body = body
@@ -49,7 +50,7 @@ class Function(BaseFunc):
 
     @property
     def struct_info(self) -> FuncStructInfo:
-        """What is known of the function as a value."""
+        """The struct info of the function as a value."""
         return FuncStructInfo(
             [p.struct_info for p in self.params], self.ret_struct_info, self.is_pure
         )
@@ -69,8 +70,8 @@ class Function(BaseFunc):
         count = stated.value if isinstance(stated, IntImm) else stated
         if not isinstance(count, int) or not 0 <= count <= len(self.params):
             raise IRValueError(
-                f"num_input counts the parameters that are no weights, 0 to {len(self.params)} "
-                f"here, got {stated!r}"
+                f"num_input must be the number of parameters that are not weights, 0 to "
+                f"{len(self.params)} here, got {stated!r}"
             )
         return count
 

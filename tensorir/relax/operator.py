@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Infer: TypeAlias = (
     "Callable[[Sequence[GraphExpr], Mapping[str, Any], Sequence[StructInfo]], StructInfo]"
 )
-"""What is known of the result, from arguments, attributes and stated struct infos.
+"""The function that infers the result from arguments, attributes and stated struct infos.
 
 Raises IRTypeError or IRValueError for operands that do not go together."""
 

@@ -1,4 +1,4 @@
-"""Which struct infos contain which, and the least that contains two.
+"""The order of struct infos: containment, and the least that contains two.
 
 Extents are compared by what the integer analysis proves. "Unknown" is an answer: where it is given,
 a check when the program runs decides.
@@ -26,7 +26,7 @@ from tensorir.visit import collect_vars
 
 
 class Fits(Enum):
-    """Whether every value of one struct info is one of another."""
+    """The answer to: is every value of one struct info one of another?"""
 
     NO = 0
     """No value is both."""
@@ -72,7 +72,7 @@ def is_base_of(base: StructInfo, value: StructInfo) -> bool:
 
 
 def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
-    """Return what both agree on: for tensors shape, else number of dimensions, and dtype."""
+    """Return the common part of both: for tensors shape, else number of dimensions, and dtype."""
     analyzer = Analyzer()
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         dtype = a.dtype if a.dtype == b.dtype else None
@@ -97,7 +97,7 @@ def common_base(a: StructInfo, b: StructInfo) -> StructInfo:
 
 
 def known_by(info: StructInfo, sizes: Container[Var]) -> StructInfo:
-    """Return what is known of a value where nothing but these symbolic sizes is known."""
+    """Return the struct info of a value in terms of these symbolic sizes alone."""
     if isinstance(info, TupleStructInfo):
         return TupleStructInfo(known_by(element, sizes) for element in info.elements)
     if all(var in sizes for var in collect_vars(info)):

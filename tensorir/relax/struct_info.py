@@ -1,4 +1,4 @@
-"""What is known of a value of a graph function before it runs: kind, shape, dtype.
+"""Struct infos: the kind, shape and dtype of a value of a graph function, before it runs.
 
 A `StructInfo` describes a set of values; `ObjectStructInfo` all of them. Which sets contain which
 is in `tensorir.relax.relations`.
@@ -19,7 +19,7 @@ UNKNOWN_NDIM: Final = -1
 
 
 class StructInfo(Node):
-    """What is known of a value."""
+    """The base class of descriptions of values."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class FuncStructInfo(StructInfo):
 
     @staticmethod
     def opaque_func(*, ret: StructInfo | None = None, purity: bool = False) -> FuncStructInfo:
-        """Return what is known of a function whose parameters are not."""
+        """Return the struct info of a function whose parameters are not known."""
         return FuncStructInfo(None, ObjectStructInfo() if ret is None else ret, purity)
 
 
@@ -145,11 +145,11 @@ def as_shape(values: Iterable[PrimExpr | int]) -> tuple[PrimExpr, ...]:
             extent = const(extent.value, INT64)
         if extent.dtype is not INT64:
             raise IRTypeError(
-                f"an extent of a graph function is an int64, got {extent} of {extent.dtype}; "
+                f"an extent of a graph function must be an int64, got {extent} of {extent.dtype}; "
                 "declare its variables by T.int64()"
             )
         if isinstance(extent, IntImm) and extent.value < 0:
-            raise IRValueError(f"an extent is at least 0, got {extent.value}")
+            raise IRValueError(f"an extent must be at least 0, got {extent.value}")
         shape.append(extent)
     return tuple(shape)
 
@@ -159,7 +159,7 @@ def _known_shape(
 ) -> tuple[tuple[PrimExpr, ...] | None, int]:
     """Return a shape (None where it is unknown) and its number of dimensions, which agree."""
     if ndim < UNKNOWN_NDIM:
-        raise IRValueError(f"a shape has 0 dimensions or more (-1: unknown), got ndim={ndim}")
+        raise IRValueError(f"ndim must be at least 0, or -1 for unknown, got ndim={ndim}")
     if values is None:
         return (() if ndim == 0 else None), ndim
     shape = as_shape(values)

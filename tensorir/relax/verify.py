@@ -92,7 +92,9 @@ class _Verifier:
         for param in func.params:
             self._place = f'parameter "{param.name}" of {self._function}'
             if isinstance(param, DataflowVar):
-                self._fail("a parameter is a relax.Var; only dataflow blocks bind a DataflowVar")
+                self._fail(
+                    "a parameter must be a relax.Var; only dataflow blocks bind a DataflowVar"
+                )
             self._define(param)
             self._define_sizes(param.struct_info)
         for param in func.params:
@@ -128,12 +130,12 @@ class _Verifier:
     def _bind(self, binding: Binding) -> None:
         var = binding.var
         if isinstance(var, DataflowVar) and not self._in_dataflow:
-            self._fail("a DataflowVar is bound outside of a dataflow block; bind a relax.Var")
+            self._fail("a DataflowVar is bound outside of a dataflow block; bind a relax.Var there")
         self._value(binding.value)
         if isinstance(binding, MatchCast):
             if fits(binding.struct_info, binding.value.struct_info, self._analyzer) is Fits.NO:
                 self._fail(
-                    f"match_cast to {binding.struct_info} never succeeds, the value is "
+                    f"match_cast to {binding.struct_info} can never succeed, the value is "
                     f"{binding.value.struct_info}"
                 )
             self._define_sizes(binding.struct_info)
@@ -205,7 +207,7 @@ class _Verifier:
         if self._in_dataflow and not is_pure_call(call, self._mod):
             self._fail(
                 "the call may have effects, and a dataflow block has none; move it out of the "
-                "block, or declare what is called pure (R.call_pure_packed)"
+                "block, or declare the function pure (R.call_pure_packed)"
             )
 
     def _check_constants(self, func: Function, mod: IRModule) -> None:
@@ -242,7 +244,9 @@ class _Verifier:
         if isinstance(info, TensorStructInfo):
             is_scalar = info.ndim <= 0 and (info.dtype is None or info.dtype.lanes == 1)
             if not is_scalar or (info.dtype is not None and info.dtype.is_float):
-                self._fail(f"the condition is a bool or an integer of no dimensions, not {info}")
+                self._fail(
+                    f"the condition must be a bool or an integer of no dimensions, not {info}"
+                )
         for branch in (value.true_branch, value.false_branch):
             with self._scope():
                 self._sequence(branch)
@@ -320,8 +324,8 @@ class _Verifier:
             self._fail(f"{stated} is stated, but {subject} {known}")
         if answer is Fits.UNKNOWN:
             self._fail(
-                f"{stated} is stated, but of what {subject} only {known} is known; R.match_cast "
-                "checks it when the function runs"
+                f"{stated} is stated, but {subject} {known}, which may be another one; "
+                "R.match_cast checks it when the function runs"
             )
 
     def _fail(self, sentence: str) -> NoReturn:

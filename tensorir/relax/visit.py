@@ -203,7 +203,7 @@ class GraphRewriter(Rewriter):
         return new
 
     def rewrite_GraphVar(self, node: g.GraphVar) -> g.GraphExpr:  # noqa: N802
-        """Return what stands for a variable."""
+        """Return the expression that replaces a variable."""
         return self.replaced.get(node, node)
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
@@ -226,7 +226,7 @@ class SizeSubstitution(GraphRewriter):
         self._sizes = sizes
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return what stands for a size."""
+        """Return the expression that replaces a size."""
         return self._sizes.get(node, node)
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802

@@ -1,4 +1,4 @@
-"""Which arrays of its caller, and which constants, a graph function writes.
+"""The arrays of its caller, and the constants, that a graph function writes.
 
 A value of a graph does not change, but for the direct call of a tensor function that writes to a
 parameter, which programs for TVM use for memory that lasts. A variable names the array of another
@@ -36,7 +36,7 @@ class _Values:
         self._bound: dict[GraphVar, Node] = {}
 
     def of(self, func: Function) -> set[Node]:
-        """Return what a function may write."""
+        """Return the values that a function may write."""
         found = self._known.get(func)
         if found is not None:
             return found

@@ -1,6 +1,6 @@
-"""Whether a call of the dialect has strings and dicts where its function takes those.
+"""The check that a call of the dialect has strings and dicts where its function takes those.
 
-Most arguments may be numbers or expressions, and what takes them refuses others; a name or an
+Most arguments may be numbers or expressions, and their functions refuse others; a name or an
 attribute would be stored as it is, and be found wrong only where the program is printed or built.
 """
 

@@ -1,4 +1,4 @@
-"""From syntax trees to programs."""
+"""Building programs from syntax trees."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class FunctionBuilder(Definitions):
         """`x: T.int32 = v` binds a variable of that type, `x: T.int32` is memory for one value."""
         _, place, target, annotation, value = tree
         if target[0] != "name":
-            raise self._fail("an annotated assignment is `name: type = value`", place)
+            raise self._fail("an annotated assignment must be `name: type = value`", place)
         kind = self._evaluate(annotation)
         bound = None if value is None else self._evaluate(value)
         return self._annotated(target[2], kind, bound)
@@ -259,7 +259,7 @@ class FunctionBuilder(Definitions):
                 made = tuple(Var(f"{name}_{k}", kind) for k, kind in enumerate(dtype))
                 loop_vars.extend(made)
             else:
-                raise self._fail("a loop variable is a plain name", part[1])
+                raise self._fail("a loop variable must be a plain name", part[1])
             if name in self._scope.levels[-1]:
                 raise self._fail("Duplicate vars assigned.", part[1])
             self._scope.define(name, made)

@@ -35,7 +35,7 @@ _PACKED: Final = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 
 
 def raw(kind: type[e.BinaryOp]) -> Callable[[Any, Any], PrimExpr]:
-    """Return what builds a node as it is asked for, without folding."""
+    """Return a function that builds a node as it is asked for, without folding."""
 
     def build(a: Any, b: Any) -> PrimExpr:
         x, y = as_expr(a), as_expr(b)

@@ -1,4 +1,4 @@
-"""What a script leaves out: the root block, and the regions that blocks touch."""
+"""Completion of parts that a script leaves out: the root block, the regions of blocks."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
     kind = DataType(dtype)
     storage = kind.to_numpy()
     if isinstance(values, str):
-        raise IRValueError(f"the elements of an array are a list, got {values!r}")
+        raise IRValueError(f"the elements of an array must be a list, got {values!r}")
     if not isinstance(values, (list, tuple)) or not any(isinstance(x, str) for x in values):
         return np.asarray(values, storage)
     array = np.empty(len(values), storage)
@@ -85,7 +85,7 @@ def array_of_elements(values: Any, dtype: str) -> np.ndarray[Any, Any]:
             else:
                 array[k] = float(value) if isinstance(value, str) else value
         except (ValueError, OverflowError):
-            raise IRValueError(f"{value!r} is no element of an array of {kind}") from None
+            raise IRValueError(f"{value!r} cannot be an element of an array of {kind}") from None
     return array
 
 
@@ -115,7 +115,7 @@ def array_of_bytes(dtype: str, shape: Sequence[int], data: str) -> Constant:
     try:
         content = base64.b64decode(data, validate=True)
     except ValueError as error:
-        raise IRValueError(f"the bytes of an array are base64 text: {error}") from None
+        raise IRValueError(f"the bytes of an array must be base64 text: {error}") from None
     sizes = [int(size) for size in shape]
     count = int(np.prod(sizes, dtype=object))
     if min(sizes, default=0) < 0 or len(content) != count * storage.itemsize:

@@ -41,7 +41,7 @@ def _buffer_options(
 ) -> dict[str, Any]:
     kind = type if type is not None else buffer_type
     if kind not in ("", "default", "auto"):
-        raise IRValueError(f"buffer_type is 'default' or 'auto', got {kind!r}")
+        raise IRValueError(f"buffer_type must be 'default' or 'auto', got {kind!r}")
     return {
         "shape": _checked_shape(shape),
         "dtype": dtype_text(dtype),
@@ -62,7 +62,7 @@ def _checked_shape(shape: Any) -> Any:
         if isinstance(size, (float, dict, list, tuple)) or size is None:
             raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
         if isinstance(size, int) and size < 0:
-            raise IRValueError(f"the sizes of a shape are at least 0, got {size}")
+            raise IRValueError(f"the sizes of a shape must be at least 0, got {size}")
     if isinstance(shape, str):
         raise IRTypeError(f"a shape is a tuple of sizes, such as (n, 16), not {shape!r}")
     return shape
@@ -142,7 +142,7 @@ def view(buffer: Buffer, *shape: Any) -> ScopeFrame:
         dims[left[0]] = ops.floordiv(whole, rest)
         rest = ops.mul(rest, dims[left[0]])
     if len(left) > 1 or is_const_int(ops.compare(NE, whole, rest), 1):
-        raise IRValueError(f"a view of {whole} elements cannot have {rest}")
+        raise IRValueError(f"a view of {whole} elements cannot have a shape of {rest} elements")
     return decl_buffer(
         dims,
         buffer.dtype,

@@ -1,4 +1,4 @@
-"""What assignments in a function define: variables, buffers, axes, views."""
+"""Definitions by assignments in a function: variables, buffers, axes, views."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Definitions:
         self._loops: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
         self._visible: dict[Var, Buffer] = {}
         self._depth = 0
-        """How many statements with suites of their own enclose the one that is read."""
+        """The number of statements with suites of their own around the one that is read."""
         self._scopes = 0
-        """How many lets and the like enclose it as well, by standing before it."""
+        """The number of lets and the like that enclose it as well, by standing before it."""
 
     @property
     def _scope(self) -> Scope:
@@ -184,7 +184,7 @@ class Definitions:
             raise IRValueError(f"T.axis.remap gives {len(record.kinds)} axes to {len(names)} names")
         for name, kind, binding in zip(names, record.kinds, record.bindings, strict=True):
             if name[0] != "name":
-                raise self._fail("an axis is given a plain name", name[1])
+                raise self._fail("the name of an axis must be a plain name", name[1])
             if not isinstance(binding, Var):
                 raise IRTypeError("Only Var is supported in T.axis.remap")
             loop = self._loops.get(binding)
@@ -281,7 +281,7 @@ def spread(targets: list[Tree], values: list[Any], there_are: str) -> list[Any]:
     left = len(values) - len(targets) + len(stars)
     if len(stars) > 1 or left < 0 or (not stars and left):
         starred = f", {len(stars)} of them starred" if stars else ""
-        raise IRValueError(f"{there_are}, but there are {len(targets)} names{starred}")
+        raise IRValueError(f"{there_are}, but {len(targets)} names{starred}")
     if not stars:
         return values
     (at,) = stars

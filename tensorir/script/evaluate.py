@@ -59,7 +59,7 @@ _UNDEFINED: Final = {
     True: "define it before, or import it where the function is",
     False: "define it before, or pass it to `parse` in `extra_vars`: nothing else is known to text",
 }
-"""What to do about a name, by whether a script sees the program around it."""
+"""Remedies for an undefined name: in a script that sees the program around it, or not."""
 _GROUPS: Final = frozenset({tuple, list})
 _COMPARE: Final = {"<": e.LT, "<=": e.LE, ">": e.GT, ">=": e.GE, "==": e.EQ, "!=": e.NE}
 _SMART: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -103,7 +103,7 @@ class Evaluator:
         self.source = source
         self.scope = scope
         self.depth_of_macros = 0
-        """How many macros are being read in one another."""
+        """The number of macro calls around the one that is read."""
         self.allocate: Allocator | None = None
         """Gives the function that is read a buffer that Python code asks for."""
 
@@ -121,7 +121,7 @@ class Evaluator:
         return self.source.error(message, place)
 
     def explained(self, error: Exception, place: Place) -> DiagnosticError:
-        """Return what went wrong at a place, as an error that shows it.
+        """Return an error that shows the place at which another error was raised.
 
         Raises a RecursionError that more stack may prevent.
         """
@@ -311,7 +311,7 @@ class Evaluator:
             if not str(error).startswith("unsupported operand"):
                 raise
             kinds = f"{type(a).__name__} and {type(b).__name__}"
-            raise IRTypeError(f"there is no `{operator}` between {kinds}") from error
+            raise IRTypeError(f"the operator `{operator}` does not take {kinds}") from error
 
     def unary(self, tree: Tree) -> Any:
         """Apply `not`, `-` or `~`."""
@@ -367,7 +367,7 @@ def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
     """Return the indices that a slice of a dimension names; a negative step counts down."""
     step = as_expr(1 if item.step is None else item.step)
     if not isinstance(step, IntImm) or step.value == 0:
-        raise IRValueError(f"the step of a slice is a constant other than 0, got {step}")
+        raise IRValueError(f"the step of a slice must be a constant other than 0, got {step}")
     first, last = const(0, extent.dtype), extent
     if step.value < 0:
         first, last = extent - 1, const(-1, extent.dtype)
@@ -376,7 +376,8 @@ def _vector_index(item: slice, extent: PrimExpr) -> PrimExpr:
     span = range_of(low, high).extent
     if not isinstance(span, IntImm) or span.value * step.value <= 0:
         raise IRValueError(
-            f"a slice read as a vector has a constant length of at least 1, got {low}:{high}:{step}"
+            "a slice read as a vector must have a constant length of at least 1, "
+            f"got {low}:{high}:{step}"
         )
     lanes = -(-span.value // step.value)
     return low if lanes == 1 else Ramp(low, step, lanes)
@@ -413,7 +414,7 @@ def _require_small(operator: str, a: Any, b: Any) -> None:
     if operator == "*":
         for items, times in ((a, b), (b, a)):
             if isinstance(items, (str, list, tuple)) and len(items) * times > _LONGEST:
-                raise IRValueError(f"{times} times {len(items)} items are too many")
+                raise IRValueError(f"repeating {len(items)} items {times} times gives too many")
 
 
 def _logical(operator: str, a: Any, b: Any) -> Any:
@@ -444,7 +445,9 @@ def _compare(operator: str, a: Any, b: Any) -> Any:
 def exact_const(value: Any, dtype: DataType) -> PrimExpr:
     """Return a Python number as an immediate; IRTypeError if the type does not have it."""
     if dtype.is_integral and (value != int(value) or (dtype.is_bool and value not in (0, 1))):
-        raise IRTypeError(f"{value!r} is no value of {dtype}; cast one side, or write its dtype")
+        raise IRTypeError(
+            f"{value!r} is not representable in {dtype}; cast one side, or write its dtype"
+        )
     return const(value, dtype)
 
 
@@ -465,7 +468,7 @@ def _key(key: Any) -> Any:
 
 def _starred(_: Evaluator, tree: Tree) -> Any:
     raise IRTypeError(
-        "a starred value stands in a tuple, a list, a subscript or the arguments of a call"
+        "a starred value may only stand in a tuple, a list, a subscript or the arguments of a call"
     )
 
 

@@ -39,7 +39,7 @@ def _range_pair(start: Any, stop: Any) -> tuple[PrimExpr, PrimExpr]:
     if stop is None:
         extent = as_expr(start)
         if not extent.dtype.is_integral:
-            raise IRTypeError(f"a loop runs over integers, not over {extent.dtype}")
+            raise IRTypeError(f"a loop must run over integers, not over {extent.dtype}")
         return const(0, extent.dtype), extent
     values = range_of(*ops.match_types(start, stop))
     return values.min, values.extent
@@ -51,8 +51,8 @@ def _loop(kind: ForKind) -> Callable[..., LoopFrame]:
     ) -> LoopFrame:
         if not isinstance(step, int) or step != 1:
             raise IRValueError(
-                f"loops have steps of 1, not {step}; iterate over the number of steps and compute "
-                "the index from it"
+                f"the step of a loop must be 1, not {step}; iterate over the number of steps and "
+                "compute the index from it"
             )
         return LoopFrame([_range_pair(start, stop)], kind, annotations=attributes(annotations))
 

@@ -82,7 +82,7 @@ def _rule(rule: Rule) -> tuple[str, int, str, list[int | None] | None]:
 
 
 def _given(rule: Rule) -> Iterator[int | None]:
-    """Yield which symbols a rule builds from, and where an optional one is missing."""
+    """Yield the positions of the symbols that a rule builds from, None for missing ones."""
     symbols: Iterator[tuple[int, Symbol]] = iter(enumerate(rule.expansion))
     for missing in rule.options.empty_indices or [False] * len(rule.expansion):
         if missing:

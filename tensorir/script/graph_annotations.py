@@ -1,4 +1,4 @@
-"""What the annotations of a graph function say of its values: `R.Tensor((1, "n"), "float32")`."""
+"""Struct infos read from the annotations of a graph function: `R.Tensor((1, "n"), "float32")`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Unquoted(Rewriter):
         self._size_of = size_of
 
     def rewrite_QuotedSize(self, node: QuotedSize) -> PrimExpr:  # noqa: N802
-        """Return what a text stands for."""
+        """Return the size that a text in quotes stands for."""
         return self._size_of(node.name)
 
 
@@ -60,7 +60,7 @@ def quoted_sizes(node: Node) -> list[str]:
 
 
 def struct_info_of(annotation: Any) -> StructInfo:
-    """Return what an annotation says; IRTypeError if it is none.
+    """Return the struct info of an annotation; IRTypeError if it is none.
 
     `R.Tensor` alone, without parentheses, is a tensor of which nothing else is known.
     """
@@ -75,7 +75,7 @@ def struct_info_of(annotation: Any) -> StructInfo:
         return PrimStructInfo(annotation.dtype)
     what = "a buffer" if isinstance(annotation, BufferRecord) else repr(annotation)
     raise IRTypeError(
-        "a value of a graph function is annotated by R.Tensor, R.Tuple, R.Shape, R.Prim, "
+        "a value of a graph function must be annotated by R.Tensor, R.Tuple, R.Shape, R.Prim, "
         f"R.Callable or R.Object, not by {what}"
     )
 
@@ -88,7 +88,7 @@ def tensor(
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
     if shape is not None and not isinstance(shape, (tuple, list)):
-        raise IRTypeError(f"the shape of a tensor is a tuple of sizes, not {shape!r}")
+        raise IRTypeError(f"the shape of a tensor must be a tuple of sizes, not {shape!r}")
     return TensorStructInfo(
         None if shape is None else sizes(shape), dtype_text(dtype) if dtype else None, ndim
     )

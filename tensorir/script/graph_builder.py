@@ -1,4 +1,4 @@
-"""From syntax trees to graph functions."""
+"""Building graph functions from syntax trees."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class GraphBuilder:
         return Function(params, self._suite.sequence(value), result, self._pure, attrs)
 
     def declared(self, tree: Tree) -> tuple[list[g.GraphVar], StructInfo | None]:
-        """Return what the `def` says of parameters and result; None for an unknown result."""
+        """Return the declared types of parameters and result; None for an unknown result."""
         self._enter()
         known = self.signature(tree)
         self._leave()
@@ -125,7 +125,7 @@ class GraphBuilder:
         return var
 
     def _annotation(self, tree: Tree, *, defines: bool = False) -> StructInfo:
-        """Return what an annotation says; in a signature, sizes in quotes are defined by it."""
+        """Return the struct info of an annotation; in a signature it defines sizes in quotes."""
         value = self._evaluate(tree)
         return self._evaluate.guarded(tree[1], self._known, value, defines)  # type: ignore[no-any-return]
 
@@ -156,12 +156,14 @@ class GraphBuilder:
                 self._statement(tree)
                 continue
             if k != len(trees) - 1:
-                raise self._fail("nothing follows the return of a graph function", trees[k + 1][1])
+                raise self._fail(
+                    "the return of a graph function must be its last statement", trees[k + 1][1]
+                )
             if tree[2] is None:
-                raise self._fail("a graph function returns a value; R.tuple() is none", tree[1])
+                raise self._fail("a graph function must return a value; R.tuple() is none", tree[1])
             self._suite.place = tree[1]
             return self._evaluate.guarded(tree[1], self._result, self._value(tree[2]))  # type: ignore[no-any-return]
-        raise self._fail("a graph function ends in `return` with its value", place)
+        raise self._fail("a graph function must end in `return` with its value", place)
 
     def _result(self, value: Any) -> g.GraphExpr:
         known = as_value(value)
@@ -174,7 +176,7 @@ class GraphBuilder:
         return self._suite.leaf(known)
 
     def _value(self, tree: Tree) -> Any:
-        """Return what an expression stands for; the call of a macro is read in its place."""
+        """Return the value of an expression; the call of a macro is read in its place."""
         value = self._evaluate(tree)
         if not isinstance(value, MacroCall):
             return value
@@ -215,11 +217,13 @@ class GraphBuilder:
         elif isinstance(value, FuncAttrRecord):
             self._function.add_attrs(value.attrs)
         elif isinstance(value, OutputRecord):
-            raise IRValueError("R.output(...) is the last statement of `with R.dataflow():`")
+            raise IRValueError("R.output(...) must be the last statement of `with R.dataflow():`")
         elif isinstance(value, g.GraphCall) and _has_effect(value):
             self._bind("_", _told(value, VOID))
         elif value is not None:
-            raise IRValueError("this has no effect; give the value a name, or leave it out")
+            raise IRValueError(
+                "this expression has no effect; give its value a name, or leave it out"
+            )
 
     def assign(self, tree: Tree) -> None:
         """Bind the value on the right to a name, or its fields to several."""
@@ -237,7 +241,7 @@ class GraphBuilder:
         """`x: R.Tensor(...) = value`: a binding that states what is known."""
         _, place, target, annotation, value_tree = tree
         if target[0] != "name" or value_tree is None:
-            raise self._fail("an annotated binding is `name: R.Tensor(...) = value`", place)
+            raise self._fail("an annotated binding must be `name: R.Tensor(...) = value`", place)
         stated = self._annotation(annotation)
         self._bind(target[2], self._value(value_tree), stated, annotation[1])
 
@@ -248,7 +252,7 @@ class GraphBuilder:
             self._name(target[2], value)
             return
         if target[0] not in ("tuple", "list") or any(t[0] != "name" for t in target[2]):
-            raise self._fail("values are bound to plain names", target[1])
+            raise self._fail("values must be bound to plain names", target[1])
         names = [t[2] for t in target[2]]
         if len(set(names)) != len(names):
             raise self._fail("the same name stands twice on the left", target[1])
@@ -327,11 +331,11 @@ class GraphBuilder:
         if not isinstance(frame, DataflowFrame):
             raise self._fail("a graph function has `with R.dataflow():` only", items[0][2][1])
         if self._suite.in_dataflow:
-            raise self._fail("a dataflow block stands in no other", place)
+            raise self._fail("a dataflow block must not stand in another one", place)
         *statements, last = body
         if not _is_output(last):
             raise self._fail(
-                "a dataflow block ends in R.output(...) with the names that are used after it",
+                "a dataflow block must end in R.output(...) with the names that are used after it",
                 last[1],
             )
         self._scope.push()
@@ -375,15 +379,15 @@ class GraphBuilder:
                 self._statement(statement)
             return
         if self._suite.in_dataflow:
-            raise self._fail("an if stands outside of dataflow blocks", place)
+            raise self._fail("an if must stand outside of dataflow blocks", place)
         if otherwise is None:
-            raise self._fail("an if of a graph function has an else as well", place)
+            raise self._fail("an if of a graph function must have an else as well", place)
         choice = self._evaluate.guarded(condition_tree[1], self._leaf, condition)
         name, yes = self._branch(body)
         other, no = self._branch(otherwise)
         if name != other:
             raise self._fail(
-                "both suites of an if end by binding the same name, which has the value after it; "
+                "both suites of an if must end by binding the same name for its value; "
                 f"these end in {name} and {other}",
                 place,
             )
@@ -396,7 +400,7 @@ class GraphBuilder:
         for tree in trees:
             if tree[0] == "return":
                 raise self._fail(
-                    "a graph function returns once, at its end; let both suites bind the same name",
+                    "a graph function must return once, at its end; let both suites bind one name",
                     tree[1],
                 )
             self._statement(tree)
@@ -406,7 +410,7 @@ class GraphBuilder:
         suite, self._suite = self._suite, outer
         name, value = suite.last_value()
         if value is None:
-            raise self._fail("each suite of an if ends by binding a name", trees[-1][1])
+            raise self._fail("each suite of an if must end by binding a name", trees[-1][1])
         return name, suite.sequence(value)
 
     def nothing(self, _: Tree) -> None:

@@ -83,7 +83,7 @@ class OutputRecord:
 
 
 def as_value(value: Any) -> GraphExpr:
-    """Return what the right-hand side of a binding stands for; numbers are scalar tensors."""
+    """Return the value of the right-hand side of a binding; numbers are scalar tensors."""
     if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         return const_of(value)
     if isinstance(value, (tuple, list)):
@@ -267,7 +267,7 @@ def _outputs(out: Any, dtype: Any, out_sinfo: Any) -> Any:
     if isinstance(out, ShapeExpr):
         return TensorStructInfo(out.values, dtype_text(dtype))
     if not isinstance(out, (tuple, list)):
-        raise IRTypeError(f"an output is a struct info, or a shape and a dtype, not {out!r}")
+        raise IRTypeError(f"an output must be a struct info, or a shape and a dtype, not {out!r}")
     if not isinstance(dtype, (tuple, list)):
         return TensorStructInfo(sizes(out), dtype_text(dtype))
     if len(dtype) != len(out):

@@ -38,7 +38,7 @@ class Parser:
         self._rules = [_rule(builder, *row) for row in tables["rules"]]
 
     def parse(self, tokens: Iterable[Lexeme]) -> Any:
-        """Return what the first rule of the grammar gives for a text; UnexpectedToken."""
+        """Return the tree of the grammar's first rule for a text; raise UnexpectedToken."""
         states = [self._start]
         values: list[Any] = []
         table, rules = self._states, self._rules

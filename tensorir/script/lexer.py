@@ -81,7 +81,7 @@ _KINDS: Final = {
 }
 _OPENING: Final = {")": "(", "]": "[", "}": "{"}
 _DEEPEST: Final = 1000
-"""How many brackets, or how many levels of indentation, may be open at a time."""
+"""The number of brackets, or of levels of indentation, that may be open at a time."""
 _TOKEN: Final = re.compile(
     r"""[ \t\f]*(?:
         (?P<name>(?![bBfFrRuU]{1,2}["'])[^\W\d]\w*(?:\.[^\W\d]\w*)*)
@@ -186,7 +186,7 @@ def lex(text: str) -> Iterator[Lexeme]:
 
 
 def _indentation(line: int, indent: str, indents: list[str]) -> Iterator[Lexeme]:
-    """Yield what a line's indentation begins or ends; `indents` are those of the open suites."""
+    """Yield the tokens of a line's indentation; `indents` are those of the open suites."""
     if not indents:
         indents.append(indent)
     if indent == indents[-1]:

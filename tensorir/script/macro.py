@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tensorir.script.evaluate import Evaluator
 
 _DEEPEST: Final = 64
-"""How many macros may be read in one another: one that calls itself has no end."""
+"""The depth to which macros may call macros: one that calls itself has no end."""
 
 
 @dataclass(frozen=True, eq=False)
 class Macro:
-    """What `@T.macro` or `@R.macro` defines.
+    """A macro, as `@T.macro` or `@R.macro` defines it.
 
     In a hygienic macro free names mean what they meant where it was defined, and the names of the
     caller are not seen; in another they mean what they mean at the call.

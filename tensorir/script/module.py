@@ -44,9 +44,13 @@ def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
         elif item[0] == "assign" and item[2][0][0] == "name":
             evaluate.guarded(place, functions.add, item[2][0][2], evaluate(item[3]))
         elif item[0] != "pass" and not is_docstring(item):
-            raise evaluate.fail("a module consists of functions, macros and its attributes", place)
+            raise evaluate.fail(
+                "a module must consist of functions, macros and its attributes", place
+            )
     if not isinstance(attrs, (dict, type(None))):
-        raise evaluate.fail("a module consists of functions, macros and its attributes", tree[1])
+        raise evaluate.fail(
+            "a module must consist of functions, macros and its attributes", tree[1]
+        )
     evaluate.scope.define(name, functions)
     return IRModule(functions.all(), attrs)
 
@@ -54,7 +58,7 @@ def read_module(tree: Tree, evaluate: Evaluator) -> IRModule:
 class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
     """The functions of a module, and the module's name inside its own text.
 
-    As a mapping it says what is known of functions, also of those that are still being read.
+    As a mapping it gives functions, or the annotated types of those that are still being read.
     """
 
     def __init__(self, name: str, evaluate: Evaluator) -> None:
@@ -62,11 +66,11 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         self._evaluate = evaluate
         self._trees: dict[str, Tree] = {}
         self._names: dict[str, str] = {}
-        """What functions are called in the text, where that is another name."""
+        """Names of functions in the text, where these are others than in the module."""
         self._built: dict[str, BaseFunc] = {}
         self._formulas: dict[str, PrimFunc] = {}
         self._stated: dict[str, FuncStructInfo] = {}
-        """What the annotations of graph functions say, for those that have been asked for."""
+        """Struct infos from the annotations of graph functions, for those asked for so far."""
         self._in_progress: set[str] = set()
 
     def declare(self, tree: Tree) -> None:
@@ -128,7 +132,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         return is_graph(self._trees[name])
 
     def script_attribute(self, name: str) -> Any:
-        """Return what calls a function of the module from a tensor function."""
+        """Return a callable by which a tensor function calls a function of the module."""
         name = self.named(name)
         if self.is_graph_function(name):
             raise IRTypeError(f"{name} is a graph function; tensor functions cannot call it")
@@ -165,7 +169,9 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         if name in self._built:
             return self._built[name]
         if name in self._in_progress:
-            raise IRValueError(f"{name} calls itself; write what its result is, `-> R.Tensor(...)`")
+            raise IRValueError(
+                f"{name} calls itself; write the type of its result, `-> R.Tensor(...)`"
+            )
         self._in_progress.add(name)
         options, evaluate = self._options(name)
         body = self._trees[name][3]
@@ -194,7 +200,7 @@ class _Functions(ScriptObject, Mapping[str, "BaseFunc | FuncStructInfo"]):
         )
 
     def _outside(self) -> Evaluator:
-        """Return what evaluates the names of the module, whichever function is being read."""
+        """Return an evaluator of the names of the module, whichever function is being read."""
         before = self._evaluate.scope
         scope = Scope(before.outer, trusted=before.trusted)
         scope.levels = before.levels[:1]
@@ -241,7 +247,7 @@ def _returns(tree: Any) -> bool:
 
 
 def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str, Any]:
-    """Return what the decorators of a definition say; DiagnosticError for any other decorator."""
+    """Return the options in the decorators of a definition; DiagnosticError for others."""
     options: dict[str, Any] = {
         "private": False,
         "pure": True,
@@ -257,11 +263,13 @@ def read_options(decorators: tuple[Tree, ...], evaluate: Evaluator) -> dict[str,
             )
         for argument in decorator[3] if decorator[0] == "call" else ():
             if argument[0] != "keyword" or argument[3][0] != "constant":
-                raise evaluate.fail("decorator options are literals by name", decorator[1])
+                raise evaluate.fail("decorator options must be literals by name", decorator[1])
             if argument[2] not in (*options, "s_tir"):
                 raise evaluate.fail(f"unknown option {argument[2]!r}", argument[1])
             if (argument[2] == "name") is not isinstance(argument[3][2], str):
-                raise evaluate.fail("the option name is a string, others are bools", argument[1])
+                raise evaluate.fail(
+                    "the option name must be a string, the others bools", argument[1]
+                )
             options[argument[2]] = argument[3][2]
     return options
 
@@ -283,7 +291,7 @@ def read_macro(item: Tree, evaluate: Evaluator) -> Macro:
     decorator, hygienic = item[2][0], True
     for argument in decorator[3] if decorator[0] == "call" else ():
         if argument[0] != "keyword" or argument[2] != "hygienic":
-            raise evaluate.fail("Invalid use of T.macro: its one option is hygienic", argument[1])
+            raise evaluate.fail("Invalid use of T.macro: its only option is hygienic", argument[1])
         hygienic = bool(evaluate(argument[3]))
     scope = evaluate.scope
     return Macro(item[3], evaluate.source, scope.visible(), scope.trusted, hygienic)

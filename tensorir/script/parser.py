@@ -169,7 +169,7 @@ def parse_index_map(text: str, names: Mapping[str, Any] | None = None) -> IndexM
     source = Source(text.strip(), "<index map>")
     tree = parse_expression(source)
     if tree[0] != "lambda":
-        raise source.error("an index map is `lambda i, j: (..., ...)`", tree[1])
+        raise source.error("an index map must be `lambda i, j: (..., ...)`", tree[1])
     evaluate = Evaluator(source, Scope({**_DIALECT, **(names or {})}, trusted=False))
     function = evaluate(tree)
     parameters = [name for _, name in tree[2]]

@@ -17,12 +17,12 @@ from tensorir.stmt import Stmt
 
 
 class BlockParts:
-    """What is known of a block before the end of its suite."""
+    """The parts of a block, collected until the end of its suite."""
 
     def __init__(self, frame: BlockFrame, depth: int) -> None:
         self.frame = frame
         self.depth = depth
-        """How many statements enclose what stands directly in its suite."""
+        """The number of statements around those that stand directly in its suite."""
         self.axes: list[IterVar] = []
         self.bindings: list[PrimExpr] = []
         self.reads: list[BufferRegion] | None = None
@@ -35,7 +35,7 @@ class BlockParts:
 
     @property
     def missing(self) -> tuple[bool, bool]:
-        """Whether the reads and the writes are not declared."""
+        """Two flags: the reads are not declared, the writes are not declared."""
         return self.reads is None, self.writes is None
 
     def declare(self, record: BlockRecord) -> None:
@@ -91,7 +91,7 @@ class BlockParts:
 
 
 class FunctionParts:
-    """What is known of a function before the end of its suite."""
+    """The parts of a function, collected until the end of its suite."""
 
     def __init__(self, private: bool) -> None:
         self.private = private
@@ -118,7 +118,7 @@ class FunctionParts:
         if not self.private:
             return {"global_symbol": name, **self.attrs}
         if "global_symbol" in self.attrs:
-            raise IRValueError("a private function has no global_symbol")
+            raise IRValueError("a private function must not have a global_symbol")
         return self.attrs
 
     def bind_buffer(self, param: Var, buffer: Buffer) -> None:

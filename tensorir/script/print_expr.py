@@ -65,7 +65,7 @@ class ExprPrinter:
         self.int_dtype = printer.options.int_dtype
         """The type of integers that are written without one."""
         self.quotes_sizes = False
-        """Whether sizes that are no numbers are in quotes, as signatures have them."""
+        """True if sizes that are no numbers are in quotes, as signatures have them."""
 
     def __call__(self, node: Any, loosest: int = 0) -> str:
         """Return `node` as text, in parentheses if it binds looser than `loosest`."""
@@ -228,7 +228,7 @@ class ExprPrinter:
         return f"{options.ir_prefix}.GlobalVar({quote(node.name)})", ATOM
 
     def metadata(self, constant: Constant) -> str:
-        """Return what stands for an array that is part of the metadata of the program."""
+        """Return the text that refers to an array in the metadata of the program."""
         index = self._printer.constant_index(constant)
         if self._printer.options.is_oldest:
             return f"meta[relay.Constant][{index}]"
@@ -273,7 +273,7 @@ class ExprPrinter:
         return self.function("Let", self(node.body), f"where={{{var}: {self(node.value)}}}")
 
     def reducer(self, node: e.CommReducer) -> Text:
-        """Return what combines two values, with its identity."""
+        """Return the text of a reducer: the function that combines values, and its identity."""
         scope = self._printer.names
         scope.open()
         parameters = (*node.lhs, *node.rhs)

@@ -1,4 +1,4 @@
-"""Carets under what is pointed out in a printed program, and comments beside it."""
+"""Carets under marked nodes in a printed program, and comments beside them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_SEVERAL_LINES: Final = (s.For, s.Block, s.BlockRealize, s.IfThenElse, BaseFu
 
 @dataclass(frozen=True)
 class Marks:
-    """What is pointed out, by identity."""
+    """The nodes that are underlined or commented on, by identity."""
 
     nodes: frozenset[int]
     """Nodes wherever they occur."""
@@ -62,7 +62,7 @@ class MarkingPrinter(Printer):
         """The node whose parts are being printed."""
 
     def inside(self, node: Node, printed: Callable[..., Any], *args: Any) -> Any:
-        """Return what a method that prints the parts of `node` returns."""
+        """Return the result of a method that prints the parts of `node`."""
         before, self.parent = self.parent, node
         result = printed(*args)
         self.parent = before
@@ -112,7 +112,7 @@ class MarkingPrinter(Printer):
         return text
 
     def buffer_type(self, buffer: Buffer) -> str:
-        """Return what a parameter that is a buffer is annotated with."""
+        """Return the annotation of a parameter that is a buffer."""
         text: str = self.inside(buffer, super().buffer_type, buffer)
         return text
 

@@ -103,7 +103,7 @@ class Names:
         self._first_defined.clear()
 
     def at_home(self) -> list[Named]:
-        """Return what has to be defined in the current scope for the sake of scopes inside."""
+        """Return the definitions that scopes inside need in the current scope."""
         if not self._at_home:
             return []
         return [t for t in self._at_home.get(self._scope.number, ()) if t not in self.texts]

@@ -1,4 +1,4 @@
-"""How a program is to be printed."""
+"""The options of printing a program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.quoting import is_name
 
 @dataclass(slots=True)
 class PrintOptions:
-    """What `print_script` takes, apart from what is underlined and annotated."""
+    """The options of `print_script`, apart from underlines and comments."""
 
     name: str | None = None
     dialect: Dialect = "tensorir"
@@ -33,11 +33,11 @@ class PrintOptions:
             value = getattr(self, field.name)
             named = field.name in ("ir_prefix", "tir_prefix", "relax_prefix", "name")
             if named and value is not None and not is_name(value):
-                raise IRValueError(f"script: {field.name} is an identifier, got {value!r}")
+                raise IRValueError(f"script: {field.name} must be an identifier, got {value!r}")
 
     @property
     def is_oldest(self) -> bool:
-        """Whether buffers, loops and the module are spelled as before release 0.11."""
+        """True if buffers, loops and the module are spelled as before release 0.11."""
         return self.dialect == "tvm-0.10"
 
     def header(self, *, ir: bool, relax: bool) -> list[str]:

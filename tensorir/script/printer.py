@@ -92,7 +92,7 @@ class Printer:
         self.lines[:0] = front
 
     def constant_index(self, constant: Constant) -> int:
-        """Return where an array is among those of the metadata."""
+        """Return the position of an array among those of the metadata."""
         known = next((k for k, c in enumerate(self.constants) if c is constant), None)
         if known is None:
             known = len(self.constants)
@@ -118,7 +118,7 @@ class Printer:
             self._symbols[name] = text
 
     def symbol(self, name: str) -> str:
-        """Return what a function is called in the text."""
+        """Return the name of a function in the text."""
         known = self._symbols.get(name)
         return identifier(name) if known is None else known
 
@@ -146,7 +146,7 @@ class Printer:
         return kind if kind.endswith(")") else f"{kind}({size})"
 
     def var_type(self, var: Var) -> str:
-        """Return what a variable is annotated with."""
+        """Return the annotation of a variable."""
         kind = var.type_annotation
         if isinstance(kind, PointerType) and isinstance(kind.element_type, PrimType):
             return self.type(kind)
@@ -239,7 +239,7 @@ class Printer:
         return self.expr(node)
 
     def buffer_type(self, buffer: Buffer) -> str:
-        """Return what a parameter that is a buffer is annotated with."""
+        """Return the annotation of a parameter that is a buffer."""
         dims, dtype = shape(self, buffer.shape), quote(buffer.dtype)
         if not self.options.is_oldest:
             return f"{self._t}.Buffer({dims}, {dtype})"

@@ -14,7 +14,7 @@ def range_of(low: PrimExpr, high: PrimExpr) -> Range:
     """Return the range from `low` to `high`, its extent simplified; IRTypeError for no integers."""
     for end in (low, high):
         if not end.dtype.is_integral:
-            raise IRTypeError(f"a range has ends that are integers, not {end.dtype}")
+            raise IRTypeError(f"the ends of a range must be integers, not {end.dtype}")
     if isinstance(low, IntImm) and low.value == 0:
         return Range.from_min_extent(low, high)
     return Range.from_min_extent(low, difference(high, low))

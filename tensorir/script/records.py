@@ -1,4 +1,4 @@
-"""What the functions of the `T` namespace return where a statement, not a value, is meant.
+"""Records that functions of the `T` namespace return where a statement, not a value, is meant.
 
 Calling `T.grid(4, 4)` or `T.reads(A[0:4])` builds no IR by itself; it returns a record, and the
 statement that the call stands in gives it its meaning.
@@ -161,12 +161,12 @@ class ScopeFrame:
 
 
 class Alias:
-    """What a name may be defined as that is read as something else."""
+    """A definition of a name that is read as something else, such as a scalar in a buffer."""
 
     __slots__ = ()
 
     def read(self) -> Any:
-        """Return what the name stands for in an expression."""
+        """Return the value of the name in an expression."""
         raise NotImplementedError
 
     def as_expr(self) -> PrimExpr:
@@ -208,7 +208,7 @@ def attributes(attrs: Any) -> dict[str, Any]:
     if attrs is None:
         return {}
     if not isinstance(attrs, dict) or not all(isinstance(key, str) for key in attrs):
-        raise IRTypeError(f"attributes are a dict of names and values, not {attrs!r}")
+        raise IRTypeError(f"attributes must be a dict of names and values, not {attrs!r}")
     values = list(attrs.values())
     for value in values:
         if isinstance(value, dict):

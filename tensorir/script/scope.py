@@ -24,7 +24,7 @@ class Scope:
     def __init__(self, outer: Mapping[str, Any], *, trusted: bool) -> None:
         self.outer = outer
         self.trusted = trusted
-        """Whether outer names are the user's own Python, which may be called."""
+        """True if outer names are the user's own Python, which may be called."""
         self.levels: list[dict[str, Any]] = [{}]
 
     def push(self) -> None:

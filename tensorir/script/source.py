@@ -14,7 +14,7 @@ BEGINNING: Final[Place] = (1, 1, 1, 2)
 
 
 class Misread(Exception):  # noqa: N818  it becomes an error when the text is known
-    """What cannot be read, before it is known whose text it is in."""
+    """A place that cannot be read, before it is known whose text it is in."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -29,9 +29,9 @@ class Source:
         self.text = text
         self.filename = filename
         self.first_line = first_line
-        """Where the text begins in its file."""
+        """The line of its file in which the text begins, from 1."""
         self.places: dict[Node, Place] = {}
-        """Where the variables of graph functions are bound."""
+        """The places where the variables of graph functions are bound."""
 
     def error(self, message: str, place: Place) -> DiagnosticError:
         """Return the error for a place in the text."""

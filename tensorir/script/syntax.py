@@ -1,4 +1,4 @@
-"""From script text to a syntax tree.
+"""Parsing script text to a syntax tree.
 
 A tree node is a tuple: its kind, its place `(line, column, end line, end column)`, its parts.
 """

@@ -1,4 +1,4 @@
-"""What is said where a script does not follow the grammar."""
+"""Error messages for scripts that do not follow the grammar."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _REMEDIES: Final = {
 
 
 def misread(error: UnexpectedToken) -> Misread:
-    """Return what to say of a token that cannot stand where it does."""
+    """Return the message about a token that cannot stand where it does."""
     token = error.token
     at_end = token.type == "$END"
     text = "" if at_end else token.text
@@ -64,7 +64,7 @@ def misread(error: UnexpectedToken) -> Misread:
 
 
 def _alternatives(expected: set[str]) -> str:
-    """Return what can stand in a place, in words; nothing where that is nearly everything."""
+    """Return the tokens that can stand in a place, in words; empty where nearly all can."""
     words: list[str] = []
     if expected >= _OPERAND_START:
         words.append("an expression")

@@ -31,7 +31,7 @@ def load_json(text: str) -> dict[str, list[Any]]:
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         if isinstance(error, IRValueError):
             raise
-        raise IRValueError(f"this is no metadata of a program: {error}") from error
+        raise IRValueError(f"the text is not the metadata of a program: {error}") from error
 
 
 class _Graph:
@@ -70,7 +70,7 @@ def _array(text: str) -> Constant:
     data = base64.b64decode(text, validate=True)
     magic, _, _, _, rank, code, bits, lanes = _HEAD.unpack_from(data)
     if magic != _MAGIC or lanes != 1 or code not in _CODES:
-        raise IRValueError("an array of the metadata is of a form that is not known")
+        raise IRValueError("the metadata has an array in an unknown format")
     boolean = _CODES[code] == "bool" or (code, bits) == (1, 1)
     dtype = DataType("bool" if boolean else f"{_CODES[code]}{bits}")
     shape = struct.unpack_from(f"<{rank}q", data, _HEAD.size)
@@ -81,5 +81,7 @@ def _array(text: str) -> Constant:
     if min(shape, default=0) < 0 or not (
         count == len(content) == int(np.prod(shape, dtype=object)) * storage.itemsize
     ):
-        raise IRValueError(f"an array of the metadata has {len(content)} bytes, not those of shape")
+        raise IRValueError(
+            f"an array of the metadata has {len(content)} bytes, which do not fit its shape"
+        )
     return Constant(np.frombuffer(content, storage).reshape(shape).astype(dtype.to_numpy()), dtype)

@@ -1,4 +1,4 @@
-"""What operations mean: the one statement, and its implementation in Python.
+"""The meaning of operations: the one statement of it, and its implementation in Python.
 
 Constant folding, the simplifier, the interpreter and LLVM emission all follow it, so that a result
 never depends on the target, the optimiser or the order of passes. A value is a Python `int` in the

@@ -1,4 +1,4 @@
-"""What a number becomes in another type: `Cast` and `reinterpret`."""
+"""Conversions of numbers to other types: `Cast` and `reinterpret`."""
 
 from __future__ import annotations
 

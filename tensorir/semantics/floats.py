@@ -1,4 +1,4 @@
-"""What floats are computed to: in float32 or float64, rounded to nearest even.
+"""Float operations: computed in float32 or float64, rounded to nearest even.
 
 A value is a Python float that the type represents exactly.
 """

@@ -1,4 +1,4 @@
-"""What integers are computed to: exactly, then wrapped to the width of their type."""
+"""Integer operations: computed exactly, then wrapped to the width of their type."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def multiply_shift(x: int, y: int, q: int, s: int) -> int:
 def multiply_shift_per_axis(
     x: int, y: int, left: int, right: int, q: int, shifts_left: bool, shifts_right: bool
 ) -> int:
-    """Return what `q_multiply_shift_per_axis` means, computed in 64 bits."""
+    """Return the result of `q_multiply_shift_per_axis`, computed in 64 bits."""
     return _scaled_product(x, y, left if shifts_left else 0, q + (right if shifts_right else 0))
 
 

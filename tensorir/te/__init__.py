@@ -253,6 +253,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Say what there is in the place of names that tensor expressions have elsewhere."""
+    """Raise AttributeError, with a substitute for names that tensor expressions have elsewhere."""
     instead = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
     raise AttributeError(f"tensorir.te has no {name}{instead}")

@@ -1,4 +1,4 @@
-"""From a graph of tensors to a function: each operation becomes a loop nest around blocks."""
+"""Functions made of graphs of tensors: each operation becomes a loop nest around blocks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def operations_in_order(arguments: Sequence[Tensor | Var]) -> list[Operation]:
 
 
 class _Function:
-    """What is known of the function that is being made."""
+    """The function that is being made: its arguments, buffers, allocations and names."""
 
     def __init__(self, arguments: Sequence[Tensor | Var]) -> None:
         self._arguments = arguments
@@ -129,7 +129,7 @@ class _Function:
                 raise IRValueError(
                     f"te.extern needs the tensor {tensor.name} with strides "
                     f"({', '.join(map(str, layout.all_strides()))}) and the offset "
-                    f"{layout.elem_offset}, but what is computed on the way is compact; pass it to "
+                    f"{layout.elem_offset}, but intermediate tensors are compact; pass it to "
                     "te.create_prim_func"
                 )
             buffer = buffer.with_(strides=layout.strides, elem_offset=layout.elem_offset)
@@ -145,8 +145,8 @@ class _Function:
                 before = wanted.setdefault(tensor, buffer)
                 if not self._same_layout(before, buffer):
                     raise IRValueError(
-                        f"{op.name!r} needs another layout of the tensor {tensor.name} than what "
-                        "is computed before it: strides and offsets differ"
+                        f"{op.name!r} needs another layout of tensor {tensor.name} than operations "
+                        "before it: strides and offsets differ"
                     )
         for tensor, buffer in wanted.items():
             if not self._same_layout(buffer, decl_buffer(tensor.shape, tensor.dtype)):
@@ -330,7 +330,7 @@ def _tensors_of(op: ExternOp) -> Iterator[tuple[Buffer, Tensor]]:
 
 
 def _expressions(op: ComputeOp) -> Iterator[PrimExpr | Range]:
-    """Yield what an operation computes with, except combiners, whose variables are their own."""
+    """Yield the expressions of an operation, except combiners, whose variables are their own."""
     for axis in (*op.axis, *op.reduce_axis):
         if axis.dom is not None:
             yield axis.dom

@@ -74,7 +74,7 @@ def extern_primfunc(
     name: str = "extern",
     attrs: Mapping[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Return what a function writes when it reads `input_tensors`.
+    """Return the tensors that a function writes when it reads `input_tensors`.
 
     The buffers that the function writes are the outputs (a tuple if there are several), the others
     take the tensors in the order of parameters, which gives the variables in their layouts. Raises
@@ -113,7 +113,7 @@ def without_root(func: PrimFunc, name: str) -> Block:
 
 
 class _Matching:
-    """What the variables in the layouts of buffers are, for the tensors that the buffers hold."""
+    """The values of variables in the layouts of buffers, matched with the tensors they hold."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -80,7 +80,7 @@ class _WithIndexDType(FreshCopy):
         )
 
     def rewrite_Var(self, node: Var) -> PrimExpr:  # noqa: N802
-        """Return what stands for a variable, as a value of the dtype it had."""
+        """Return the expression for a variable, as a value of the dtype it had."""
         new = self._values.get(node)
         return node if new is None else cast(node.dtype, new)
 

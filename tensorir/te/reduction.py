@@ -1,4 +1,4 @@
-"""Reductions: axes to reduce over, and what combines values along them."""
+"""Reductions: axes to reduce over, and reducers that combine values along them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike
 
 
 class Tensor(Buffer):
-    """What an operation gives; `A[i, j]`, or `A(i, j)`, is an element of it.
+    """An output of an operation; `A[i, j]`, or `A(i, j)`, is an element of it.
 
     `op` is the operation, `value_index` says which of its outputs this is. A tensor of rank 0 is
     read as `A[()]` or `A()`.
@@ -75,7 +75,7 @@ class Tensor(Buffer):
         if isinstance(index, slice):
             raise IRTypeError(
                 f"tensor {self.name} is read element by element, got the slice {index}; "
-                "compute a tensor of the part that is wanted"
+                "compute a tensor of that part instead"
             )
         value = as_expr(index)
         if not value.dtype.is_integral:
@@ -136,7 +136,7 @@ class ComputeOp(Operation):
 
     @property
     def reduces(self) -> bool:
-        """Whether the body is a reduction."""
+        """True if the body is a reduction."""
         return isinstance(self.body[0], Reduce)
 
 

@@ -20,7 +20,7 @@ _BUILT_IN = ("dot_product", "matrix_tile")
 
 
 class TensorIntrin:
-    """What an intrinsic computes (`desc`) and how (`impl`)."""
+    """An intrinsic: the program that it computes (`desc`), and its implementation (`impl`)."""
 
     _registry: ClassVar[dict[str, TensorIntrin]] = {}
     _loaded: ClassVar[bool] = False

@@ -180,4 +180,4 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
         _SIGNED, _NEON.format(lower=_HALF.format(row=0), upper=_HALF.format(row=2))
     ),
 }
-"""What makes each intrinsic. The portable one runs on every target, and on any layout of `B`."""
+"""The makers of intrinsics. The portable one runs on every target, and on any layout of `B`."""

@@ -119,4 +119,4 @@ INTRINSICS: Final[dict[str, Callable[[], TensorIntrin]]] = {
     "amx_16x16x64_u8i8i32": _bytes,
     "amx_16x16x32_bf16bf16f32": _bfloat16,
 }
-"""What makes each intrinsic."""
+"""The function that makes each intrinsic, by name."""

@@ -1,4 +1,4 @@
-"""Transforms of modules with graph functions, and what runs them."""
+"""Transforms of modules with graph functions, and the contexts in which they run."""
 
 from tensorir.transform.attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from tensorir.transform.bind_params import BindParams, bind_params

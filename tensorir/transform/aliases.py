@@ -1,4 +1,4 @@
-"""Which memory the values of a graph function may lie in.
+"""Aliases: the memory that the values of a graph function may lie in.
 
 Tuples, fields, aliases, `match_cast` and `if` make several variables stand for the same memory. A
 value lies in a set of memories (several after an `if`), a tuple has such a set for each field.
@@ -31,7 +31,7 @@ from tensorir.relax.struct_info import (
 
 
 class Owner(Enum):
-    """Whose memory it is."""
+    """The owner of memory."""
 
     FUNCTION = "allocated by the function, or by a graph function for it"
     ARGUMENT = "given by the caller"
@@ -64,7 +64,7 @@ def memories(places: Places) -> Iterator[Memory]:
 
 
 class Aliases:
-    """Where the values of one function lie, as its bindings are gone through in order."""
+    """The memory of the values of one function, as its bindings are gone through in order."""
 
     def __init__(self, func: Function, hands_on: Callable[[GlobalVar], bool]) -> None:
         """Begin with the parameters; `hands_on` is what `arguments_handed_on` gives."""
@@ -84,7 +84,7 @@ class Aliases:
             self.holders.setdefault(memory, []).append(var)
 
     def of(self, value: g.GraphExpr | GlobalVar) -> Places:
-        """Return where a value lies; branches of an `if` have been gone through before."""
+        """Return the memory of a value; branches of an `if` have been gone through before."""
         if isinstance(value, g.GraphVar):
             return self.places[value]
         if isinstance(value, g.Constant):
@@ -129,7 +129,7 @@ class Aliases:
 
 
 def arguments_handed_on(mod: IRModule) -> Callable[[GlobalVar], bool]:
-    """Return what says whether a function of the module lets its arguments live on.
+    """Return a predicate: does a function of the module let its arguments live on?
 
     That is: its result may lie in their memory, or a library function that it calls gets them and
     may keep them. Of a function that calls itself this is assumed.

@@ -82,7 +82,7 @@ def _weights(mod: IRModule) -> frozenset[g.GraphVar]:
 
 
 def _use(mod: IRModule, node: object, weights: frozenset[g.GraphVar]) -> _Use | None:
-    """Return which tensor function a node calls on which weights, None if it calls none."""
+    """Return the tensor function that a node calls, and the weights; None if it calls none."""
     call = destination_passing(node)
     if call is None or not isinstance(call.callee, GlobalVar):
         return None

@@ -39,7 +39,7 @@ class BindParams(ModulePass):
     def __init__(self, func_name: str, params: Mapping[str | GraphVar, Any]) -> None:
         if not isinstance(params, Mapping):
             raise IRTypeError(
-                f"params map names of parameters to arrays, got {type(params).__name__}; "
+                f"params must map names of parameters to arrays, got {type(params).__name__}; "
                 'write {"w": array}'
             )
         self.func_name = func_name
@@ -118,7 +118,7 @@ def _parameter(func: Function, key: str | GraphVar) -> GraphVar:
 def _constant(param: GraphVar, value: Any) -> Constant:
     info = param.struct_info
     if not isinstance(info, TensorStructInfo):
-        raise IRTypeError(f"the parameter {param.name} is {info}; only a tensor can be bound")
+        raise IRTypeError(f"the parameter {param.name} is {info}; but only a tensor can be bound")
     if isinstance(value, Constant):
         result = value
     else:
@@ -168,7 +168,7 @@ def _array(param: GraphVar, value: Any) -> NDArray[Any]:
 
 
 def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
-    """Return what the shapes of arrays say of symbolic sizes."""
+    """Return the values of symbolic sizes that follow from the shapes of arrays."""
     sizes: dict[Var, PrimExpr] = {}
     source: dict[Var, GraphVar] = {}
     facts = [
@@ -185,8 +185,8 @@ def _solved(bound: Mapping[GraphVar, Constant]) -> dict[Var, PrimExpr]:
         unknown = [var.name for var in collect_vars(wanted) if var not in sizes]
         if unknown:
             raise IRValueError(
-                f"dimension {k} of the parameter {param.name} is {wanted}, which does not say what "
-                f"{', '.join(unknown)} is; bind a parameter with {unknown[0]} as a dimension too"
+                f"dimension {k} of the parameter {param.name} is {wanted}, which leaves the value "
+                f"of {', '.join(unknown)} open; bind a parameter with {unknown[0]} as a dimension"
             )
         expected = Analyzer().simplify(substitute(wanted, sizes))
         if isinstance(expected, IntImm) and expected.value == actual:

@@ -1,4 +1,4 @@
-"""Which fields a tuple has that a graph function builds itself."""
+"""The fields of tuples that a graph function builds itself."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class BuiltTuples:
         return value if isinstance(value, g.Tuple) else None
 
     def field(self, item: g.TupleGetItem) -> g.GraphExpr | None:
-        """Return what a field of a tuple is, None if it is not known."""
+        """Return the value of a field of a tuple, None if it is not known."""
         built = self.of(item.tuple_value)
         return None if built is None else built.elements[item.index]

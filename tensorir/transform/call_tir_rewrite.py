@@ -1,4 +1,4 @@
-"""From calls as values to explicit memory: outputs are allocated and passed."""
+"""Rewriting of calls as values to explicit memory: outputs are allocated and passed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def check_memory_plan(mod: IRModule) -> None:
 
 @dataclass
 class _State:
-    """What is known at a point, on every path to it (allocated, written) or on some (the rest)."""
+    """The facts at a point, true on every path to it (allocated, written) or on some (the rest)."""
 
     allocated: set[Memory] = field(default_factory=set)
     written: set[Memory] = field(default_factory=set)
@@ -112,7 +112,7 @@ class _Check:
         assert isinstance(at, g.PrimValue)
         assert isinstance(info, TensorStructInfo)
         if storage not in self._arenas or info.static_shape is None or info.dtype is None:
-            self._fail(f"{var.name} is no tensor of known size in the arena")
+            self._fail(f"{var.name} lies in the arena, but is not a tensor of known size")
         if not isinstance(at.value, IntImm) or at.value.value % ALIGNMENT:
             self._fail(f"{var.name} is not at a multiple of {ALIGNMENT} bytes")
         start = at.value.value

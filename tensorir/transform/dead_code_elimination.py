@@ -20,7 +20,7 @@ from tensorir.visit import walk
 
 
 class DeadCodeElimination(ModulePass):
-    """Leaves out what does not lead to a result or an effect.
+    """Leaves out bindings that do not lead to a result or an effect.
 
     Before: lv = R.call_tir(f, (x,), ...); gv = R.call_tir(h, (x,), ...); return gv
     After:  gv = R.call_tir(h, (x,), ...); return gv      and f, if it is private
@@ -35,7 +35,7 @@ class DeadCodeElimination(ModulePass):
     def __init__(self, entry_functions: Sequence[str] | None = None) -> None:
         """Name entries besides the public functions; IRTypeError for a str in place of a list."""
         if isinstance(entry_functions, str):
-            raise IRTypeError(f"entry functions are given as a list, got {entry_functions!r}")
+            raise IRTypeError(f"entry functions must be a list of names, got {entry_functions!r}")
         self.entry_functions = tuple(entry_functions or ())
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:

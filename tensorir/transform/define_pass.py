@@ -91,7 +91,7 @@ def _pass(
     if given is None:
         return lambda defined: _pass(base, method, defined, opt_level, name, required)
     if not callable(given):
-        raise IRTypeError(f"a pass is made of a function or a class, got {given!r}")
+        raise IRTypeError(f"a pass must be made of a function or a class, got {given!r}")
     members: dict[str, Any] = {
         "opt_level": opt_level,
         "required": tuple(required),
@@ -100,7 +100,9 @@ def _pass(
     }
     if isinstance(given, type):
         if not callable(getattr(given, method, None)):
-            raise IRTypeError(f"a pass class has a method {method}, {given.__name__} has not")
+            raise IRTypeError(
+                f"a pass class must have a method {method}, which {given.__name__} lacks"
+            )
         return type(name or given.__name__, (given, base), members)
     members[method] = lambda self, *args: given(*args)
     return type(name or given.__name__, (base,), members)()

@@ -27,7 +27,7 @@ SMALL: Final = 1 << 20
 
 
 class FoldConstant(FunctionPass):
-    """Computes what depends on constants only.
+    """Computes the calls that depend on constants only.
 
     Before: lv = R.call_tir(transpose, (C,), ...); gv = R.call_tir(matmul, (x, lv), ...)
     After:  gv = R.call_tir(matmul, (x, C transposed), ...)
@@ -79,7 +79,7 @@ class _Folding(GraphRewriter):
         return self._run(call.callee.name, call) or value
 
     def _run(self, name: str, call: DestinationPassing) -> g.GraphExpr | None:
-        """Return what a call gives, None if it is to stay."""
+        """Return the result of a call, None if it is to stay."""
         if not isinstance(self._mod.functions.get(name), PrimFunc):
             return None
         scalars = [Analyzer().simplify(n) for n in call.scalars]

@@ -1,4 +1,4 @@
-"""What looks on while passes run: printing, timing, checking."""
+"""Instruments that observe passes as they run: printing, timing, checking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tensor functions are run while a module is transformed: by the interpreter, or compiled.
+"""The runner of tensor functions while a module is transformed: interpreted, or compiled.
 
 `codegen` lets them be compiled when it is imported.
 """
@@ -86,7 +86,7 @@ def _short(op: Op) -> str:
 
 
 def _steps(node: Node, longest: int) -> int:
-    """Return how often statements run, an extent that is not known taken as `longest`."""
+    """Return the number of times that statements run, with `longest` for unknown extents."""
     if isinstance(node, s.For):
         count = node.extent.value if isinstance(node.extent, IntImm) else longest
         return count * _steps(node.body, longest)

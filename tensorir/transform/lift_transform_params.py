@@ -1,4 +1,4 @@
-"""What depends on weights only becomes a function of its own, which runs once."""
+"""Lifting of bindings that depend on weights only into a function that runs once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tensorir.visit import collect_vars, walk
 
 
 class LiftTransformParams(ModulePass):
-    """Takes what is computed from weights alone out of graph functions.
+    """Takes bindings that are computed from weights alone out of graph functions.
 
     Before: def main(x, w):  # num_input = 1
                 packed = R.call_tir(pack, (w,), ...); return R.call_tir(dense, (x, packed), ...)
@@ -71,14 +71,14 @@ class LiftTransformParams(ModulePass):
 
 
 class _Given(NamedTuple):
-    """What the new function gives to the old one."""
+    """The new parameters of the old function: weights as they are, and computed ones."""
 
     weights: Sequence[g.GraphVar]
     computed: Sequence[g.GraphVar]
 
 
 def _split(func: Function, mod: IRModule) -> tuple[Function, Function]:
-    """Return what is left of a function, and the function that computes its new parameters."""
+    """Return the rest of a function, and the function that computes its new parameters."""
     weights = func.weights
     sizes = _own_sizes(weights)
     lifted = _liftable(func, weights, sizes, mod)

@@ -1,4 +1,4 @@
-"""Which variables of a graph function are needed after each of its bindings."""
+"""Liveness: the variables of a graph function that are needed after each of its bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tensors lie in one arena, so that tensors that are held at the same time do not overlap.
+"""Offsets of tensors in one arena, such that those held at the same time do not overlap.
 
 The method is greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
 Inference", 2020): the largest tensor first, each into the smallest gap between those it meets that

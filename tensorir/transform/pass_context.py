@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tensorir.transform.instruments import PassInstrument
 
 VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
-"""Whether modules are verified after each pass, as they are in the tests."""
+"""True if modules are verified after each pass, as they are in the tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What is known of a pass: its name, its level, the passes that must have run before it."""
+    """The description of a pass: its name, its level, the passes that must have run before it."""
 
     name: str
     opt_level: int
@@ -53,7 +53,7 @@ class Pass:
 
     @property
     def info(self) -> PassInfo:
-        """What instruments are told."""
+        """The description that instruments receive."""
         return PassInfo(self.name, self.opt_level, self.required)
 
     def __call__(self, mod: IRModule) -> IRModule:
@@ -69,7 +69,7 @@ class Pass:
 
 
 class PassContext:
-    """How passes run, for the `with` block it is used in.
+    """The settings with which passes run in a `with` block.
 
     `disabled_pass` names passes that are skipped, `required_pass` those that run whatever their
     level; `config` holds options by name. IRTypeError for anything that is no instrument.
@@ -88,7 +88,7 @@ class PassContext:
     ) -> None:
         for names in (disabled_pass, required_pass):
             if isinstance(names, str):
-                raise IRTypeError(f"passes are given as a list of names, got {names!r}")
+                raise IRTypeError(f"passes must be a list of names, got {names!r}")
         self.opt_level = opt_level
         self.config: dict[str, Any] = dict(config or {})
         self.disabled_pass = frozenset(disabled_pass or ())
@@ -96,7 +96,7 @@ class PassContext:
         self.instruments: tuple[PassInstrument, ...] = tuple(instruments or ())
         for instrument in self.instruments:
             if not hasattr(instrument, "enter_pass_ctx"):
-                raise IRTypeError(f"an instrument is a PassInstrument, got {instrument!r}")
+                raise IRTypeError(f"an instrument must be a PassInstrument, got {instrument!r}")
 
     @staticmethod
     def current() -> PassContext:
@@ -129,13 +129,13 @@ class PassContext:
         return info.name in self.required_pass or info.opt_level <= self.opt_level
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """Return what a pass makes of a module, `mod` itself never.
+        """Return the module that a pass makes of `mod`, never `mod` itself.
 
         Errors are those of the pass, with a note that names it.
         """
         if not isinstance(mod, IRModule):
             raise IRTypeError(
-                f"{step.name} transforms modules, got {type(mod).__name__}; "
+                f"{step.name} takes a module, got {type(mod).__name__}; "
                 "IRModule.from_expr(func) is the module of one function"
             )
         info = step.info
@@ -189,7 +189,7 @@ class Sequential(Pass):
         for step in passes:
             if not isinstance(step, Pass):
                 raise IRTypeError(
-                    f"a Sequential holds passes, got {step!r}; a class is called to make one"
+                    f"a Sequential takes passes, got {step!r}; call a pass class to make one"
                 )
         self.passes = tuple(passes)
         self.opt_level = opt_level

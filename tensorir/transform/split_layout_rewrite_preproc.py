@@ -27,7 +27,7 @@ from tensorir.transform.pass_context import PassContext
 
 
 class SplitLayoutRewritePreproc(ModulePass):
-    """Takes what brings weights into another layout out of scheduled tensor functions.
+    """Takes the blocks that bring weights into another layout out of scheduled tensor functions.
 
     Before: lv = R.call_tir(dense, (x, C), ...)
     After:  packed = R.call_tir(dense_weight_prepack, (C,), ...)
@@ -61,7 +61,7 @@ class SplitLayoutRewritePreproc(ModulePass):
 
 
 class _Split(NamedTuple):
-    """A function, what is taken out of it, and the names of both parts."""
+    """A function, the function taken out of it, and the names of both."""
 
     func: PrimFunc
     rewrites: Sequence[LayoutRewrite]
@@ -96,7 +96,7 @@ class _Splitting(GraphRewriter):
         super().__init__()
         self._splits = splits
         self._var: type[g.GraphVar] = g.GraphVar
-        """What the variables of the block at hand are that nothing outside of it sees."""
+        """The class of the block's inner variables: `DataflowVar` in dataflow, else `GraphVar`."""
 
     def rewrite_BindingBlock(self, node: g.BindingBlock) -> g.BindingBlock:  # noqa: N802
         """Rebuild a block."""
@@ -127,7 +127,7 @@ class _Splitting(GraphRewriter):
         return [*before, g.VarBinding(node.var, value)]
 
     def _split_of(self, call: DestinationPassing) -> _Split | None:
-        """Return how the function that a call names is split, None if the call is to stay."""
+        """Return the split of the function that a call names, None if the call is to stay."""
         if not isinstance(call.callee, GlobalVar) or call.callee.name not in self._splits:
             return None
         split = self._splits[call.callee.name]
@@ -155,6 +155,6 @@ class _Splitting(GraphRewriter):
 
 
 def _info(rewrite: LayoutRewrite) -> TensorStructInfo:
-    """Return what the result of a rewrite is."""
+    """Return the struct info of the result of a rewrite."""
     shape = [extent.value for extent in rewrite.packed.shape if isinstance(extent, IntImm)]
     return TensorStructInfo(shape, rewrite.packed.dtype)

@@ -40,7 +40,7 @@ class StaticPlanBlockMemory(FunctionPass):
 
 
 def plan_memory(func: Function, mod: IRModule) -> Packing[g.GraphVar] | None:
-    """Return where the tensors of a function may lie, keyed by the variables they are bound to.
+    """Return a place for each tensor of a function, keyed by the variable it is bound to.
 
     Returns None for a function without such tensors, or with an arena.
     """
@@ -69,7 +69,7 @@ def _nbytes(memory: Memory) -> int:
 
 
 class _Lifetimes:
-    """Which memories hold something that is needed, at each binding of a function."""
+    """The memories that hold a needed value, at each binding of a function."""
 
     def __init__(self, func: Function, hands_on: Callable[[GlobalVar], bool]) -> None:
         self.held: list[set[Memory]] = []
@@ -78,7 +78,7 @@ class _Lifetimes:
         self._go_through(func.body, set())
         given_away = {*self._aliases.kept, *memories(self._aliases.of(func.body.body))}
         self.memories = [m for m in self._aliases.holders if m not in given_away]
-        """Those that nobody outside of the function sees."""
+        """The memories that nobody outside of the function sees."""
 
     def variable(self, memory: Memory) -> g.GraphVar:
         """Return the variable that an allocation is bound to."""

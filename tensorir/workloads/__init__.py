@@ -71,7 +71,7 @@ class Workload:
         return te.create_prim_func(self.tensors(**self.parameters(idx, **changes)))
 
     def expected(self, *inputs: NDArray[Any], idx: int = 0, **changes: int) -> NDArray[Any]:
-        """Return what that function computes from arrays of its inputs."""
+        """Return the reference result for arrays of the inputs."""
         return self.reference(*inputs, **self.parameters(idx, **changes))
 
 

@@ -69,7 +69,7 @@ def _convolution(
 
 
 def convolved(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """Return how many places along a dimension of `size` a convolution has."""
+    """Return the size of a convolution's output along a dimension of `size`."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 

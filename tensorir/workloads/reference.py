@@ -1,7 +1,8 @@
-"""What the workloads compute, written with NumPy on whole arrays.
+"""Reference results of the workloads, written with NumPy on whole arrays.
 
-Each function takes the inputs in the order of the workload's parameters, and by name what of its
-configuration matters. Sums are kept in float64, so these are the exact side of a comparison.
+Each function takes the inputs in the order of the workload's parameters, and by name those options
+of its configuration that matter. Sums are kept in float64, so these are the exact side of a
+comparison.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ def f(A: T.Buffer((4,), "int32")):
         T.evaluate(T.assume(A[i] < 3))
 """
     interpret(tensorir.parse(text), np.zeros(4, np.int32))
-    with pytest.raises(InterpreterError, match="what is assumed does not hold"):
+    with pytest.raises(InterpreterError, match=r"a T\.assume does not hold"):
         interpret(tensorir.parse(text), np.arange(4, dtype=np.int32))
 
 

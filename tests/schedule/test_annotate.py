@@ -205,7 +205,7 @@ def test_trace():
         (
             PROGRAM,
             lambda sch: sch.unannotate(sch.get_block("root"), "hint"),
-            "the keys there are: []",
+            "its keys are []",
             ["block root"],
         ),
     ],

@@ -530,7 +530,7 @@ def test_an_init_that_stores_less_than_is_read(where):
     before = before.replace(
         "            with T.init", "            T.reads()\n            with T.init"
     )
-    words = "it reads what the buffer held before, and does not declare that"
+    words = "it reads the earlier contents of the buffer without declaring that"
     refused(before, write("C", 0, "local"), "UnsafeStageError", words, ["block C"])
 
 
@@ -548,7 +548,7 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8)), C: T.Buffer((8,))):
             vi = T.axis.spatial(8, i)
             C[vi] = B[vi, 0]
 """
-    words = "it may leave out elements, and others run at the same time"
+    words = "it may leave out elements, which iterations that run at the same time may write"
     refused(before, write("B", 0, "local"), "UnsafeStageError", words, ["block B"])
     apply(before.replace("T.parallel", "T.serial"), write("B", 0, "local"))
 

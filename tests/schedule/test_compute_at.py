@@ -883,8 +883,8 @@ def test_a_reduction_that_repeats_its_steps_stays(before, words):
         before,
         lambda s: s.compute_at("C", s.get_loops("D")[0]),
         "RepeatedReductionError",
-        "here, the steps of its reduction do not run once, beginning with the one that "
-        "initialises, because " + words,
+        "here, the steps of its reduction do not each run once with the initialising step "
+        "first, because " + words,
         marked=["block C", "loop i"],
     )
 

@@ -199,5 +199,5 @@ def test_a_decision_that_means_nothing_is_refused():
     with pytest.raises(ValueError, match="the decision 4 is not among 1, 2"):
         ChoiceDomain((1, 2)).repair(4)
     sch = Schedule(parse(NARROW_STAGES))
-    with pytest.raises(ScheduleError, match="is 2, no index of 2 candidates"):
+    with pytest.raises(ScheduleError, match=r"is 2; it must be an index in \[0, 2\)"):
         sch.sample_categorical([1, 2], [0.5, 0.5], decision=2)

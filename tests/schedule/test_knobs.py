@@ -89,27 +89,42 @@ def test_a_stored_split_is_kept_where_it_is_not_offered():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s, ls: s.sample_knob_split("t", 0, 2), "`extent` is 0; it is at least 1"),
+        (lambda s, ls: s.sample_knob_split("t", 0, 2), "`extent` is 0; it must be at least 1"),
         (lambda s, ls: s.sample_knob_split("t", 8, 65), "`parts` is 65"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, "halves"), "`policy` is 'halves'"),
-        (lambda s, ls: s.sample_knob_split("t", 8, 2, decision=[8]), "a split has 2 whole sizes"),
+        (
+            lambda s, ls: s.sample_knob_split("t", 8, 2, decision=[8]),
+            "a split must have 2 whole sizes",
+        ),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[[8, 0]]), r"`candidates\[0\]`"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, candidates=[]), "has 0 entries"),
         (lambda s, ls: s.sample_knob_split("t", 8, 2, max_factor=0), "leave nothing to choose"),
         (lambda s, ls: s.sample_knob_split("t", 1 << 62, 9), "more than 1000000 alternatives"),
         (lambda s, ls: s.sample_knob_reorder("t", 3, 2, 2), "`begin` is"),
         (lambda s, ls: s.sample_knob_reorder("t", 3, decision=[0, 0, 1]), "each of 0 to 2 once"),
-        (lambda s, ls: s.sample_knob_annotate("t", 2, "try_fast"), "its words are try"),
-        (lambda s, ls: s.sample_knob_annotate("t", 2, "vec", decision=["vec"]), "are each one of"),
+        (lambda s, ls: s.sample_knob_annotate("t", 2, "try_fast"), "must be made of the words try"),
+        (
+            lambda s, ls: s.sample_knob_annotate("t", 2, "vec", decision=["vec"]),
+            "it must be 2 marks, each of",
+        ),
         (lambda s, ls: s.sample_knob_annotate("t", 64, "try_vec"), "more than 1000000 ways"),
         (lambda s, ls: s.sample_knob_option("t", []), "is empty"),
         (lambda s, ls: s.sample_knob_option("t", [object()]), "that JSON cannot hold"),
-        (lambda s, ls: s.sample_knob_option("t", [1, 2], decision=2), "no index of 2 candidates"),
+        (
+            lambda s, ls: s.sample_knob_option("t", [1, 2], decision=2),
+            r"it must be an index in \[0, 2\)",
+        ),
         (lambda s, ls: s.reorder_by(ls, [0, 1]), "each of 0 to 2 once"),
         (lambda s, ls: s.reorder_by(ls[0], [0]), "takes a list of LoopRVs"),
         (lambda s, ls: s.mark_loops(ls, [0, 3, 0]), "give 0, 1 or 2 for each of 3 loops"),
-        (lambda s, ls: s.mark_loops(ls, [2, 0, 0], 3), "at most 3 iterations are unrolled"),
-        (lambda s, ls: s.mark_loops(ls, [0, 0, 1], None, [4]), r"lanes are one of \[4\]"),
+        (
+            lambda s, ls: s.mark_loops(ls, [2, 0, 0], 3),
+            "an unrolled loop must have at most 3 iterations",
+        ),
+        (
+            lambda s, ls: s.mark_loops(ls, [0, 0, 1], None, [4]),
+            r"a vectorized loop must have an extent of \[4\]",
+        ),
     ],
 )
 def test_what_is_refused(call, message):

@@ -148,7 +148,7 @@ def test_a_name_that_no_block_has():
         'Cannot find a block with the name: F in function "main"',
         marked=[],
     )
-    assert error.hint == "the blocks there are: root, B, C, D, E"
+    assert error.hint == "the function has the blocks root, B, C, D, E"
 
 
 def test_a_name_that_several_blocks_have():

@@ -90,7 +90,7 @@ def test_what_is_not_declared_is_not_filled():
         "            with T.init", "            T.reads(A[vi, vk])\n            with T.init"
     )
     call = lambda sch: sch.cache_write("C", 0, "local")  # noqa: E731
-    refused(before, call, "UnsafeStageError", "does not declare that")
+    refused(before, call, "UnsafeStageError", "without declaring that")
 
 
 def test_an_init_that_reads_another_element_does_not_move():
@@ -116,4 +116,4 @@ def main(A: T.Buffer((4, 6)), C: T.Buffer((4,))):
             C[vi] = C[vi] + B[vi, vk]
 """
     call = lambda sch: sch.reverse_compute_at("C", sch.get_loops("B")[0])  # noqa: E731
-    refused(before, call, "RepeatedReductionError", "starts from what C held before")
+    refused(before, call, "RepeatedReductionError", "starts from the earlier contents of C")

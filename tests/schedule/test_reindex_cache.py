@@ -216,7 +216,7 @@ def main(A: T.Buffer((7,)), B: T.Buffer((7,)), N: T.Buffer((7,), "int32")):
             B[T.max(T.min(N[vi], 6), 0)] = A[vi]
             N[vi] = 3
 """
-    words = "which elements it touches depends on memory"
+    words = "the elements that it touches depend on values in memory"
     refused(before, write("B", 0, lambda i: (i,)), "UnsafeStageError", words, ["block B"])
 
 

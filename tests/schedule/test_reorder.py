@@ -382,8 +382,8 @@ def loops_of(*places):
             REPEATED,
             reorder("C", 2, 1),
             "BlockPropertyError",
-            "in the new order, the steps of a reduction below loop `k` do not run once, beginning "
-            "with the one that initialises, because loop `r` runs the same steps several times",
+            "in the new order, the steps of a reduction below loop `k` do not each run once with the "
+            "initialising step first, because loop `r` runs the same steps several times",
             ["loop k"],
         ),
     ],
@@ -457,7 +457,7 @@ def test_loops_that_count_through_axes_of_both_kinds_keep_their_order():
         FUSED_TILES,
         reorder("C", 2, 1),
         "BlockPropertyError",
-        "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested",
+        "`f_1`, `f_0` drive data-parallel and reduction axes, but are nested in another order",
         marked=["loop f_1"],
     )
 
@@ -474,7 +474,7 @@ def test_what_an_axis_is_bound_to_is_followed_through_lets():
             vi = T.axis.spatial(4, row)
 """,
     )
-    words = "`f_1`, `f_0` drive data-parallel and reduction axes, and do not count up as nested"
+    words = "`f_1`, `f_0` drive data-parallel and reduction axes, but are nested in another order"
     refused(before, reorder("C", 2, 1), "BlockPropertyError", words)
 
 

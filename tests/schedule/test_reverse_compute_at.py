@@ -673,14 +673,14 @@ def at_the_same_time(change):
             NEXT_ELEMENT,
             at("C", "B", 0),
             "NotRegionCoverError",
-            "would read more than its producers have written",
+            "would read elements that its producers have not written yet",
             ["block C", "loop i"],
         ),
         (
             PADDED,
             at("C", "B", 0),
             "NotRegionCoverError",
-            'runs further than block "B" stores',
+            'read beyond the elements that block "B" stores',
             ["block C", "loop i", "block B"],
         ),
         (
@@ -759,7 +759,7 @@ def test_steps_of_a_reduction_are_not_repeated():
         PARTIAL_SUMS,
         under(2),
         "RepeatedReductionError",
-        "there, the steps of its reduction do not run once, beginning with the one that initialises, "
+        "there, the steps of its reduction do not each run once with the initialising step first, "
         "because loop `k` runs the same steps several times",
         marked=["block C", "loop k"],
     )
@@ -830,7 +830,7 @@ def test_steps_follow_tiles_of_a_fused_loop_only_in_its_order():
         ROW_SUMS,
         under_tiles(swapped=True),
         "RepeatedReductionError",
-        "drive data-parallel and reduction axes, and do not count up as nested",
+        "drive data-parallel and reduction axes, but are nested in another order",
     )
 
 

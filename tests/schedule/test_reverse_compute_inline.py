@@ -753,4 +753,10 @@ def test_places_that_the_loops_of_the_consumer_do_not_reach_keep_their_values(
 
 def test_instances_that_do_not_follow_from_the_axes_are_refused():
     before = PREDICATES.replace("x * 8 + y", "x * 7 + y").format("x * 7 + y < 25")
-    refused(before, inline("C"), "BodyAnalysisError", "instances run", ["block C"])
+    refused(
+        before,
+        inline("C"),
+        "BodyAnalysisError",
+        "its predicate cannot be written in terms of its axes",
+        ["block C"],
+    )

@@ -845,14 +845,14 @@ FROM_A_SCALAR = (
             TWO_WRITERS,
             roll(),
             "RollingBufferDependencyError",
-            'B cannot roll: block "B" and block "again" are related otherwise',
+            'B cannot roll: block "again" does not only read elements that block "B" has written',
             ["block B", "block again"],
         ),
         (
             CONTINUES,
             roll(),
             "RollingBufferDependencyError",
-            'B cannot roll: block "B" and block "B" are related otherwise',
+            'B cannot roll: block "B" does not only read elements that block "B" has written',
             ["block B", "block B"],
         ),
         (
@@ -897,7 +897,7 @@ FROM_A_SCALAR = (
             ),
             roll(),
             "StaleValueError",
-            'in block "X", what is stored in X follows from what it held before',
+            'in block "X", the value stored in X depends on the one that was there before',
             ["block B", "block X"],
         ),
     ],
@@ -909,7 +909,7 @@ def test_refused(before, call, code, words, marked):
 @pytest.mark.parametrize(
     ("before", "region", "reason"),
     [
-        (SAME_PLACE, "0 to 2", "none starts at a loop variable"),
+        (SAME_PLACE, "0 to 2", "no dimension starts at a loop variable"),
         (
             window(outer="for i in T.parallel(16):"),
             "i to i + 2",
@@ -920,10 +920,14 @@ def test_refused(before, call, code, words, marked):
                 "spatial(16, i)", "spatial(16, i - 1)"
             ),
             "i - 1 to i + 1",
-            "none starts at a loop variable",
+            "no dimension starts at a loop variable",
         ),
         (GROWING, "i to i * 2 + 1", "its extent along i is not constant"),
-        (NO_OVERLAP, "i * 2 to i * 2 + 1", "nothing of an iteration of i is left for the next one"),
+        (
+            NO_OVERLAP,
+            "i * 2 to i * 2 + 1",
+            "the windows of two iterations of i have no element in common",
+        ),
         (DIAGONAL, "i to i + 2, i to i + 2", "loop i moves other dimensions as well"),
     ],
 )

@@ -264,8 +264,8 @@ def test_a_sampled_number_is_an_int32_variable():
     [
         ([1, 2], [1.0], None, "has 2 candidates but there are 1 prob"),
         ([], [], None, "0 candidates"),
-        ([1, 2], [0.5, 0.5], 2, "`decision` is 2, no index of 2 candidates"),
-        ([1, 2], [0.5, 0.5], -1, "`decision` is -1, no index"),
+        ([1, 2], [0.5, 0.5], 2, r"`decision` is 2; it must be an index in \[0, 2\)"),
+        ([1, 2], [0.5, 0.5], -1, "`decision` is -1; it must be an index"),
     ],
 )
 def test_choices_that_cannot_be(candidates, probs, decision, words):

@@ -233,11 +233,11 @@ def between(*statements: str) -> str:
 
 
 OTHERS = {
-    "if": (IF_AROUND_PRODUCER, "GuardedBlockError", "only where `if N[0] < 3` lets it"),
+    "if": (IF_AROUND_PRODUCER, "GuardedBlockError", "only under `if N[0] < 3`"),
     "while": (
         program(ALLOCATED, under("while N[0] < 3:", PRODUCER + "N[0] = 3"), CONSUMER),
         "GuardedBlockError",
-        'block "B" runs only where `while N[0] < 3` lets it',
+        'block "B" runs only under `while N[0] < 3`',
     ),
     "store": (
         between("B[0, 0] = T.float32(7)"),
@@ -318,7 +318,7 @@ for ax0, ax1 in T.grid(5, 4):
 def test_a_block_is_not_moved_to_where_only_some_of_its_consumers_run():
     halves = [CONSUMER.replace('"C"', f'"{name}"') for name in ("low", "high")]
     branches = under("if N[0] < 3:", halves[0]) + under("else:", halves[1])
-    words = 'block "B" cannot move under loop `i`, which runs only where `if N[0] < 3` lets it'
+    words = 'block "B" cannot move under loop `i`, which runs only under `if N[0] < 3`'
     refused(
         program(ALLOCATED, PRODUCER, branches),
         lambda sch: sch.reverse_compute_at("B", sch.get_loops("low")[0], index=0),

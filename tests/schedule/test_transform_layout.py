@@ -498,7 +498,7 @@ def test_a_divisor_that_may_be_0_is_refused():
         n = sch.mod["main"].params[0]
         sch.transform_layout("B", "B", lambda i: (i // n, i % n), pad_value=7)
 
-    words = "`i // n` divides by something that is not known to be positive"
+    words = "`i // n` has a divisor that is not known to be positive"
     refused(before, call, "TransformationNotInjectiveError", words)
 
 

@@ -105,7 +105,7 @@ def test_a_call_succeeds_or_says_what_is_wrong(kind, data):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda s, i: s.sample_perfect_tile(i, 2, 0), "`max_innermost_factor` is 0; it is at"),
+        (lambda s, i: s.sample_perfect_tile(i, 2, 0), "`max_innermost_factor` is 0; it must be at"),
         (lambda s, i: s.sample_perfect_tile(i, 2, -2), "or -1 for no limit"),
         (lambda s, i: s.sample_perfect_tile(i, 10**9), "`n` gives 1000000000 parts: a tile has"),
         (lambda s, i: s.sample_perfect_tile(i, 2, decision=[2, 1.5]), "`decision` takes"),
@@ -118,7 +118,10 @@ def test_a_call_succeeds_or_says_what_is_wrong(kind, data):
         (lambda s, i: s.sample_categorical([1], [1.0], decision="0"), "`decision` takes"),
         (lambda s, i: s.sample_compute_location("B", decision=0.5), "`decision` takes"),
         (lambda s, i: s.unroll(LoopRV.inline_rv()), "is a mark of a compute location"),
-        (lambda s, i: s.annotate(i, "key", 10**30), "there is no such program: Literal value"),
+        (
+            lambda s, i: s.annotate(i, "key", 10**30),
+            "the resulting program cannot exist: Literal value",
+        ),
         (lambda s, i: s.transform_block_layout("B", int), "is not an index map"),
         (lambda s, i: s.get_block("B", "other"), 'there is no function "other"'),
     ],

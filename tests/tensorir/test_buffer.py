@@ -35,9 +35,13 @@ def test_vector_accesses(build, text):
 
 def test_vector_accesses_are_of_the_elements():
     buffer = decl_buffer((8, 16), name="A")
-    with pytest.raises(IRTypeError, match="A holds float32, which int32x4 is no part of"):
+    with pytest.raises(
+        IRTypeError, match="A holds float32, so an access cannot have the type int32x4"
+    ):
         buffer.vload([0, 0], "int32x4")
-    with pytest.raises(IRTypeError, match="A holds float32, which float16 is no part of"):
+    with pytest.raises(
+        IRTypeError, match="A holds float32, so an access cannot have the type float16"
+    ):
         buffer.vstore([0, 0], T.float16(1))
 
 
@@ -72,7 +76,7 @@ def test_offsets_of_variables_and_of_rank_0():
 
 
 def test_offsets_that_are_none():
-    with pytest.raises(IRValueError, match=r"has 2 dimension\(s\), the offset of 1 index"):
+    with pytest.raises(IRValueError, match=r"has 2 dimension\(s\), but offset_of got 1 index"):
         decl_buffer((8, 16), name="A").offset_of([0])
     split = decl_buffer((8, 16), name="A", axis_separators=[1], elem_offset=const(3))
     with pytest.raises(IRValueError, match="cannot be told apart"):
@@ -104,7 +108,7 @@ def main(a: T.handle):
     call = func.body.value
     pointer = buffer.access_ptr(*options)
     assert_structural_equal(pointer, call.args[-1])
-    with pytest.raises(IRValueError, match="mask of buffer A is 'r', 'w' or 'rw', got 'x'"):
+    with pytest.raises(IRValueError, match="access_mask of A must be 'r', 'w' or 'rw', got 'x'"):
         buffer.access_ptr("x")
 
 

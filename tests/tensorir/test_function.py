@@ -43,5 +43,7 @@ def test_a_type_that_is_given_counts():
 def test_results_are_of_one_type():
     x, y = Var("x", "int32"), Var("y", "float32")
     returns = [Evaluate(intrinsic("ret", value, dtype=value.dtype)) for value in (x, y)]
-    with pytest.raises(IRTypeError, match=r"returns values of one type, this one of \['float32'"):
+    with pytest.raises(
+        IRTypeError, match=r"must return values of one type, but this one returns \['float32'"
+    ):
         PrimFunc([x, y], SeqStmt(returns))

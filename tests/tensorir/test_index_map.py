@@ -117,7 +117,7 @@ def test_arrays_that_a_map_cannot_lay_out():
     halves = IndexMap.from_func(lambda i: (i // 2,))
     with pytest.raises(IRValueError, match="several elements to one place"):
         halves.map_ndarray(np.zeros(4))
-    with pytest.raises(IRValueError, match="takes 1 indices, the shape has 2"):
+    with pytest.raises(IRValueError, match="takes 1 indices, but the shape has 2"):
         halves.map_ndarray(np.zeros((4, 4)))
     with pytest.raises(IRValueError, match="no constant shape"):
         IndexMap.from_func(lambda i: (i * Var("n", "int64"),)).map_ndarray(np.zeros(2))

@@ -242,5 +242,5 @@ def main(B: T.Buffer((2,), "int32"), n: T.int32):
     b = np.zeros(2, "int32")
     interpret(func, b, 0, refuse_undefined=True)
     assert b[0] == 7
-    with pytest.raises(InterpreterError, match="read that nobody has written"):
+    with pytest.raises(InterpreterError, match="an element is read before it is written"):
         interpret(func, b, 1, refuse_undefined=True)

@@ -66,7 +66,7 @@ RECURSIVE = module_of("""
 def test_branches_and_recursion():
     assert interpret_graph(RECURSIVE, "main", X, np.array(True)).tolist() == [0.0, 2.0, 4.0, 6.0]
     assert interpret_graph(RECURSIVE, "main", X, np.array(False)).tolist() == [0.0, 4.0, 8.0, 12.0]
-    with pytest.raises(InterpreterError, match=r"1 calls within one another: \.\.\. main -> main"):
+    with pytest.raises(InterpreterError, match=r"the calls are nested 1 deep: \.\.\. main -> main"):
         interpret_graph(RECURSIVE, "main", X, np.array(False), max_depth=1)
 
 

@@ -152,7 +152,7 @@ def main(b: T.handle, n: T.int32):
         ({"b": decl_buffer((6, 8), name="X")}, IRValueError, "it has 6 where n * 2 is needed"),
         ({"n": 4, "b": decl_buffer((6, 8), name="X")}, IRValueError, "it has 6 where n * 2"),
         ({"n": T.int64(4)}, None, ""),
-        ({"n": T.float32(4)}, IRTypeError, "n is int32, its value T.float32(4.0) is float32"),
+        ({"n": T.float32(4)}, IRTypeError, "n is int32, but its value T.float32(4.0) is float32"),
     ],
 )
 def test_values_that_do_not_fit(values, error, message):
@@ -193,7 +193,9 @@ def main(A: T.Buffer((8,), "float32")):
 """
     )
     (buffer,) = func.buffer_map.values()
-    with pytest.raises(IRTypeError, match="pointer A of buffer A can be replaced by a variable"):
+    with pytest.raises(
+        IRTypeError, match="pointer A of buffer A can only be replaced by a variable"
+    ):
         substitute(func.body, {buffer.data: T.call_extern("handle", "f")})
 
 

@@ -260,7 +260,7 @@ def f(A: T.Buffer((2,), "float32"), C: T.Buffer((1,), "float32")):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("A.data", r"argument 1: a pointer says no shape; pass the buffer, A instead of A\.data"),
+        ("A.data", r"argument 1: a pointer has no shape; pass the buffer, A instead of A\.data"),
         ("1, A[0:4]", r"argument 2: .* is a vector; pass a buffer or a scalar"),
     ],
 )

@@ -125,7 +125,9 @@ def test_places_of_caches():
 
 
 def test_words_of_policies():
-    with pytest.raises(KnobError, match=r"is 'try_fast'; its words are try, none, unroll and vec"):
+    with pytest.raises(
+        KnobError, match=r"is 'try_fast'; it must be made of the words try, none, unroll and vec"
+    ):
         AnnotateSpace([1, 2], "try_fast")
 
 
@@ -222,7 +224,7 @@ def test_a_limit_makes_the_configuration_invalid():
     cfg["ann"].apply(sch, None, [y, x], axis_lens=[32, 64], max_unroll=16, cfg=cfg)
     assert not cfg.valid()
     assert cfg.errors[0] == (
-        "an axis of length 32 is to be unroll: at most 16 iterations are unrolled"
+        "an axis of length 32 is to be unroll: an unrolled loop must have at most 16 iterations"
     )
 
 
@@ -275,7 +277,7 @@ def test_options_tell_true_from_one():
         (lambda c: c.define_reorder("t", [1] * 21, "all"), "orders of 21 axes are beyond int64"),
         (
             lambda c: c.define_split("t", 8, policy="candidate", candidate=[[4, 2], [8]]),
-            "a split has 2 whole sizes",
+            "a split must have 2 whole sizes",
         ),
         (lambda c: c.define_split("t", c.define_split("s", 8, num_outputs=2)[0]), "varies"),
         (lambda c: c.define_split("t", 1 << 40, "verbose", num_outputs=9), "more than 1000000"),

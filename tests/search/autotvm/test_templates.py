@@ -321,7 +321,9 @@ def test_a_knob_that_changed_since_the_configuration_was_logged():
         instantiate(y, ["tile_w", "sp", [-1, 4]])
     with pytest.raises(KnobError, match=r"'tile_x' is not what .* it is a SplitEntity, the conf"):
         instantiate(y, ["tile_x", "ot", 4])
-    with pytest.raises(KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split has 2 whole sizes"):
+    with pytest.raises(
+        KnobError, match=r"'tile_x' .* \[-1, 4, 4\]; a split must have 2 whole sizes"
+    ):
         instantiate(y, ["tile_x", "sp", [-1, 4, 4]])
 
 

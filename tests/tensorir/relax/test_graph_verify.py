@@ -123,7 +123,7 @@ def test_what_only_a_dataflow_block_sees():
     message = refusal(function([x], [binding], x))
     assert 'binding "lv" of function "main": a DataflowVar is bound outside' in message
     message = refusal(function([lv], [], x))
-    assert 'parameter "lv" of function "main": a parameter is a relax.Var' in message
+    assert 'parameter "lv" of function "main": a parameter must be a relax.Var' in message
 
 
 def test_what_only_a_branch_sees():
@@ -219,7 +219,7 @@ def test_what_nobody_knows_is_checked_by_match_cast():
     x = relax.Var("x", relax.TensorStructInfo(None, "float32", 2))
     y = x_of(8, 4, name="y")
     message = refusal(function([x], [VarBinding(y, x)], y))
-    assert "is known; R.match_cast checks it when the function runs" in message
+    assert "which may be another one; R.match_cast checks it when the function runs" in message
     assert verify_well_formed(function([x], [MatchCast(y, x, y.struct_info)], y))
     message = refusal(function([x], [], x, ret=y.struct_info))
     assert message.startswith('the result of function "main": R.Tensor((8, 4), dtype="float32")')
@@ -228,7 +228,7 @@ def test_what_nobody_knows_is_checked_by_match_cast():
 def test_a_match_cast_that_never_succeeds():
     x, y = x_of(8, 4), x_of(8, 5, name="y")
     message = refusal(function([x], [MatchCast(y, x, y.struct_info)], y))
-    assert 'match_cast to R.Tensor((8, 5), dtype="float32") never succeeds' in message
+    assert 'match_cast to R.Tensor((8, 5), dtype="float32") can never succeed' in message
 
 
 # ---------------------------------------------------------------------------------------------- calls
@@ -323,7 +323,7 @@ OTHER = """
 )
 def test_functions_that_never_return(body, other, chain):
     with pytest.raises(
-        DiagnosticError, match=rf'function "f" never returns: it always calls {chain}; make one'
+        DiagnosticError, match=rf'function "f" never returns, as it always calls {chain}; make one'
     ):
         parse(module(body, other))
 
@@ -335,7 +335,9 @@ def test_functions_that_may_return():
 
 def test_a_function_that_leads_into_a_circle_is_not_part_of_it():
     text = module("        y = Module.g(c, x)", OTHER.replace("Module.f(c", "Module.g(c"))
-    with pytest.raises(DiagnosticError, match='function "g" never returns: it always calls g -> g'):
+    with pytest.raises(
+        DiagnosticError, match='function "g" never returns, as it always calls g -> g'
+    ):
         parse(text)
 
 

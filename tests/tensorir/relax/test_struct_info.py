@@ -183,15 +183,23 @@ def test_what_a_tensor_says():
     [
         (lambda: TensorStructInfo((2,), ndim=3), IRValueError, "1 dimension.* given with ndim=3"),
         (lambda: TensorStructInfo((-1,)), IRValueError, "at least 0, got -1"),
-        (lambda: TensorStructInfo(ndim=-2), IRValueError, r"0 dimensions or more .*got ndim=-2"),
+        (
+            lambda: TensorStructInfo(ndim=-2),
+            IRValueError,
+            r"at least 0, or -1 for unknown, got ndim=-2",
+        ),
         (lambda: ShapeStructInfo([1, 2], ndim=1), IRValueError, "given with ndim=1"),
-        (lambda: ShapeStructInfo(ndim=-2), IRValueError, "0 dimensions or more .*got ndim=-2"),
+        (
+            lambda: ShapeStructInfo(ndim=-2),
+            IRValueError,
+            "at least 0, or -1 for unknown, got ndim=-2",
+        ),
         (
             lambda: TensorStructInfo((Var("k", "int32"),)),
             IRTypeError,
-            r"is an int64, got k of int32; declare its variables by T\.int64",
+            r"must be an int64, got k of int32; declare its variables by T\.int64",
         ),
-        (lambda: ShapeStructInfo([1.5]), IRTypeError, "is an int64, got .* of float32"),
+        (lambda: ShapeStructInfo([1.5]), IRTypeError, "must be an int64, got .* of float32"),
     ],
 )
 def test_what_describes_nothing(build, error, message):

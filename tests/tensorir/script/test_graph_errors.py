@@ -104,7 +104,7 @@ CALLS = {
     "an integer that the type has not": (
         'y = R.const(300, "int8")\nreturn y',
         'R.const(300, "int8")',
-        "int8 does not have every value of 300",
+        "int8 cannot represent every value of 300",
     ),
     "arrays that were left out": (
         'y = metadata["relax.expr.Constant"][0]\nreturn y',
@@ -134,31 +134,39 @@ def test_whether_a_call_tir_fits_is_left_to_the_verifier() -> None:
 
 
 STATEMENTS = {
-    "nothing is returned": ("y = x", "main", "a graph function ends in `return` with its value"),
-    "a return without a value": ("return", "return", "a graph function returns a value"),
-    "more after the return": ("return x\ny = x", "y = x", "nothing follows the return"),
+    "nothing is returned": (
+        "y = x",
+        "main",
+        "a graph function must end in `return` with its value",
+    ),
+    "a return without a value": ("return", "return", "a graph function must return a value"),
+    "more after the return": (
+        "return x\ny = x",
+        "y = x",
+        "the return of a graph function must be its last",
+    ),
     "a return in an if": (
         "if c:\n    return x\nelse:\n    return x",
         "return x",
-        "let both suites bind the same name",
+        "let both suites bind one name",
     ),
-    "an if without else": ("if c:\n    y = x\nreturn x", "c", "has an else as well"),
+    "an if without else": ("if c:\n    y = x\nreturn x", "c", "must have an else as well"),
     "an if that binds two names": (
         "if c:\n    y = x\nelse:\n    z = x\nreturn x",
         "c",
-        "both suites of an if end by binding the same name, which has the value after it; these end "
+        "both suites of an if must end by binding the same name for its value; these end "
         "in y and z",
     ),
     "an if that binds nothing": (
         "if c:\n    y = x\nelse:\n    pass\nreturn x",
         "pass",
-        "each suite of an if ends by binding a name",
+        "each suite of an if must end by binding a name",
     ),
     "an if in a dataflow block": (
         "with R.dataflow():\n    if c:\n        y = x\n    else:\n        y = x\n    R.output(y)\n"
         "return y",
         "c",
-        "an if stands outside of dataflow blocks",
+        "an if must stand outside of dataflow blocks",
     ),
     "a name of one side of an if": (
         "if c:\n    z = x\n    y = z\nelse:\n    y = x\nreturn z",
@@ -168,7 +176,7 @@ STATEMENTS = {
     "a dataflow block without its output": (
         "with R.dataflow():\n    y = x\nreturn y",
         "y = x",
-        "a dataflow block ends in R.output(...) with the names that are used after it",
+        "a dataflow block must end in R.output(...) with the names that are used after it",
     ),
     "an output of another place": (
         "with R.dataflow():\n    y = x\n    R.output(x)\nreturn y",
@@ -193,7 +201,11 @@ STATEMENTS = {
         "R.function",
         "functions are defined beside one another in a class",
     ),
-    "a value without a use": ("x\nreturn x", "x", "this has no effect; give the value a name"),
+    "a value without a use": (
+        "x\nreturn x",
+        "x",
+        "this expression has no effect; give its value a name",
+    ),
     "an annotation that does not fit": (
         'y: R.Tensor((2, 4), "float32") = x\nreturn y',
         'R.Tensor((2, 4), "float32")',
@@ -216,7 +228,11 @@ STATEMENTS = {
         "n is a size, not a value; write R.prim_value(n) or R.shape([n])",
     ),
     "too many names": ("a, b, d = t\nreturn a", "a, b, d = t", "there are 2 value(s), but 3 names"),
-    "a field beyond the last": ("y = t[2]\nreturn y", "t[2]", "field 2 of a tuple of 2"),
+    "a field beyond the last": (
+        "y = t[2]\nreturn y",
+        "t[2]",
+        "there is no field 2 in a tuple of 2",
+    ),
     "an element of an array": ("y = x[0]\nreturn y", "x[0]", "only a tuple has fields"),
 }
 
@@ -260,7 +276,7 @@ def test_the_result_fits_what_is_annotated() -> None:
 
 
 def test_a_function_that_calls_itself_says_what_it_gives() -> None:
-    with pytest.raises(DiagnosticError, match=r"f calls itself; write what its result is"):
+    with pytest.raises(DiagnosticError, match=r"f calls itself; write the type of its result"):
         parse(
             "@I.ir_module\nclass M:\n    @R.function\n    def f(x: R.Tensor((4,))):\n"
             "        y = f(x)\n        return y"

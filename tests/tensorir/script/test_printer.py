@@ -133,13 +133,13 @@ def test_the_oldest_dialect():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"dialect": "relay"}, "dialect is one of tensorir, tvm, tvm-0.10, got 'relay'"),
-        ({"tir_prefix": "T-1"}, "tir_prefix is an identifier, got 'T-1'"),
-        ({"tir_prefix": "for"}, "tir_prefix is an identifier, got 'for'"),
-        ({"name": "class"}, "name is an identifier, got 'class'"),
-        ({"path_to_underline": ["body"]}, "a path begins with <root>, got 'body'"),
+        ({"dialect": "relay"}, "dialect must be one of tensorir, tvm, tvm-0.10, got 'relay'"),
+        ({"tir_prefix": "T-1"}, "tir_prefix must be an identifier, got 'T-1'"),
+        ({"tir_prefix": "for"}, "tir_prefix must be an identifier, got 'for'"),
+        ({"name": "class"}, "name must be an identifier, got 'class'"),
+        ({"path_to_underline": ["body"]}, "an access path must begin with <root>, got 'body'"),
         ({"path_to_underline": ["<root>.body.x"]}, "there is no .body at <root>"),
-        ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' is no step"),
+        ({"path_to_underline": ["<root>.functions[main]"]}, "'[main]' is none of `.field`"),
     ],
 )
 def test_options_out_of_range(options, words):

@@ -147,7 +147,10 @@ def test_what_does_not_fit_is_named(params, error, message):
             r"w has the shape \(n,\) \(n is 4 by the parameter x\), the array \(3,\): dimension 0 "
             "must be 4",
         ),
-        ({"v": X}, r"dimension 0 of the parameter v is n \* .*2.*, which does not say what n is"),
+        (
+            {"v": X},
+            r"dimension 0 of the parameter v is n \* .*2.*, which leaves the value of n open",
+        ),
     ],
 )
 def test_sizes_that_contradict_are_named(params, message):

@@ -124,7 +124,7 @@ def test_entries_are_named_and_without_entries_everything_stays():
     assert is_same(DeadCodeElimination()(private), private)
     with pytest.raises(IRValueError, match='Cannot find global var "sub"'):
         DeadCodeElimination(["sub"])(mod)
-    with pytest.raises(IRTypeError, match="given as a list"):
+    with pytest.raises(IRTypeError, match="must be a list of names"):
         DeadCodeElimination("add")
 
 

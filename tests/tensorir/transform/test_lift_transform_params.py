@@ -217,5 +217,7 @@ class Module:
         R.func_attr({{"num_input": {count}}})
         return x
 """)
-    with pytest.raises(IRValueError, match="num_input counts the parameters that are no weights"):
+    with pytest.raises(
+        IRValueError, match="num_input must be the number of parameters that are not weights"
+    ):
         LiftTransformParams()(mod)

@@ -191,9 +191,9 @@ def test_a_pass_that_breaks_a_module_is_named():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda: CallTIRRewrite()(MOD["main"]), "CallTIRRewrite transforms modules, got Function"),
-        (lambda: Sequential([CallTIRRewrite]), "a class is called to make one"),
-        (lambda: PassContext(disabled_pass="CallTIRRewrite"), "given as a list of names"),
+        (lambda: CallTIRRewrite()(MOD["main"]), "CallTIRRewrite takes a module, got Function"),
+        (lambda: Sequential([CallTIRRewrite]), "call a pass class to make one"),
+        (lambda: PassContext(disabled_pass="CallTIRRewrite"), "must be a list of names"),
         (lambda: module_pass(lambda mod, ctx: None)(MOD), "must return a module, got NoneType"),
         (lambda: module_pass(3), "made of a function or a class, got 3"),
     ],
