@@ -41,7 +41,7 @@ class Source:
 
     @property
     def units(self) -> list[Unit]:
-        """What becomes objects."""
+        """The units of all kernels, each of which becomes an object."""
         return [unit for kernel in self.kernels for unit in kernel.units]
 
     @property
@@ -172,5 +172,7 @@ def functions_of(program: Program) -> dict[str, PrimFunc]:
                 "build modules with graph functions by codegen.vm_build"
             )
         else:
-            raise CodegenError(f"cannot compile {name}: it is a {type(func).__name__}")
+            raise CodegenError(
+                f"cannot compile {name}: a module holds PrimFuncs, this is a {type(func).__name__}"
+            )
     return compiled

@@ -49,7 +49,7 @@ _LINE: Final = re.compile(r"^  (\S+) +- ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What LLVM knows of an architecture."""
+    """The names of CPUs and features that LLVM has for an architecture."""
 
     cpus: frozenset[str]
     features: frozenset[str]
@@ -109,7 +109,7 @@ def names_of(triple: str) -> Names:
 
 
 def _child(triple: str, cpu: str, features: str) -> str | None:
-    """Return what LLVM says of a CPU with features that it cannot compile for, None if it can."""
+    """Return LLVM's error for a CPU with features, None if it can compile for it."""
     finished = _run(triple, cpu, features)
     if finished.returncode == 0:
         return None

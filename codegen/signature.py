@@ -1,4 +1,4 @@
-"""What a compiled function expects of its arguments, as data that travels with the machine code.
+"""The arguments that a compiled function expects, as data that travels with the machine code.
 
 The form is JSON beside the machine code, so that a library is callable, with all checks, without
 the program it came from.
@@ -39,7 +39,7 @@ class Parameter:
     dtype: DataType
     shape: tuple[Dim, ...] = ()
     strides: tuple[Dim, ...] = ()
-    """In elements; empty for the compact row-major layout."""
+    """The strides in elements; empty for the compact row-major layout."""
     elem_offset: Dim = 0
     """Elements before the first one, which the function skips by itself."""
     written: bool = True
@@ -73,7 +73,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """What compiled code says about itself."""
+    """The description that travels with compiled code."""
 
     target: str
     architecture: str

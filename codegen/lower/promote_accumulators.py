@@ -1,4 +1,4 @@
-"""Keeping what a loop updates in registers while the loop runs.
+"""Keeping the accumulators of a loop in registers while the loop runs.
 
 Scalar replacement (Callahan, Carr and Kennedy, "Improving Register Allocation for Subscripted
 Variables", 1990): the elements that every iteration of a loop updates at the same places are loaded
@@ -31,11 +31,11 @@ from tensorir.stmt import ForKind
 from tensorir.visit import Rewriter, children, walk_once
 
 MAX_SLOTS: Final = 64
-"""Up to how many accumulators a loop keeps; more would go through memory in any case."""
+"""The most accumulators that a loop keeps; more would go through memory in any case."""
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
-    """Load what a serial loop updates before the loop and store it after.
+    """Load the accumulators of a serial loop before the loop and store them after it.
 
     Before: for k: C[i + Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)] + A[k] * B[...]
     After:  R = allocate(16); R[Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)]
@@ -66,7 +66,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
 
 class _Private:
-    """Which memory is in registers already, and which no other pointer leads to."""
+    """The memory that is in registers already, and the memory that no other pointer leads to."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.in_registers: set[Var] = set()
@@ -160,7 +160,7 @@ class _Accesses:
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.places: dict[PrimExpr, _Place] = {}
-        """By index expression; equal ones share a place."""
+        """The places by index expression; equal ones share a place."""
         self.distinct: dict[tuple[Any, int, int], _Place] = {}
         self.is_fixed = True
         self.is_stored = False
@@ -175,14 +175,14 @@ class _Accesses:
 
 
 class _Collector:
-    """Collects what a loop accesses."""
+    """Collects the accesses in a loop."""
 
     def __init__(self, loop: s.For, private: _Private) -> None:
         self._on_heap = private.on_heap
         self.accesses: dict[Var, _Accesses] = {}
         self.escaped: set[Var] = set()
         self.may_leave = False
-        """Whether the function may end inside the loop."""
+        """True if the function may end inside the loop."""
         self._inside: set[Var] = {loop.loop_var}
         self._keys: dict[PrimExpr, Any] = {}
         self._guard = _ALWAYS

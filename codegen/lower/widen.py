@@ -78,7 +78,7 @@ class Widener:
         return self._ramp if node is self._var else node
 
     def same(self, node: PrimExpr) -> PrimExpr:
-        """Return what does not depend on the loop variable."""
+        """Return an expression that all lanes share, without a dependence on the loop variable."""
         return node
 
     def binary(self, node: e.BinaryOp) -> PrimExpr:
@@ -201,7 +201,7 @@ class Widener:
 
 
 def _called(node: Call) -> str:
-    """Return what a reader knows a call by: the C function, or the intrinsic."""
+    """Return the name by which a reader knows a call: the C function, or the intrinsic."""
     first = node.args[0] if node.args else None
     if isinstance(first, StringImm):
         return first.value

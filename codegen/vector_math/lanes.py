@@ -114,11 +114,11 @@ class Lane:
         return self._test(">=", other)
 
     def equals(self, other: Operand) -> Lane:
-        """Return where the operands are equal (and not NaN)."""
+        """Return a mask of the lanes whose operands are equal (and not NaN)."""
         return self._compare("foeq" if self.kind == "f" else "ieq", other)
 
     def is_nan(self) -> Lane:
-        """Return where the float is NaN."""
+        """Return a mask of the lanes whose float is NaN."""
         return self._compare("funo", self)
 
 
@@ -213,7 +213,7 @@ class Formula:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """The number that is added to an exponent before it is stored."""
         return 127 if self.bits == 32 else 1023
 
     def bits_of(self, x: Lane) -> Lane:
