@@ -422,6 +422,24 @@ def main(a: T.handle, d: T.handle):
                 D[vi] = D[vi] * T.float32(0.5)
             D[vi] += A[vi, vk]
 """,
+    "narrow": _HEADER.format('A: T.Buffer((100, 3), "int32"), D: T.Buffer((100,), "int32")')
+    + """
+    B = T.alloc_buffer((100, 3), "int32")
+    for i in range(T.int8(100)):
+        for j in range(T.int8(3)):
+            with T.block("B"):
+                vi = T.axis.spatial(T.int8(100), i)
+                vj = T.axis.spatial(T.int8(3), j)
+                B[vi, vj] = A[vi, vj] + 1
+    for i in range(T.int16(100)):
+        for j in range(T.int16(3)):
+            with T.block("D"):
+                vi = T.axis.spatial(T.int16(100), i)
+                vj = T.axis.reduce(T.int16(3), j)
+                with T.init():
+                    D[vi] = 0
+                D[vi] += B[vi, vj]
+""",
     "dependent": _HEADER.format('A: T.Buffer((12, 4), "float32"), D: T.Buffer((13, 4), "float32")')
     + """
     B = T.alloc_buffer((12, 4))
@@ -470,7 +488,7 @@ def main(a: T.handle, d: T.handle):
 """,
 }
 """Programs of other kinds, as scripts: with all kinds of statements around blocks, and with what
-is easily got wrong (reductions without steps, inits that read, axes that lie)."""
+is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie)."""
 SIZES = {"n": 7, "m": 5, "none": 0}
 """What the variables in the shapes of programs are."""
 

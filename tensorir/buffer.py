@@ -71,7 +71,8 @@ class Buffer(Node):
     `strides` (in elements) are empty for the compact row-major layout; `elem_offset` counts
     elements, `data_alignment` bytes. Two buffers are the same only if they are one object.
 
-    `layout` has the dimensions, strides and offset in one tuple.
+    `layout` has the dimensions, strides and offset in one tuple. Constants in it have 32 bits or
+    more, because products of them are taken.
     """
 
     __slots__ = (
@@ -116,9 +117,9 @@ class Buffer(Node):
     ) -> None:
         self.data = data
         self.dtype = DataType(dtype)
-        self.shape = tuple(shape)
-        self.strides = tuple(strides)
-        self.elem_offset = elem_offset
+        self.shape = tuple([_counted(size) for size in shape])
+        self.strides = tuple([_counted(stride) for stride in strides])
+        self.elem_offset = elem_offset = _counted(elem_offset)
         self.name = name
         self.data_alignment = data_alignment
         self.offset_factor = offset_factor
@@ -224,8 +225,8 @@ class Buffer(Node):
         strides: list[PrimExpr] = []
         stride: PrimExpr | None = None
         for extent in reversed(self.shape):
-            strides.append(const(1, extent.dtype) if stride is None else stride)
-            stride = extent if stride is None else extent * stride
+            strides.append(const(1, wide_index(extent.dtype)) if stride is None else stride)
+            stride = extent.astype(wide_index(extent.dtype)) if stride is None else extent * stride
         return tuple(reversed(strides))
 
     def offset_of(self, indices: Sequence[ExprLike] | ExprLike) -> list[PrimExpr]:
@@ -284,7 +285,8 @@ class Buffer(Node):
     def _reach(self, dims: range) -> PrimExpr:
         """Return how many elements lie between the first and the last of some dimensions."""
         extents = [self.shape[k] for k in dims]
-        size: PrimExpr = const(1, extents[0].dtype if extents else self.elem_offset.dtype)
+        size: PrimExpr = const(1, (extents[0] if extents else self.elem_offset).dtype)
+        size = size.astype(wide_index(size.dtype))
         if not self.strides or any(is_const_int(extent, 0) for extent in extents):
             for extent in extents:
                 size = size * extent
@@ -406,7 +408,7 @@ def decl_buffer(
         data = Var(name, PointerType(PrimType(stored), scope))
     elif not isinstance(data.type_annotation, PointerType):
         raise IRTypeError(f"buffer {name}: data variable {data.name} is not a pointer")
-    index_dtype = dims[0].dtype if dims else INT64
+    index_dtype = wide_index(dims[0].dtype) if dims else INT64
     if elem_offset is not None:
         offset = as_expr(elem_offset)
     elif offset_factor:
@@ -433,6 +435,17 @@ def decl_buffer(
         "" if buffer_type == "default" else buffer_type,
         separators,
     )
+
+
+def wide_index(dtype: DataType) -> DataType:
+    """Return the type that offsets into a buffer of extents of `dtype` have."""
+    return INT32 if dtype.bits < INT32.bits else dtype
+
+
+def _counted(size: PrimExpr) -> PrimExpr:
+    if type(size) is IntImm and size.dtype.bits < INT32.bits:
+        return const(size.value, INT32)
+    return size
 
 
 def _range_of(index: Any, extent: PrimExpr) -> Range:

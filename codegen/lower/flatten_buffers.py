@@ -11,7 +11,7 @@ from tensorir import stmt as s
 from tensorir.arith.linear import Linear, Term
 from tensorir.arith.linearize import Linearizer
 from tensorir.arith.terms import variables_of
-from tensorir.buffer import Buffer
+from tensorir.buffer import Buffer, wide_index
 from tensorir.dtype import INT32, INT64, DataType
 from tensorir.expr import Add, BufferLoad, IntImm, PrimExpr, Ramp, Sub, Var
 from tensorir.function import PrimFunc
@@ -67,7 +67,7 @@ class _Flatten(ScopedRewriter):
 
     def rewrite_Allocate(self, node: s.Allocate) -> s.Stmt:  # noqa: N802
         body = self(node.body)
-        size: PrimExpr = const(1, node.extents[0].dtype if node.extents else INT32)
+        size: PrimExpr = const(1, wide_index(node.extents[0].dtype) if node.extents else INT32)
         for extent in node.extents:
             size = mul(size, self(extent))
         extents = (self.analyzer.simplify(size),)
@@ -193,7 +193,7 @@ def flattened(buffer: Buffer) -> Buffer:
     """Return the rank-1 buffer over the same memory."""
     if len(buffer.shape) == 1 and not buffer.strides and is_const_int(buffer.elem_offset, 0):
         return buffer
-    size: PrimExpr = const(1, buffer.shape[0].dtype if buffer.shape else INT32)
+    size: PrimExpr = const(1, wide_index(buffer.shape[0].dtype) if buffer.shape else INT32)
     if buffer.strides:
         # The last element that the strides reach.
         for extent, stride in zip(buffer.shape, buffer.strides, strict=True):

@@ -10,7 +10,7 @@ from schedule.state import ScheduleState
 from tensorir.arith import IterMapLevel, detect_iter_map, iter_map_simplify
 from tensorir.arith.mixed_radix import Digits, mixed_radix
 from tensorir.buffer import Range
-from tensorir.expr import BufferLoad, Call, IntImm, IterVar, PrimExpr, Var
+from tensorir.expr import BufferLoad, Call, Cast, IntImm, IterVar, PrimExpr, Var
 from tensorir.ops import is_const_int, logical_and
 from tensorir.stmt import (
     Allocate,
@@ -44,8 +44,9 @@ def axis_domain(axes: Sequence[IterVar]) -> dict[Var, Range]:
 
 
 def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
-    """Return what the axes of a block are bound to."""
-    return {a.var: v for a, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    """Return what the axes of a block are bound to, each in the type of its axis."""
+    bound = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return {axis.var: value.astype(axis.var.dtype) for axis, value in bound}
 
 
 @lru_cache(maxsize=64)
@@ -167,14 +168,17 @@ class BindingSimplifier(Rewriter):
         if not node.block.iter_vars:
             block = self(node.block)
             return node if block is node.block else BlockRealize((), node.predicate, block)
+        given = _in_types_of_axes(node)
         values = iter_map_simplify(
-            node.iter_values,
+            given,
             self._loops,
             node.predicate,
             IterMapLevel.SURJECTIVE,
             simplify_trivial_iterators=not self._preserve_unit_iters,
         )
-        if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
+        if all(a is b for a, b in zip(values, given, strict=True)) or all(
+            a is b for a, b in zip(values, node.iter_values, strict=True)
+        ):
             return node
         return BlockRealize(values, node.predicate, node.block)
 
@@ -186,6 +190,18 @@ class BindingSimplifier(Rewriter):
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         """Leave expressions alone."""
         return node
+
+
+def _in_types_of_axes(node: BlockRealize) -> tuple[PrimExpr, ...]:
+    """Return the bindings of a block, those that are narrowed below the types of axes in these.
+
+    What is computed in a wider type and fits the narrow one needs neither cast then.
+    """
+    values = node.iter_values
+    if not any(type(value) is Cast for value in values):
+        return values
+    pairs = zip(values, node.block.iter_vars, strict=True)
+    return tuple(v.astype(a.var.dtype) if type(v) is Cast else v for v, a in pairs)
 
 
 class _NestSubstitute(Substitution):

@@ -258,7 +258,7 @@ class _Plan:
                 bindings.append(copies[loop_var])
                 by_loop[loop_var] = var
                 remains = True
-            values[axis.var] = substitute(value, by_loop)
+            values[axis.var] = substitute(value, by_loop).astype(axis.var.dtype)
         block = Block(
             axes,
             self._reads(values),

@@ -279,14 +279,20 @@ class _Detector:
             return inner
         if not inner.args:
             return IterSumExpr((), self._linear(node))
-        low, high = self._linear.bound(inner.base)
-        for split in inner.args:
-            first, last = self._ends(split, target)
-            low, high = low + first, high + last
-        least, most = e.integer_limits(target)
-        if low < least or high > most:
-            raise NoIterMapError(f"`{node}` may not hold the value that it narrows")
+        if not self._fits(inner, target):
+            # Together, pieces that the predicate constrains may count less far than each alone.
+            inner = self._fuser.single(inner)
+            if not self._fits(inner, target):
+                raise NoIterMapError(f"`{node}` may not hold the value that it narrows")
         return inner
+
+    def _fits(self, value: IterSumExpr, dtype: DataType) -> bool:
+        low, high = self._linear.bound(value.base)
+        for split in value.args:
+            first, last = self._ends(split, dtype)
+            low, high = low + first, high + last
+        least, most = e.integer_limits(dtype)
+        return least <= low and high <= most
 
     def _ends(self, split: IterSplitExpr, dtype: DataType) -> Interval:
         """Return the least and the largest value that a piece may have.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tensorir import expr as e
-from tensorir.buffer import Buffer
+from tensorir.buffer import Buffer, wide_index
 from tensorir.dtype import INT64, DataType
 from tensorir.expr import IntImm, PrimExpr, Var
 from tensorir.ops import is_const_int
@@ -68,7 +68,7 @@ def buffer_call(printer: Printer, constructor: str, buffer: Buffer, source: str 
 
 def _usual_offset(buffer: Buffer) -> DataType:
     """Return the type of strides and offsets that goes without saying."""
-    return buffer.shape[0].dtype if buffer.shape else INT64
+    return wide_index(buffer.shape[0].dtype) if buffer.shape else INT64
 
 
 def _used_twice(fields: Sequence[PrimExpr]) -> list[Var]:

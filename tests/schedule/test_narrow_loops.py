@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedule import Schedule
-from tensorir import parse
+from tensorir import assert_structural_equal, parse
 from tensorir.interp import interpret
 from tests.schedule.transformation import refused
 
@@ -77,6 +77,19 @@ def test_a_split_of_a_symbolic_extent(factors):
     adds_one(sch, (100,), 100)
 
 
+@pytest.mark.parametrize("axis", ["", ', dtype="int8"'])
+@pytest.mark.parametrize("factors", [[2, 100], [None, 70], [3, None, 60]])
+def test_loops_that_were_widened_are_reordered(factors, axis):
+    text = NEST.format(dtype="T.int8").replace("(100), i", f"(100), i{axis}")
+    sch = Schedule(parse(text))
+    parts = sch.split(sch.get_loops("B")[0], factors)
+    assert [sch.get(part).extent.dtype for part in parts] == ["int32"] * len(factors)
+    sch.reorder(sch.get_loops("B")[-1], *reversed(parts))
+    adds_one(sch, (100, 90))
+    sch.cache_write("B", 0, "global")
+    adds_one(sch, (100, 90))
+
+
 @pytest.mark.parametrize("dtype", ["T.int8"])
 def test_fused_loops_count_in_a_type_that_holds_the_product(dtype):
     sch = Schedule(parse(NEST.format(dtype=dtype)))
@@ -106,3 +119,20 @@ def test_a_reduction_over_a_narrow_loop_is_factored():
     a, b = np.arange(100, dtype="int32"), np.zeros(1, "int32")
     interpret(sch.mod["main"], a, b)
     assert b[0] == a.sum()
+
+
+def test_a_factored_axis_is_used_in_the_type_of_the_one_that_it_is_made_of():
+    sch = Schedule(parse(SUM))
+    sch.rfactor(sch.get_loops("B")[0], 0)
+    assert '= A[T.Cast("int32", vk)' in sch.mod.script()
+    assert_structural_equal(parse(sch.mod.script()), sch.mod)
+    a, b = np.arange(100, dtype="int32"), np.zeros(1, "int32")
+    interpret(sch.mod["main"], a, b)
+    assert b[0] == a.sum()
+
+
+def test_a_buffer_of_narrow_extents_is_as_large_as_their_product():
+    sch = Schedule(parse(SUM))
+    sch.rfactor(sch.get_loops("B")[0], 0)
+    (buffer,) = sch.mod["main"].body.block.alloc_buffers
+    assert [size.dtype for size in buffer.layout] == ["int32"] * 3
