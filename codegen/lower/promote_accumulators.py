@@ -27,7 +27,7 @@ from tensorir.function import PrimFunc
 from tensorir.node import Node
 from tensorir.ops import TRUE, all_of, const
 from tensorir.stmt import ForKind
-from tensorir.visit import Rewriter, children, walk, walk_once
+from tensorir.visit import Rewriter, children, walk_once
 
 MAX_SLOTS: Final = 64
 """Up to how many accumulators a loop keeps; more would go through memory in any case."""
@@ -300,7 +300,7 @@ class _Collector:
         if known is None:
             moves = any(
                 part in self._inside if isinstance(part, Var) else type(part) in (BufferLoad, Call)
-                for part in walk(expr)
+                for part in walk_once(expr)
             )
             known = self._keys[expr] = _MOVES if moves else expr_key(expr)
         return known

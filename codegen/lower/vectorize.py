@@ -9,7 +9,7 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.annotations import PIECES
 from codegen.lower.purity import has_effects, is_exit, is_pure
 from codegen.lower.remarks import done, missed, stands_for
-from codegen.lower.widen import CannotWiden, Widener
+from codegen.lower.widen import CannotWiden, Widener, may_load
 from codegen.target import as_target
 from tensorir import expr as e
 from tensorir import stmt as s
@@ -284,11 +284,14 @@ class _Lanes:
         index = widen(node.indices[0])
         if mask is None:
             return s.BufferStore(node.buffer, widen.to_vector(widen(node.value)), (index,))
-        predicate = widen.to_vector(widen(mask))
+        wide = widen.to_vector(widen(mask))
+        predicate = Var("mask", wide.dtype) if may_load(wide) else wide
         some = self._some_lane(mask, start, lanes)
         with widen.masked(predicate, some_lane_is_on=some is not None):
             value = widen.to_vector(widen(node.value))
-        store = s.BufferStore(node.buffer, value, (index,), predicate)
+        store: s.Stmt = s.BufferStore(node.buffer, value, (index,), predicate)
+        if isinstance(predicate, Var):
+            store = s.LetStmt(predicate, wide, store)
         return store if some is None else s.IfThenElse(some, store)
 
     def _some_lane(self, mask: PrimExpr, start: PrimExpr, lanes: int) -> PrimExpr | None:

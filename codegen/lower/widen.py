@@ -19,10 +19,6 @@ _ELEMENTWISE: Final = frozenset(Op.get(name) for name in ("isnan", "reinterpret"
 """Intrinsics that work lane by lane though the table does not call them vectorizable."""
 
 
-_MOST_LOADING_MASKS: Final = 6
-"""Each one occurs in the loads of the next, so that its instructions double with every other."""
-
-
 class CannotWiden(Exception):  # noqa: N818 - not an error: the statement takes another form
     """An expression has no vector form; the message says which."""
 
@@ -43,8 +39,6 @@ class Widener:
         self._lanes = lanes
         self._values = values
         self._mask: PrimExpr | None = None
-        self._loading_masks = 0
-        """How many of the masks inside one another depend on memory."""
         self._may_share = True
         self._memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -68,17 +62,14 @@ class Widener:
 
         A value that all lanes share is loaded as one if some lane is on for sure.
         """
-        outer = self._mask, self._memo, self._may_share, self._loading_masks
+        outer = self._mask, self._memo, self._may_share
         self._mask = mask if self._mask is None else e.And(self._mask, mask)
         self._memo = {}
         self._may_share = some_lane_is_on
-        self._loading_masks += may_load(mask)
         try:
-            if self._loading_masks > _MOST_LOADING_MASKS:
-                raise CannotWiden("choices by what is loaded are inside one another")
             yield
         finally:
-            self._mask, self._memo, self._may_share, self._loading_masks = outer
+            self._mask, self._memo, self._may_share = outer
 
     # --------------------------------------------------------------------------------------- rules
 
@@ -109,11 +100,14 @@ class Widener:
         a, b = self(node.a), self(node.b)
         if a is node.a and b is node.b:
             return node
-        a = self.to_vector(a)
-        if may_load(node.b):
-            with self.masked(a if type(node) is e.And else e.Not(a)):
-                b = self(node.b)
-        return type(node)(a, self.to_vector(b))
+        kind, left = type(node), self.to_vector(a)
+        if not may_load(node.b):
+            return kind(left, self.to_vector(b))
+        return bound_mask(left, lambda mask: kind(mask, self._decided_by(mask, kind, node.b)))
+
+    def _decided_by(self, mask: PrimExpr, kind: type[e.LogicalOp], node: PrimExpr) -> PrimExpr:
+        with self.masked(mask if kind is e.And else e.Not(mask)):
+            return self.to_vector(self(node))
 
     def not_(self, node: e.Not) -> PrimExpr:
         """Widen the operand."""
@@ -193,11 +187,13 @@ class Widener:
                 return node
             wide = node.dtype.with_lanes(self._lanes)
             return Call(wide, _IF_THEN_ELSE, (condition, self.to_vector(yes), self.to_vector(no)))
-        with self.masked(condition):
-            yes = self.to_vector(self(node.args[1]))
-        with self.masked(e.Not(condition)):
-            no = self.to_vector(self(node.args[2]))
-        return e.Select(condition, yes, no)
+        return bound_mask(condition, lambda mask: self._chosen_by(mask, *node.args[1:]))
+
+    def _chosen_by(self, mask: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+        with self.masked(mask):
+            first = self.to_vector(self(yes))
+        with self.masked(e.Not(mask)):
+            return e.Select(mask, first, self.to_vector(self(no)))
 
     def vector(self, node: PrimExpr) -> PrimExpr:
         """Refuse vectors of vectors."""
@@ -210,6 +206,17 @@ def _called(node: Call) -> str:
     if isinstance(first, StringImm):
         return first.value
     return node.op.short_name if isinstance(node.op, Op) else node.op.name
+
+
+def bound_mask(mask: PrimExpr, use: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+    """Return what `use` makes of a mask, which is computed once if it depends on memory.
+
+    It stands in every load under it, those of the masks further inside among them.
+    """
+    if not may_load(mask):
+        return use(mask)
+    var = Var("mask", mask.dtype)
+    return e.Let(var, mask, use(var))
 
 
 def may_load(node: PrimExpr) -> bool:

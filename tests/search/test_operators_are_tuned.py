@@ -29,13 +29,13 @@ TOPI = """
 adv_index all any argmax.last binarize_pack binary_dense bitserial_dense conv2d_winograd correlation
 cumsum depth_to_space dft dilate dilation2d fast_erf fast_exp fast_softmax fast_tanh
 fixed_point_multiply instance_norm layout_transform lrn matrix_set_diag pool_grad reinterpret scatter
-searchsorted sequence_mask shape size sliding_window space_to_batch_nd space_to_depth unravel_index
-upsampling
+searchsorted sequence_mask shape size sliding_window space_to_batch_nd space_to_depth strided_set
+unravel_index upsampling
 """
 RELAX = """
 adaptive_avg_pool1d bucketize cross_entropy divide.i32 dynamic_strided_slice floor_mod.i32
 gather_elements gather_nd.b index_put index_put.acc index_tensor max.all mean.all nll_loss.mean
-nll_loss.none nll_loss.sum scatter_elements.add scatter_elements.update scatter_nd.update std.all
+nll_loss.none nll_loss.sum roi_pool scatter_elements.add scatter_elements.update scatter_nd.update std.all
 sum.all take take.clip take.nan take.wrap variance.all
 """
 OPERATORS = [

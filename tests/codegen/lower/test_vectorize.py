@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import codegen
+from codegen.lower import lower
 from tensorir import expr as e
 from tensorir import parse
 from tensorir import stmt as s
@@ -153,3 +154,30 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
     codegen.build(func)["main"](a, b)
     np.testing.assert_array_equal(a, expected[0])
     np.testing.assert_array_equal(b, expected[1])
+
+
+def choices(depth: int) -> str:
+    """Return choices by what is loaded, each in the condition of the next."""
+    value = "A[i]"
+    for k in range(depth):
+        value = f"T.if_then_else({value} < {k - 3}, A[(i + {k}) % 16] + 1, A[15 - i])"
+    return value
+
+
+@pytest.mark.parametrize("depth", [3, 10, 20])
+def test_choices_inside_one_another_share_their_masks(depth: int) -> None:
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+    T.func_attr({{"tir.noalias": True}})
+    for i in T.vectorized(16):
+        B[i] = {choices(depth)}
+""")
+    lowered = lower(func, "llvm -mcpu=skylake-avx512 -num-cores=1")
+    assert not any(isinstance(node, s.For) for node in walk(lowered.body))
+    assert sum(1 for _ in walk(lowered.body)) < 60 * depth * depth
+    given = np.arange(16, dtype="int32")[::-1] - 4
+    expected, found = np.zeros(16, "int32"), np.zeros(16, "int32")
+    interpret(func, given.copy(), expected)
+    codegen.build(func, "llvm -num-cores=1")["main"](given.copy(), found)
+    np.testing.assert_array_equal(found, expected)
