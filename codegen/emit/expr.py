@@ -12,12 +12,13 @@ from typing import Final
 
 from codegen.emit.context import FunctionEmitter, emits
 from codegen.emit.convert import float32_to_half, half_to_float32
+from codegen.emit.index import linear_lanes, ramp
 from codegen.emit.integer import divide
 from codegen.emit.llvm_types import float_text, integer_text, is_half, register_type
 from codegen.lower.purity import is_pure
 from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
-from tensorir.dtype import FLOAT32, DataType
+from tensorir.dtype import FLOAT32, INT64, DataType
 from tensorir.expr import PrimExpr
 from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.intrin import Op
@@ -67,9 +68,10 @@ def _arithmetic(f: FunctionEmitter, node: e.BinaryOp) -> str:
     if name is not None:
         left = f.expr(node.a)
         return f.op(f"{name} {register_type(dtype)} {left}, {f.expr(node.b)}")
-    if dtype.lanes == 1 and dtype.bits == 32 and is_index_arithmetic(node, f.value_variables):
+    if dtype.bits == 32 and _may_need_more_bits(f, node):
         # Operands may need more bits for some sizes of buffers; the result wraps where it is used.
-        return f.op(f"trunc i64 {f.index(node)} to i32")
+        wide = register_type(INT64.with_lanes(dtype.lanes))
+        return f.op(f"trunc {wide} {f.index(node)} to {register_type(dtype)}")
     left, right = f.expr(node.a), f.expr(node.b)
     if kind is e.Min or kind is e.Max:
         sign = "s" if dtype.is_int else "u"
@@ -133,15 +135,55 @@ def _compare(f: FunctionEmitter, node: e.CmpOp) -> str:
 
 def _compare_integers(f: FunctionEmitter, node: e.CmpOp, dtype: DataType) -> str:
     test = _SIGNED_TEST[type(node)]
-    is_wide = dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32
-    if is_wide and _is_exact(f, node):
+    if dtype.lanes == 1 and dtype.is_int and dtype.bits >= 32 and _is_exact(f, node):
         # Predicates over loop variables compare in the width of the induction variables.
         left = f.index(node.a)
         return f.op(f"icmp {test} i64 {left}, {f.index(node.b)}")
+    if dtype.lanes > 1 and dtype.bits == 32 and _may_need_more_bits(f, node):
+        # As above, in 64 bits a lane where the lanes are not evenly spaced.
+        return _compare_spaced(f, node, test) or _compare_wide(f, node, test)
     left = f.expr(node.a)
     if dtype.is_uint:
         test = _unsigned(test)
     return f.op(f"icmp {test} {register_type(dtype)} {left}, {f.expr(node.b)}")
+
+
+def _compare_wide(f: FunctionEmitter, node: e.CmpOp, test: str) -> str:
+    left = f.index(node.a)
+    kind = register_type(INT64.with_lanes(node.dtype.lanes))
+    return f.op(f"icmp {test} {kind} {left}, {f.index(node.b)}")
+
+
+def _compare_spaced(f: FunctionEmitter, node: e.CmpOp, test: str) -> str | None:
+    """Compare evenly spaced lanes: `a + k * s < b + k * t` if `k * (s - t) < b - a`.
+
+    One scalar of 64 bits decides, in the lanes as far as they reach. None for other lanes.
+    """
+    left, right = linear_lanes(f, node.a), linear_lanes(f, node.b)
+    if left is None or right is None:
+        return None
+    lanes, step = node.dtype.lanes, left[1] - right[1]
+    reach = step * (lanes - 1)
+    if abs(reach) >= 1 << 30:
+        return None
+    first = f.index(left[0])
+    space = f.op(f"sub nsw i64 {f.index(right[0])}, {first}")
+    space = f.math_intrinsic("smax", INT64, space, str(min(0, reach) - 1))
+    space = f.math_intrinsic("smin", INT64, space, str(max(0, reach) + 1))
+    limit = f.splat(f.op(f"trunc i64 {space} to i32"), "i32", lanes)
+    steps = ", ".join(f"i32 {k * step}" for k in range(lanes))
+    return f.op(f"icmp {test} <{lanes} x i32> <{steps}>, {limit}")
+
+
+def _may_need_more_bits(f: FunctionEmitter, node: e.BinaryOp) -> bool:
+    """Say whether the operands are indices, which sizes of buffers may take beyond 32 bits.
+
+    Of scalars that is not asked: they are computed in 64 bits anyway.
+    """
+    return is_index_arithmetic(node, f.value_variables) and (
+        node.a.dtype.lanes == 1
+        or any(exact_interval(side, f.ranges) is None for side in (node.a, node.b))
+    )
 
 
 def _is_exact(f: FunctionEmitter, node: e.CmpOp) -> bool:
@@ -239,16 +281,10 @@ def bind(f: FunctionEmitter, var: e.Var, value: PrimExpr) -> None:
 
 @emits(e.Ramp)
 def _ramp(f: FunctionEmitter, node: e.Ramp) -> str:
-    element, lanes = node.dtype.element, node.lanes
-    scalar, vector = register_type(element), register_type(node.dtype)
-    base = f.splat(f.expr(node.base), scalar, lanes)
-    if type(node.stride) is e.IntImm:
-        step = node.stride.value
-        steps = ", ".join(f"{scalar} {integer_text(element, k * step)}" for k in range(lanes))
-        return f.op(f"add {vector} {base}, <{steps}>")
-    steps = ", ".join(f"{scalar} {integer_text(element, k)}" for k in range(lanes))
-    stride = f.splat(f.expr(node.stride), scalar, lanes)
-    return f.op(f"add {vector} {base}, {f.op(f'mul {vector} {stride}, <{steps}>')}")
+    base, element = f.expr(node.base), node.dtype.element
+    step = node.stride
+    stride = str(step.value) if type(step) is e.IntImm else f.expr(step)
+    return ramp(f, element, base, stride, node.lanes)
 
 
 @emits(e.Broadcast)

@@ -1,4 +1,4 @@
-"""Indices as 64-bit values.
+"""Indices as 64-bit values, of one lane or several.
 
 Index arithmetic (`tensorir.index_arithmetic`) does not overflow, which lowering has checked: it is
 computed in 64 bits from its leaves, with `nsw`, so that LLVM sees through the addresses of a whole
@@ -17,12 +17,14 @@ from typing import Final
 
 from codegen.emit.context import INDEX, FunctionEmitter
 from codegen.emit.integer import divide
-from codegen.emit.llvm_types import register_type
+from codegen.emit.llvm_types import integer_text, register_type
 from tensorir import expr as e
 from tensorir.arith.const_interval import exact_interval
 from tensorir.dtype import INT64, DataType
-from tensorir.expr import IntImm, PrimExpr, Var
+from tensorir.expr import Call, IntImm, PrimExpr, Var
 from tensorir.index_arithmetic import is_index_arithmetic
+from tensorir.intrin import Op
+from tensorir.visit import children
 
 _LINEAR: Final[dict[type, str]] = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _DIVISIONS: Final = frozenset({e.FloorDiv, e.FloorMod, e.Div, e.Mod})
@@ -30,7 +32,7 @@ _EXTREMA: Final[dict[type, str]] = {e.Min: "smin", e.Max: "smax"}
 
 
 def emit_index(f: FunctionEmitter, node: PrimExpr) -> str:
-    """Write the evaluation of a scalar integer expression; return its 64-bit value."""
+    """Write the evaluation of an integer expression; return its value of 64 bits a lane."""
     kind = type(node)
     if kind is IntImm:
         return str(node.value)  # type: ignore[attr-defined]
@@ -58,7 +60,9 @@ def _index_arithmetic(f: FunctionEmitter, node: PrimExpr) -> str:
         return emit_index(f, node)
     known = f.index_values.get(node)
     if known is None:
-        known = f.index_values[node] = _exact(f, node, _index_arithmetic)
+        is_choice = kind is e.Select or (kind is Call and node.op is _IF_THEN_ELSE)  # type: ignore[attr-defined]
+        written = _chosen(f, node) if is_choice else _exact(f, node, _index_arithmetic)
+        known = f.index_values[node] = written
     return known
 
 
@@ -66,7 +70,7 @@ def _exact(
     f: FunctionEmitter, node: PrimExpr, operand: Callable[[FunctionEmitter, PrimExpr], str]
 ) -> str:
     """Write an expression in which nothing wraps in 64 bits; `operand` writes its operands."""
-    kind = type(node)
+    kind, wide = type(node), INT64.with_lanes(node.dtype.lanes)
     if kind is e.Cast:
         inner: PrimExpr = node.value  # type: ignore[attr-defined]
         if inner.dtype.is_integral and not inner.dtype.is_bool and _widens(node.dtype, inner):
@@ -75,13 +79,39 @@ def _exact(
         left, right = operand(f, node.a), operand(f, node.b)  # type: ignore[attr-defined]
         name = _LINEAR.get(kind)
         if name is not None:
-            return f.pure(f"{name} nsw i64 {left}, {right}")
+            return f.pure(f"{name} nsw {register_type(wide)} {left}, {right}")
         if kind in _DIVISIONS:
             a = exact_interval(node.a, f.ranges)  # type: ignore[attr-defined]
             b = exact_interval(node.b, f.ranges)  # type: ignore[attr-defined]
-            return divide(f, kind, INT64, left, right, a, b)
-        return f.math_intrinsic(_EXTREMA[kind], INT64, left, right)
+            return divide(f, kind, wide, left, right, a, b)
+        return f.math_intrinsic(_EXTREMA[kind], wide, left, right)
+    elif kind is e.Broadcast:
+        return f.splat(operand(f, node.value), "i64", node.lanes)  # type: ignore[attr-defined]
+    elif kind is e.Ramp:
+        base, stride = operand(f, node.base), operand(f, node.stride)  # type: ignore[attr-defined]
+        return ramp(f, INT64, base, stride, wide.lanes)
     return widened(f, f.expr(node), node.dtype)
+
+
+def _chosen(f: FunctionEmitter, node: PrimExpr) -> str:
+    """Write both choices, which may run needlessly: they load nothing, and no division traps."""
+    condition, yes, no = (part for part in children(node) if isinstance(part, PrimExpr))
+    test, kind = register_type(condition.dtype), register_type(INT64.with_lanes(node.dtype.lanes))
+    choices = f"{kind} {_index_arithmetic(f, yes)}, {kind} {_index_arithmetic(f, no)}"
+    return f.op(f"select {test} {f.expr(condition)}, {choices}")
+
+
+def ramp(f: FunctionEmitter, element: DataType, base: str, stride: str, lanes: int) -> str:
+    """Write the vector of `base`, `base + stride`, ... from values of the type `element`."""
+    scalar, vector = register_type(element), register_type(element.with_lanes(lanes))
+    start = f.splat(base, scalar, lanes)
+    if stride[0] != "%":
+        step = int(stride)
+        steps = ", ".join(f"{scalar} {integer_text(element, k * step)}" for k in range(lanes))
+        return f.op(f"add {vector} {start}, <{steps}>")
+    steps = ", ".join(f"{scalar} {integer_text(element, k)}" for k in range(lanes))
+    scaled = f.op(f"mul {vector} {f.splat(stride, scalar, lanes)}, <{steps}>")
+    return f.op(f"add {vector} {start}, {scaled}")
 
 
 def _widens(dtype: DataType, inner: PrimExpr) -> bool:
@@ -92,6 +122,7 @@ def _widens(dtype: DataType, inner: PrimExpr) -> bool:
     return dtype.is_int and dtype.bits >= source.bits
 
 
+_IF_THEN_ELSE: Final = Op.get("if_then_else")
 _EXACT: Final = frozenset({*_LINEAR, *_DIVISIONS, *_EXTREMA})
 
 

@@ -8,7 +8,6 @@ come from the heap, aligned to a cache line, and are freed on every way out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +17,7 @@ from codegen.abi import OUT_OF_MEMORY
 from codegen.emit.context import FunctionEmitter, emits, emits_stmt, mangled
 from codegen.emit.index import linear_lanes, widened
 from codegen.emit.llvm_types import memory_type, register_type
+from codegen.lower.stack_memory import constant_bytes, stack_bytes
 from tensorir.arith.const_interval import exact_interval
 from tensorir.buffer import Buffer
 from tensorir.dtype import INT64, DataType
@@ -26,9 +26,6 @@ from tensorir.index_arithmetic import is_index_arithmetic
 from tensorir.stmt import Allocate, AllocateConst, BufferStore
 
 CACHE_LINE: Final = 64
-STACK_LIMIT: Final = 32 << 10
-"""Bytes up to which one allocation goes on the stack; threads may have small stacks."""
-STACK_TOTAL: Final = 256 << 10
 
 
 # --------------------------------------------------------------------------------------- addresses
@@ -343,17 +340,14 @@ def _scatter(
 
 @emits_stmt(Allocate)
 def _allocate(f: FunctionEmitter, node: Allocate) -> None:
-    sizes = [int(n) if type(n) is IntImm else None for n in node.extents]
     f.local_pointers.add(node.buffer_var)
-    if None not in sizes:
-        nbytes = max(1, math.prod(n for n in sizes if n is not None) * node.dtype.nbytes)
-        if nbytes <= STACK_LIMIT and f.stack_bytes + nbytes <= STACK_TOTAL:
-            _allocate_on_stack(f, node, nbytes)
-            return
-        size = str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
-    else:
-        size = _dynamic_size(f, node)
-    _allocate_on_heap(f, node, size)
+    on_stack = stack_bytes(node, f.stack_bytes)
+    if on_stack is not None:
+        _allocate_on_stack(f, node, on_stack)
+        return
+    nbytes = constant_bytes(node)
+    padded = None if nbytes is None else str(-(-nbytes // CACHE_LINE) * CACHE_LINE)
+    _allocate_on_heap(f, node, padded or _dynamic_size(f, node))
 
 
 def _allocate_on_stack(f: FunctionEmitter, node: Allocate, nbytes: int) -> None:

@@ -17,6 +17,7 @@ from codegen.lower.aliasing import Aliasing
 from codegen.lower.purity import is_exit
 from codegen.lower.ramps import run_of
 from codegen.lower.remarks import done, missed
+from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
 from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
@@ -44,7 +45,8 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     Done for the outermost loop for which it is right: every access to that memory in the loop is to
     one of a few places that do not move and do not overlap; each place is stored to in every
     iteration; nothing else can reach the memory; and the loop runs to its end, for whoever ends the
-    function inside it (`T.ret`, an assertion, a call that fails) leaves what was stored before. A
+    function inside it (`T.ret`, an assertion, a call that fails, memory that the heap has not)
+    leaves what was stored before. A
     parameter is reached by others of the
     function's buffers unless it is marked `tir.noalias`. Allocations that are accessed by constant
     indices only are left alone, because LLVM keeps them in registers as they are. A tile over which
@@ -69,11 +71,20 @@ class _Private:
     def __init__(self, func: PrimFunc) -> None:
         self.in_registers: set[Var] = set()
         """Allocations that are never accessed by an index that varies."""
+        self.on_heap: set[Var] = set()
+        """Allocations that may fail."""
         moving: set[Var] = set()
+        # Half of the stack is left to the tiles, which come before what they are written around.
+        used = STACK_TOTAL // 2
         for node in walk_once(func.body):  # copies of an unrolled body share expressions
             kind = type(node)
             if kind is s.Allocate:
                 self.in_registers.add(node.buffer_var)  # type: ignore[attr-defined]
+                size = stack_bytes(node, used)  # type: ignore[arg-type]
+                if size is None:
+                    self.on_heap.add(node.buffer_var)  # type: ignore[attr-defined]
+                else:
+                    used += size
             elif isinstance(node, (BufferLoad, s.BufferStore)):
                 if not _is_constant(node.indices[0]):
                     moving.add(node.buffer.data)
@@ -166,7 +177,8 @@ class _Accesses:
 class _Collector:
     """Collects what a loop accesses."""
 
-    def __init__(self, loop: s.For) -> None:
+    def __init__(self, loop: s.For, private: _Private) -> None:
+        self._on_heap = private.on_heap
         self.accesses: dict[Var, _Accesses] = {}
         self.escaped: set[Var] = set()
         self.may_leave = False
@@ -196,6 +208,7 @@ class _Collector:
         elif kind is s.Allocate:
             # Memory of an iteration's own is not there before the loop.
             self.escaped.add(node.buffer_var)  # type: ignore[attr-defined]
+            self.may_leave |= node.buffer_var in self._on_heap  # type: ignore[attr-defined]
         elif kind is s.While:
             certain = False
         elif kind is s.AssertStmt:
@@ -362,7 +375,7 @@ class _Promote(Rewriter):
         return result
 
     def _promotable(self, loop: s.For) -> list[_Accesses]:
-        collector = _Collector(loop)
+        collector = _Collector(loop, self._private)
         found = []
         for pointer, accesses in collector.accesses.items():
             if not accesses.is_stored or pointer in self._private.in_registers:

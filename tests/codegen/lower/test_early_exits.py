@@ -150,3 +150,29 @@ def test_loops_that_run_to_their_end_keep_accumulators_in_registers() -> None:
 """
     )
     assert "C_reg" in codegen.lower(func, "llvm").script()
+
+
+SCRATCH = """
+    for k in range(8):
+        C[0] = C[0] + A[k]
+        scratch = T.allocate([{size}], "float32", "global")
+        S = T.Buffer(({size},), data=scratch)
+        for z in range(8):
+            S[7 - z] = A[z] * A[z]
+        C[1] = C[1] + S[T.Cast("int32", A[k])]
+    T.ret(T.int32(100))
+"""
+
+
+def test_what_was_stored_before_memory_runs_out() -> None:
+    func = parse(HEAD + SCRATCH.format(size="k // 4 * T.int64(1 << 50) + 8"))
+    a, c = np.arange(16, dtype="float32"), np.zeros(64, "float32")
+    with pytest.raises(codegen.ExecutionError, match="could not be allocated"):
+        codegen.build(func, "llvm")["main"](a, c)
+    assert c[:2].tolist() == [0 + 1 + 2 + 3 + 4, 49 + 36 + 25 + 16]
+
+
+@pytest.mark.parametrize(("size", "kept"), [("8", True), ("8192", True), ("8193", False)])
+def test_memory_on_the_stack_does_not_run_out(size: str, kept: bool) -> None:
+    lowered = codegen.lower(parse(HEAD + SCRATCH.format(size=size)), "llvm")
+    assert ("C_reg" in lowered.script()) is kept

@@ -84,3 +84,37 @@ for i in range(16):
 def test_wide_products_of_values(kind: str) -> None:
     body = f'for i in T.{kind}(16):\n    B[i] = T.Cast("int64", A[i] * A[i])'
     compiled_is_as_interpreted(body, [1 << 20, 3, -(1 << 17)], dtype="int64")
+
+
+SIZES = """
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((16,), "int32")):
+    n, s = T.int32(), T.int32()
+    A = T.match_buffer(a, (n,), "int8", strides=(s,))
+    for i in T.{kind}(16):
+        B[i] = {value}
+"""
+
+
+@pytest.mark.parametrize("kind", ["unroll", "vectorized"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("T.Select((i + 1) * n < 5, 1, 0)", lambda i, n: 0),
+        ("T.Select(5 - i >= (i + 1) * n, 1, 0)", lambda i, n: 0),
+        ("T.Select(n * 4 + i < n * 4 + 8, 1, 0)", lambda i, n: i < 8),
+        ("T.Select(n * 4 - i == n * 4 - 3, 1, 0)", lambda i, n: i == 3),
+        ("T.Select(i < n * 4, 1, 0)", lambda i, n: 1),
+        ("(i + 1) * n // n", lambda i, n: i + 1),
+        ("(i + 1) * n % 7", lambda i, n: (i + 1) * n % 7),
+        ("T.max(i * n, 2 * n) // n", lambda i, n: max(i, 2)),
+        ("T.min((i + 1) * n, 5)", lambda i, n: 5),
+        ("T.Select(i < 3, i * n, n * 5) // n", lambda i, n: i if i < 3 else 5),
+        ("T.if_then_else(i % 3 == 0, i * n, 0) // n", lambda i, n: i if i % 3 == 0 else 0),
+    ],
+)
+def test_sizes_that_are_large(kind, value, expected) -> None:
+    n, b = 10**9, np.zeros(16, "int32")
+    a = np.lib.stride_tricks.as_strided(np.zeros(1, "int8"), (n,), (0,))
+    codegen.build(parse(SIZES.format(kind=kind, value=value)), "llvm -num-cores=1")["main"](a, b)
+    assert b.tolist() == [expected(i, n) for i in range(16)]

@@ -1,0 +1,30 @@
+"""Which memory of a function's own lies in the stack frame; the rest comes from the heap."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tensorir.expr import IntImm
+from tensorir.stmt import Allocate
+
+STACK_LIMIT: Final = 32 << 10
+"""Bytes up to which one allocation goes on the stack; threads may have small stacks."""
+STACK_TOTAL: Final = 256 << 10
+"""Bytes up to which all allocations of a function together go on the stack."""
+
+
+def constant_bytes(node: Allocate) -> int | None:
+    """Return how many bytes an allocation takes, None if that is known when it runs only."""
+    sizes = [int(n) for n in node.extents if type(n) is IntImm]
+    if len(sizes) < len(node.extents):
+        return None
+    return max(1, math.prod(sizes) * node.dtype.nbytes)
+
+
+def stack_bytes(node: Allocate, used: int) -> int | None:
+    """Return what an allocation takes of a stack of which `used` bytes are taken, None for heap."""
+    nbytes = constant_bytes(node)
+    if nbytes is None or nbytes > STACK_LIMIT or used + nbytes > STACK_TOTAL:
+        return None
+    return nbytes
