@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+import codegen
 from tensorir import PrimFunc, parse, workloads
 from tensorir.interp import random_arguments
 from tensorir.ops import const
@@ -440,6 +441,29 @@ def main(a: T.handle, d: T.handle):
                     D[vi] = 0
                 D[vi] += B[vi, vj]
 """,
+    "calls": _HEADER.format('A: T.Buffer((12,), "float32"), D: T.Buffer((4,), "float32")')
+    + """
+    B = T.alloc_buffer((12,))
+    C = T.alloc_buffer((12,))
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] + T.Cast(
+                "float32", T.call_packed("fuzz_schedule.called", vi, dtype="int32")
+            )
+    for i in range(12):
+        with T.block("C"):
+            vi = T.axis.spatial(12, i)
+            C[vi] = B[vi] * T.float32(2) + B[11 - vi]
+    for i, k in T.grid(4, 3):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[vi] = T.float32(0)
+            D[vi] += C[vi * 3 + vk] * T.Cast(
+                "float32", T.call_packed("fuzz_schedule.called", 100 + vi * 3 + vk, dtype="int32")
+            )
+""",
     "dependent": _HEADER.format('A: T.Buffer((12, 4), "float32"), D: T.Buffer((13, 4), "float32")')
     + """
     B = T.alloc_buffer((12, 4))
@@ -489,6 +513,16 @@ def main(a: T.handle, d: T.handle):
 }
 """Programs of other kinds, as scripts: with all kinds of statements around blocks, and with what
 is easily got wrong (reductions without steps, inits that read, narrow loops, axes that lie)."""
+CALLED: list[int] = []
+"""What the library function of the program `calls` was called with, by whoever ran it last."""
+
+
+@codegen.register_func("fuzz_schedule.called", override=True)
+def _called(number: int) -> int:
+    CALLED.append(int(number))
+    return int(number) % 5
+
+
 SIZES = {"n": 7, "m": 5, "none": 0}
 """What the variables in the shapes of programs are."""
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import codegen
-from benchmarks.fuzz_programs import arguments, program
+from benchmarks.fuzz_programs import CALLED, arguments, program
 from benchmarks.random_lines import NoOperand, Writer
 from schedule import BlockRV, LoopRV, Schedule, ScheduleError, Trace, TraceError
 from tensorir import (
@@ -57,13 +57,20 @@ class Case:
 
 
 @cache
-def _reference(name: str) -> tuple[PrimFunc, list[NDArray[Any]], list[NDArray[Any]]]:
-    """Return a program, arguments for it, and what it makes of them."""
+def _reference(name: str) -> tuple[PrimFunc, list[NDArray[Any]], list[NDArray[Any]], list[int]]:
+    """Return a program, arguments for it, what it makes of them, and what it calls on the way."""
     func = program(name)
     given = arguments(func)
     expected = [array.copy() for array in given]
-    interpret(func, *expected)
-    return func, given, expected
+    called = _calls_of(lambda: interpret(func, *expected))
+    return func, given, expected, called
+
+
+def _calls_of(run: Callable[[], object]) -> list[int]:
+    """Return what a library function was called with while something ran, in ascending order."""
+    CALLED.clear()
+    run()
+    return sorted(CALLED)
 
 
 def prepare(names: Sequence[str]) -> None:
@@ -180,21 +187,30 @@ class Session:
             return
         if self._name is None:
             return
-        _, given, expected = _reference(self._name)
+        _, given, expected, called = _reference(self._name)
         interpreted = [array.copy() for array in given]
         compiled = [array.copy() for array in given]
         # A block that was moved far in may be computed very often, too often to interpret.
         if instances(sch.mod["main"].body) < 30_000:
-            _holds("the interpreter fails", lambda: interpret(sch.mod, *interpreted))
+            calls: list[int] = []
+            _holds(
+                "the interpreter fails",
+                lambda: calls.extend(_calls_of(lambda: interpret(sch.mod, *interpreted))),
+            )
+            _holds("other calls are made", lambda: _assert_close([calls], [called]))
             _holds("the interpreter's result differs", lambda: _assert_close(interpreted, expected))
-        if ".bind(" in whole:
+        # Threads are for GPUs, and library functions are not called from parallel loops.
+        if ".bind(" in whole or (called and ".parallel(" in whole):
             return
-        _holds(
-            "machine code fails",
-            lambda: codegen.build(sch.mod, "llvm -num-cores=2", guard_pages=True)["main"](
-                *compiled
-            ),
-        )
+
+        def run() -> None:
+            compiled_module = codegen.build(sch.mod, "llvm -num-cores=2", guard_pages=True)
+            calls[:] = _calls_of(lambda: compiled_module["main"](*compiled))
+
+        calls = []
+        _holds("machine code fails", run)
+        # It ran twice, with guard pages at either end of the arrays.
+        _holds("machine code makes other calls", lambda: _assert_close([calls[::2]], [called]))
         _holds("machine code's result differs", lambda: _assert_close(compiled, expected))
 
     def _replay_json(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from schedule.analysis.axis_independence import check_any_order
 from schedule.analysis.block_kind import blocks_in, check_compact_dataflow
+from schedule.analysis.dependency import dependencies
 from schedule.analysis.step_order import ORDERED, steps_commute
 from schedule.analysis.surroundings import check_order_is_free, check_told_apart
 from schedule.errors import ArgumentError, Problem, check, fail
@@ -11,6 +12,7 @@ from schedule.instruction import LoopArg, primitive
 from schedule.sref import StmtSRef
 from schedule.state import ScheduleState
 from tensorir.expr import IterVar, Var
+from tensorir.ops import is_const_int
 from tensorir.stmt import Block, ForKind, Stmt
 from tensorir.visit import uses_var
 
@@ -19,6 +21,14 @@ WRONG_AXIS = Problem(
     'the "{kind}" cannot be fulfilled with regard to {0} because some block iter whose block '
     "binding contains the loop var is not {allowed}: axis {axis} of {1}",
     "decompose the reduction first, or choose a loop that only drives data-parallel axes",
+)
+
+REPEATED_UPDATE = Problem(
+    "RepeatedUpdateError",
+    'the "{kind}" cannot be fulfilled with regard to {0} because no axis of {1} is bound to it, so '
+    "that all its iterations update the same elements of {buffer}",
+    "bind the loop to an axis of the block, or move all uses of {buffer} below the loop, so that "
+    "each iteration has elements of its own",
 )
 
 _AXES = ("x", "y", "z")
@@ -34,7 +44,7 @@ def parallel(state: ScheduleState, loop: LoopArg) -> None:
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
     Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
-    DependentAxisError.
+    DependentAxisError, RepeatedUpdateError.
     """
     _check_independent(state, loop, "parallel", allow_reduce=False)
     _set_kind(state, loop, ForKind.PARALLEL)
@@ -46,7 +56,7 @@ def vectorize(state: ScheduleState, loop: LoopArg) -> None:
 
     Needs a compact dataflow below the loop, and only data-parallel axes bound to it.
     Raises ScheduleError: NotCompactDataFlowError, WrongBlockIterTypeError,
-    DependentAxisError.
+    DependentAxisError, RepeatedUpdateError.
     """
     _check_independent(state, loop, "vectorize", allow_reduce=False)
     _set_kind(state, loop, ForKind.VECTORIZED)
@@ -64,7 +74,7 @@ def bind(state: ScheduleState, loop: LoopArg, thread_axis: str) -> None:
 
     A CPU cannot run such a program; building one for it is refused.
     Raises ValueError for an unknown axis; ScheduleError: NotCompactDataFlowError,
-    WrongBlockIterTypeError, DependentAxisError.
+    WrongBlockIterTypeError, DependentAxisError, RepeatedUpdateError.
     """
     if thread_axis not in _THREAD_AXES:
         reason = f"names no thread axis {thread_axis!r}; it must be one of {sorted(_THREAD_AXES)}"
@@ -96,9 +106,30 @@ def _check_independent(
             words = "data-parallel or reduction" if allow_reduce else "data-parallel"
             fail(WRONG_AXIS, loop, block, kind=kind, allowed=words, axis=axis.var.name)
     if state.enable_check:
+        _check_not_repeated(state, loop, kind)
         for block, axis in driven:
             check_any_order(block, {axis.var})
             check(axis.iter_type == IterVar.DATA_PAR or steps_commute(block), ORDERED, block)
+
+
+def _check_not_repeated(state: ScheduleState, loop: StmtSRef, kind: str) -> None:
+    """Raise if every iteration of a loop updates the same elements of memory that they share."""
+    if is_const_int(loop.loop.extent, 1):
+        return
+    below, scope = state.child_blocks(loop), state.scope_root(loop)
+    for child in below:
+        if any(uses_var(value, loop.loop.loop_var) for value in child.block_realize.iter_values):
+            continue
+        block = child.block
+        read = {region.buffer for region in block.reads}
+        for buffer in (region.buffer for region in block.writes):
+            if block.init is None and buffer not in read:
+                continue
+            graph = dependencies(state, scope)
+            tables = graph.buffer_readers, graph.buffer_writers
+            users = [user for table in tables for user in table.get(buffer, ())]
+            is_own = buffer in scope.block.alloc_buffers and all(user in below for user in users)
+            check(is_own, REPEATED_UPDATE, loop, child, kind=kind, buffer=buffer.name)
 
 
 def driven_axes(body: Stmt, loop_var: Var) -> list[tuple[Block, IterVar]]:

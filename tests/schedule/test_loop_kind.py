@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from schedule import Schedule, ScheduleError
@@ -350,6 +352,41 @@ def test_without_checks_only_the_axes_count(method, args):
     sch = Schedule(parse(MATMUL), enable_check=False)
     with pytest.raises(ScheduleError, match="is not data-parallel: axis vk"):
         turned(method, "C", 2, *args)(sch)
+
+
+REPEATED = """\
+@T.prim_func
+def main(A: T.Buffer((3, 5)), D: T.Buffer((4, 3))):
+    C = T.alloc_buffer((3,))
+    for r in range(4):
+        for i, k in T.grid(3, 5):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+{user}
+"""
+USER = """\
+for i in range(3):
+    with T.block("D"):
+        vr, vi = T.axis.remap("SS", [r, i])
+        D[vr, vi] = C[vi]
+"""
+
+
+@pytest.mark.parametrize(("method", "args"), CHECKED)
+def test_iterations_that_repeat_a_reduction(method, args):
+    after = "    for r in range(4):\n" + indent(USER, " " * 8)
+    shared = REPEATED.format(user=after)
+    words = f'"{method}" cannot be fulfilled with regard to {{loop}} because no axis of'
+    error = refused(shared, turned(method, "C", 0, *args), "RepeatedUpdateError")
+    assert words.format(loop="loop `r`") in error.message
+    assert "update the same elements of C" in error.message
+    own = REPEATED.format(user=indent(USER, " " * 8))
+    scheduled(own, turned(method, "C", 0, *args))
+    one = shared.replace("range(4)", "range(1)")
+    scheduled(one, turned(method, "C", 0, *args))
 
 
 @pytest.mark.parametrize("axis", ["threadIdx.w", "threadIdx", "vthread.w", "cthread", ""])
