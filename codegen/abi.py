@@ -1,4 +1,4 @@
-"""What compiled code and the process that runs it agree on: names of symbols, numbers of states.
+"""The agreements of compiled code and the process that runs it: symbol names, state numbers.
 
 Symbols of ours have a dot in them, which no identifier of C has, so that a function of a program
 may have any name: one called `memcpy` is the symbol `tensorir.kernel.memcpy`, and a call of the C
@@ -18,7 +18,7 @@ PROGRAM_SYMBOL: Final = "tensorir.graph_functions"
 CONSTANTS_SYMBOL: Final = "__tensorir_constants"
 """The constants of a library's graph functions, one after the other; C programs pass them on."""
 OPENMP_SYMBOLS: Final = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-"""What compiled code takes from an OpenMP runtime."""
+"""The symbols that compiled code takes from an OpenMP runtime."""
 OUT_OF_MEMORY: Final = -1
 """The status of a function whose allocation failed; 0 is success, positive ones are assertions."""
 LIBRARY_FAILED: Final = -2

@@ -41,7 +41,7 @@ class Source:
 
     @property
     def units(self) -> list[Unit]:
-        """What becomes objects."""
+        """The units of all kernels, each of which becomes an object."""
         return [unit for kernel in self.kernels for unit in kernel.units]
 
     @property

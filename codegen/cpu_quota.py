@@ -1,4 +1,4 @@
-"""How much of the CPU the system lets this process use: the quotas of its control groups (Linux).
+"""The share of the CPU that the system lets this process use: quotas of its control groups (Linux).
 
 A container with two cores of sixteen may run on all sixteen, for two cores' worth of time; what
 uses more is stopped for a while, which no measurement survives.

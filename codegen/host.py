@@ -1,4 +1,4 @@
-"""What is known about the machine this process runs on, without loading LLVM.
+"""Facts about the machine that this process runs on, without loading LLVM.
 
 Linux tells all of it in /proc and /sys; elsewhere the fallbacks are conservative and LLVM is asked
 for the name and features of the CPU.

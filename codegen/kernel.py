@@ -28,7 +28,7 @@ class Unit:
     text: str
     target: Target
     has_scalar_loop: bool = False
-    """Whether LLVM's loop vectoriser may help."""
+    """True if LLVM's loop vectoriser may help."""
 
     def object_code(self) -> bytes:
         """Return the relocatable object; CodegenError for code that LLVM rejects."""
@@ -60,7 +60,7 @@ class Kernel:
 
     @property
     def units(self) -> list[Unit]:
-        """What becomes objects."""
+        """The units that become objects: the code, and the entry if there is one."""
         return [self.code] if self.entry is None else [self.code, self.entry]
 
     def objects(self) -> dict[str, bytes]:

@@ -51,7 +51,7 @@ class LibraryCall:
     """The name under which the function is registered."""
     arguments: tuple[Argument, ...]
     wants_result: bool
-    """Whether the program uses what the function returns, an int32."""
+    """True if the program uses the result of the function, an int32."""
 
 
 def call_to_data(call: LibraryCall) -> list[Any]:

@@ -49,7 +49,7 @@ _LINE: Final = re.compile(r"^  (\S+) +- ", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What LLVM knows of an architecture."""
+    """The names of CPUs and features that LLVM has for an architecture."""
 
     cpus: frozenset[str]
     features: frozenset[str]

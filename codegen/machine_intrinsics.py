@@ -17,7 +17,7 @@ from tensorir.function import PrimFunc
 from tensorir.visit import walk
 
 PREFIXES: Final = ("llvm.x86.", "llvm.aarch64.", "llvm.arm.")
-"""How the names of instructions of particular machines begin."""
+"""The beginnings of the names of instructions of particular machines."""
 
 FEATURES: Final[dict[str, tuple[str, ...]]] = {
     "llvm.x86.avx512.vpdpbusd.512": ("avx512f", "avx512vnni"),

@@ -1,4 +1,4 @@
-"""What a compiled function expects of its arguments, as data that travels with the machine code.
+"""The arguments that a compiled function expects, as data that travels with the machine code.
 
 The form is JSON beside the machine code, so that a library is callable, with all checks, without
 the program it came from.
@@ -73,7 +73,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """What compiled code says about itself."""
+    """The description that travels with compiled code."""
 
     target: str
     architecture: str

@@ -1,4 +1,4 @@
-"""What to compile for: `Target("llvm -mcpu=cascadelake -num-cores=4")`."""
+"""The machine and options to compile for: `Target("llvm -mcpu=cascadelake -num-cores=4")`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Target:
 
     @property
     def is_host(self) -> bool:
-        """Whether the CPU is the one of this machine: no other model or architecture is named."""
+        """True if the CPU is the one of this machine: no other model or architecture is named."""
         return "mcpu" not in self._options and self.architecture == host.machine()
 
     @property
@@ -158,7 +158,7 @@ class Target:
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many vector registers of `vector_bits` there are."""
+        """The number of vector registers of `vector_bits`."""
         if "neon" in self.features:
             return 32
         encoded = "avx512f" if self.vector_bits == 512 else "avx512vl"

@@ -1,4 +1,4 @@
-"""What the parts of the emitter share: the function being written and the dispatch tables.
+"""The state that the parts of the emitter share: the function being written, the dispatch tables.
 
 Each module of the folder enters its handlers into `EXPRESSIONS`, `STATEMENTS` or `INTRINSICS`; the
 emitter looks a node up by its class, so handlers reach one another without importing one another.
@@ -49,7 +49,7 @@ class ModuleEmitter:
         self.externs: set[str] = set()
         """C symbols outside the module that the program calls by name."""
         self.has_scalar_loop = False
-        """Whether some innermost loop works on scalars, so that LLVM's vectoriser may help."""
+        """True if some innermost loop works on scalars, so that LLVM's vectoriser may help."""
 
     def message(self, text: str) -> int:
         """Return the status that stands for the assertion message `text`."""
@@ -104,9 +104,9 @@ class FunctionEmitter(FunctionText):
         self.stack_bytes = 0
         self.in_loop = False
         self.loops = 0
-        """How many loops were written."""
+        """The number of loops that were written."""
         self.result = ""
-        """Where a function with a result stores it."""
+        """The pointer to which a function stores its result; empty for a function without one."""
         self.in_parallel = False
         self.parallel_bodies = 0
         self.value_variables: set[Var] = set()
@@ -116,16 +116,16 @@ class FunctionEmitter(FunctionText):
         self.numbered: dict[str, str] = {}
         """Values of the pure instructions of the open block, by their text (value numbering)."""
         self.inside: dict[str, bool] = {}
-        """Whether 64-bit values that addresses are computed from are known not to be negative."""
+        """True for the 64-bit parts of addresses that are surely not negative, by their text."""
         self.loaded: dict[str, tuple[str, Var]] = {}
         """Values of the loads of the open block that nothing has stored to since, by their text,
         and the data pointers that they went through."""
         self.load_mask: tuple[str, int] | None = None
         """Lanes whose loads happen, as a mask and its length."""
         self.contracts = True
-        """Whether a product and a sum may become one operation."""
+        """True if a product and a sum may become one operation."""
         self.vector_ops = 0
-        """How many memory accesses of more than one lane were written."""
+        """The number of memory accesses of more than one lane that were written."""
 
     def expr(self, node: PrimExpr) -> str:
         """Write the evaluation of `node`; return its value."""

@@ -1,4 +1,4 @@
-"""How dtypes look in LLVM IR: in a register, in memory, and as constants.
+"""The forms of dtypes in LLVM IR: in a register, in memory, and as constants.
 
 float16 and bfloat16 travel as the 16-bit integers that hold their bits, because arithmetic on them
 is done in float32 with explicit rounding; a bool is `i1` in a register and a byte in memory.

@@ -1,1 +1,1 @@
-"""What became of a program: its loops, accumulators and memory accesses after lowering."""
+"""Explanations of a lowered program: the fate of its loops, accumulators and memory accesses."""

@@ -44,7 +44,7 @@ def _copies(loops: Iterable[s.For]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement stands."""
+    """The loops around a statement, and whether a condition guards it."""
 
     loops: Loops = ()
     is_guarded: bool = False
@@ -56,7 +56,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Count:
-    """What an innermost loop does in one iteration."""
+    """The buffers, updates and memory accesses of one iteration of an innermost loop."""
 
     name: str
     buffers: dict[str, None] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class MemoryReader:
     _accesses: dict[Any, Access] = field(default_factory=dict)
     _counts: dict[s.For, _Count] = field(default_factory=dict)
     _allocated: dict[Var, int] = field(default_factory=dict)
-    """How many loops stand around the allocation of a pointer."""
+    """The number of loops around the allocation of each pointer."""
 
     def read(self, func: PrimFunc) -> None:
         """Read a function."""

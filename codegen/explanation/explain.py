@@ -1,4 +1,4 @@
-"""Why a kernel is slow: what lowering made of its loops, accumulators and accesses."""
+"""The reasons why a kernel is slow: the fate of its loops, accumulators and accesses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tensorir.recursion import any_depth
 
 @dataclass(slots=True)
 class Explanation:
-    """What became of a program, as lists of facts; printed, or shown in a notebook, as tables.
+    """The facts about a lowered program, in lists; printed, or shown in a notebook, as tables.
 
     Facts of all functions of a module stand in one list each, in program order.
     """

@@ -17,15 +17,15 @@ class Loop:
     function: str
     name: str
     depth: int
-    """How many loops stand around it."""
+    """The number of loops around it."""
     extent: int | None
     """Its iterations; None where only the caller knows."""
     mark: str
-    """What the schedule asked for: "serial", "parallel", "vectorized" or "unrolled"."""
+    """The kind that the schedule asked for: "serial", "parallel", "vectorized" or "unrolled"."""
     blocks: tuple[str, ...]
     """The blocks directly inside it."""
     becomes: Fate
-    """What it is in machine code. "vectors": all iterations at once; "unrolled": a copy of the body
+    """Its form in machine code. "vectors": all iterations at once; "unrolled": a copy of the body
     for each; "once": no loop, its extent is 1; "removed": nothing in it has to run."""
     lanes: tuple[int, ...] = ()
     """The lanes of each vector that its iterations were made into, for the statement of the loop
@@ -33,7 +33,7 @@ class Loop:
     by: str = ""
     """The pass that decided this where the schedule did not ask for it."""
     note: str = ""
-    """What else there is to say, such as why a mark was not followed."""
+    """A remark, such as the reason why a mark was not followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class Accumulator:
     lanes: int
     """Lanes of one vector of them; 1 for scalars."""
     count: int
-    """How many vectors or scalars are updated in one iteration of `loop`."""
+    """The number of vectors or scalars that are updated in one iteration of `loop`."""
     home: Home
-    """Where they are. "registers": values of their own, in registers as far as the target has
+    """Their place. "registers": values of their own, in registers as far as the target has
     enough; "memory": loaded and stored by each update; "left to LLVM": lowering did not look or
     has no loop to keep them across, and whether they stay in registers is up to LLVM."""
     loop: str
     """The outermost loop across which they are kept; if they are not, the innermost over which
     they are summed; "" where all such loops are written out."""
     note: str = ""
-    """Why they are not in registers, or what is to be watched."""
+    """The reason why they are not in registers, or something to be watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Access:
     kind: Literal["load", "store"]
     buffer: str
     statement: str
-    """What the access is for, such as "C" or "update of C"."""
+    """The purpose of the access, such as "C" or "update of C"."""
     loop: str
     """The innermost loop around it that remains; "" outside all loops."""
     times: int
-    """How many different ones there are in one iteration of `loop`, unrolled copies counted."""
+    """The number of different ones in one iteration of `loop`, unrolled copies counted."""
     lanes: int
     """Elements of one access."""
     pattern: Pattern
@@ -85,11 +85,11 @@ class Access:
     """Elements from one iteration of `loop` to the next, as an expression where only the caller
     knows; 0 where the access does not depend on it, None where the distance changes."""
     masked: bool
-    """Whether some lanes may be switched off."""
+    """True if some lanes may be switched off."""
     guarded: bool
-    """Whether it is under an `if` or `T.if_then_else` inside `loop`."""
+    """True if it is under an `if` or `T.if_then_else` inside `loop`."""
     in_register: bool
-    """Whether it is one of an accumulator in registers, and no access to memory."""
+    """True if it is one of an accumulator in registers, and no access to memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class InnerLoop:
     function: str
     loop: str
     buffers: tuple[str, ...]
-    """What its updates sum into."""
+    """The buffers that its updates sum into."""
     updates: int
     """Updates (multiply-adds in a matmul), scalar or vector, in one iteration."""
     loads: int

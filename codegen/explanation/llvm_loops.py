@@ -1,4 +1,4 @@
-"""What LLVM makes of the loops that are left to it."""
+"""LLVM's remarks about the loops that are left to it: vectorised or not, and why."""
 
 from __future__ import annotations
 

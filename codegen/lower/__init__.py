@@ -65,7 +65,7 @@ PASSES: Final[tuple[tuple[str, Pass], ...]] = tuple(
 
 
 VERIFY: Final = os.environ.get("TENSORIR_VERIFY") == "1"
-"""Whether programs are verified after each pass unless a call says otherwise."""
+"""True if programs are verified after each pass unless a call says otherwise."""
 
 
 @any_depth

@@ -1,4 +1,4 @@
-"""Which data pointers may lead to the same memory."""
+"""The data pointers of a function that may lead to the same memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorir.visit import pre_order_visit
 
 
 class Aliasing:
-    """What is known of the memory that the pointers of a function lead to.
+    """The knowledge about the memory that the pointers of a function lead to.
 
     Allocations are memory of their own. Buffer parameters share none with one another if the
     function is marked `tir.noalias`. Of any other pointer nothing is known.

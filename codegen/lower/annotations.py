@@ -1,4 +1,4 @@
-"""What passes tell one another through annotations.
+"""The annotations by which passes pass facts on to later passes.
 
 | annotation | written by | read by |
 | --- | --- | --- |
@@ -19,11 +19,11 @@ from typing import Final
 EXPLICIT_REGIONS: Final = ("explicit_read_region", "explicit_write_region")
 """Regions of a block, by position, that count instead of what the block accesses."""
 DIM_ALIGN: Final = "buffer_dim_align"
-"""How the strides of buffers that a block writes are rounded up."""
+"""The factors and offsets that strides of the buffers a block writes are rounded up to."""
 MAX_STEP: Final = "pragma_auto_unroll_max_step"
-"""How many statements a loop inside may be unrolled to."""
+"""The most statements that a loop inside may be unrolled to."""
 EXPLICIT: Final = "pragma_unroll_explicit"
-"""Whether such loops are written out here instead of by LLVM."""
+"""Set to 1 where such loops are written out here instead of by LLVM."""
 PIECES: Final = "vector_pieces"
 """A loop over the native vectors that one long vector was cut into."""
 LEFT_TO_BACKEND: Final = "unroll_by_backend"

@@ -1,4 +1,4 @@
-"""Which loops carry values of a buffer from one iteration to a later one.
+"""The loops that carry values of a buffer from one iteration to a later one.
 
 A loop carries none if what an iteration reads it has surely written itself before: then every
 iteration may have memory of its own. This is array privatisation (Tu and Padua, "Automatic Array
@@ -103,7 +103,7 @@ class _Walker:
         self._analyzer = analyzer_for(func)
         self._lives: dict[Var, _Life] = {}
         self._views: dict[Buffer, tuple[Buffer, tuple[PrimExpr, ...]]] = {}
-        """What a view is a view of, and where it begins there."""
+        """The buffer that each view is a view of, and the indices at which it begins there."""
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -221,7 +221,7 @@ class _Walker:
 
 
 class _Cover:
-    """Whether a store has surely written what a later read reads."""
+    """The elements that a store has surely written before a later read."""
 
     def __init__(self, store: _Store, read: _Step, home: _Step, analyzer: Analyzer) -> None:
         self._indices = store.indices

@@ -60,7 +60,7 @@ class _CheckOverflow(Rewriter):
         """Variables of other loops, for the largest sizes that their types hold."""
         self._checked: dict[PrimExpr, PrimExpr] = {}
         self._index: dict[PrimExpr, bool] = {}
-        """Whether expressions are index arithmetic."""
+        """Memory of `is_index_arithmetic`: True for expressions that are index arithmetic."""
 
     # ---------------------------------------------------------------------------------- statements
 
@@ -245,7 +245,7 @@ class Reading:
         self.overflow: tuple[PrimExpr, Interval] | None = None
         """An innermost part whose values its type cannot hold, and their range."""
         self._only_mendable = False
-        """Whether only what 64 bits mend counts as an overflow."""
+        """True if only an overflow that 64 bits mend counts as one."""
 
     def __call__(self, node: PrimExpr) -> Interval | None:
         """Return the values of an expression, noting an overflow in it."""
@@ -354,7 +354,7 @@ READINGS: Final[dict[type, Callable[[Reading, Any], Interval | None]]] = {
     e.Ramp: Reading.ramp,
     e.Broadcast: lambda r, n: r(n.value),
 }
-"""How each node of index arithmetic is read."""
+"""The function that reads each class of nodes of index arithmetic."""
 
 
 def _is_narrowing(node: PrimExpr) -> bool:

@@ -1,4 +1,4 @@
-"""What holds of a program after each pass, and checking that it does.
+"""The properties that a program has after each pass, and checking that it has them.
 
 Types and lanes agree in every form, because no constructor of a node takes others. Besides that
 and what every program keeps (`tensorir.verify`: each variable and buffer is defined once, before

@@ -1,4 +1,4 @@
-"""Which part of an allocated buffer is used between its allocation and its end."""
+"""The part of an allocated buffer that is used between its allocation and its end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LiveRegion:
         self.compact = buffer
         """The buffer that replaces it."""
         self.has_fixed_layout = False
-        """Whether something has the pointer, or another buffer over the same memory."""
+        """True if something has the pointer, or another buffer over the same memory."""
 
     def changes_shape(self) -> bool:
         """Say whether some extent is smaller than that of the buffer, or some index moves."""
@@ -48,14 +48,14 @@ class LiveRegion:
 
 
 class _Uses:
-    """What was seen of one buffer."""
+    """The parts of one buffer that were seen in use."""
 
     __slots__ = ("buffer", "depth", "spans", "whole")
 
     def __init__(self, buffer: Buffer, depth: int) -> None:
         self.buffer = buffer
         self.depth = depth
-        """How many loops and lets are around the allocation; what is defined inside is relaxed."""
+        """The number of loops and lets around the allocation; what is defined inside is relaxed."""
         self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
         """By dimension; None once something unbounded was seen."""
         self.whole = False
@@ -69,7 +69,7 @@ class LiveRegions:
         self._regions: list[LiveRegion] = []
         self._uses: dict[Var, _Uses] = {}
         self._defined = 0
-        """How many loops and lets are around what is visited."""
+        """The number of loops and lets around the visited statement."""
         self._depth: dict[Var, int] = {}
         self._trusted_reads: set[Buffer] = set()
         self._trusted_writes: set[Buffer] = set()

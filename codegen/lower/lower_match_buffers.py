@@ -33,7 +33,7 @@ class _LowerViews(ElementRewriter):
         self._sources: dict[Buffer, BufferRegion] = {}
         self._values: dict[Var, PrimExpr] = {}
         self._starts: dict[PrimExpr, PrimExpr] = {}
-        """Where views begin whose buffers do not say it, by their pointers."""
+        """The offsets at which views begin whose buffers do not say it, by their pointers."""
         self._analyzer = analyzer_for(func)
 
     def buffer(self, buffer: Buffer) -> Buffer:

@@ -34,7 +34,7 @@ def mark_unrolled(func: PrimFunc) -> PrimFunc:
 
 @dataclass(slots=True)
 class _Size:
-    """What a statement amounts to: number of statements, unrolled and other loops nested in it."""
+    """The size of a statement: number of statements, unrolled and other loops nested in it."""
 
     steps: int = 0
     copies: int = 0

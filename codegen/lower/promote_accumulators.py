@@ -64,7 +64,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
 
 class _Private:
-    """Which memory is in registers already, and which no other pointer leads to."""
+    """The memory that is in registers already, and the memory that no other pointer leads to."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.in_registers: set[Var] = set()
@@ -170,7 +170,7 @@ class _Collector:
         self.accesses: dict[Var, _Accesses] = {}
         self.escaped: set[Var] = set()
         self.may_leave = False
-        """Whether the function may end inside the loop."""
+        """True if the function may end inside the loop."""
         self._inside: set[Var] = {loop.loop_var}
         self._keys: dict[PrimExpr, Any] = {}
         self._guard = _ALWAYS

@@ -1,4 +1,4 @@
-"""Which expressions have the same value wherever and whenever they are evaluated."""
+"""The expressions that have the same value wherever and whenever they are evaluated."""
 
 from __future__ import annotations
 

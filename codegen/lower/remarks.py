@@ -1,4 +1,4 @@
-"""What passes and emission say about their decisions: what became of a loop, and why not more.
+"""Remarks of passes and emission about their decisions: the fate of a loop, and why not more.
 
 They call `done` and `missed`, and `stands_for` where a variable of theirs takes the place of one of
 the program's; loops get a `name_in_llvm`. Nothing is kept unless somebody collects, which is how
@@ -30,9 +30,9 @@ class Remark:
     source: str
     """The pass, or "emit"."""
     is_done: bool
-    """Whether it did what it is there for, or missed it."""
+    """True if it did its work, False if it missed it."""
     text: str
-    """What it did, or why it did not."""
+    """The work that it did, or the reason why it did not."""
     loop: Var | None = None
     """The loop's variable in the program before lowering."""
     buffer: Var | None = None
@@ -47,7 +47,7 @@ class Remarks:
 
     made: list[Remark] = field(default_factory=list)
     names: dict[str, Var] = field(default_factory=dict)
-    """What loops that emission wrote are called in LLVM IR."""
+    """The variables of the loops that emission wrote, by the names of the loops in LLVM IR."""
     _origins: dict[Var, Var] = field(default_factory=dict)
 
     def origin(self, var: Var) -> Var:

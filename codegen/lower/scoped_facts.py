@@ -1,4 +1,4 @@
-"""What holds where: a fact lives as long as the loop, let, branch or assertion that gives it.
+"""The scopes of facts: a fact lives as long as the loop, let, branch or assertion that gives it.
 
 A loop's extent is positive inside the loop only, for it may run no iteration; a condition holds in
 its branch. Every pass that reasons about integers enters and leaves these scopes in one way: passes

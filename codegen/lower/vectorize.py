@@ -108,7 +108,7 @@ class _Lanes:
         self._is_one_store = is_one_store
         self._inlined: dict[Var, PrimExpr] = {}
         self._may_have_stored = False
-        """Whether a statement may run before the next one, in the same iteration or another."""
+        """True if a statement may run before the next one, in the same iteration or another."""
 
     def _varies(self, node: Node) -> bool:
         return any(

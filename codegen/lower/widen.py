@@ -44,7 +44,7 @@ class Widener:
         self._values = values
         self._mask: PrimExpr | None = None
         self._loading_masks = 0
-        """How many of the masks inside one another depend on memory."""
+        """The number of the masks inside one another that depend on memory."""
         self._may_share = True
         self._memo: dict[PrimExpr, PrimExpr] = {}
 

@@ -27,7 +27,7 @@ _DLPACK_READ_ONLY: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """Where an array lies: `strides` are in bytes, None for compact row-major."""
+    """The memory of an array: `strides` are in bytes, None for compact row-major."""
 
     address: int
     dtype: DataType
@@ -35,7 +35,7 @@ class ArrayView:
     strides: tuple[int, ...] | None
     read_only: bool
     owner: Any
-    """What keeps the memory alive."""
+    """The object that keeps the memory alive."""
 
     def extent_bytes(self) -> tuple[int, int]:
         """Return the half-open range of addresses that the elements lie in."""

@@ -6,7 +6,7 @@ from tensorir.errors import IRTypeError, IRValueError
 
 
 class Device:
-    """Where a function runs; there is only the CPU."""
+    """The device that a function runs on; there is only the CPU."""
 
     def __init__(self, kind: str = "cpu", index: int = 0) -> None:
         self.kind = kind
@@ -14,7 +14,7 @@ class Device:
 
     @property
     def exist(self) -> bool:
-        """Whether the device is there."""
+        """True if the device is there."""
         return self.kind == "cpu"
 
     def __eq__(self, other: object) -> bool:

@@ -42,11 +42,11 @@ class LoadedCode:
         self.entries = entries
         self.addresses = addresses
         self.library = library
-        """What the code calls for library functions, None if it calls none."""
+        """The callbacks through which the code calls library functions, None if it calls none."""
         self.owner = owner
-        """What holds the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
+        """The holder of the code: the JIT's library, or the `ctypes.CDLL` that was opened."""
         self.refusal = refusal
-        """Why the code cannot run in this process, if so: it then has no addresses."""
+        """The reason why the code cannot run in this process, if so: it then has no addresses."""
 
 
 @cache

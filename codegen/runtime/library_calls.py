@@ -45,7 +45,7 @@ class LibraryCalls:
         if missing:
             raise LinkError(f"the program cannot be loaded: {missing_text(missing)}")
         self._failures: dict[int, BaseException] = {}
-        """What was raised by the calls of a thread, until `failure` takes it."""
+        """The exception that a call raised, by thread, until `failure` takes it."""
         self._callbacks = {
             name: _CALLBACK(
                 partial(self._call, [_Site(call, functions[call.function]) for call in of_one])  # type: ignore[arg-type]

@@ -83,12 +83,12 @@ class Module(TimedFunctions[Function]):
 
     @property
     def target(self) -> Target:
-        """What the module was compiled for."""
+        """The target that the module was compiled for."""
         return Target(self._code.info.target)
 
     @property
     def object_code(self) -> bytes:
-        """What `compile_object` returns; CodegenError for a module loaded from a library."""
+        """The result of `compile_object`; CodegenError for a module loaded from a library."""
         if self._object is None:
             raise CodegenError("a module loaded from a shared library has no object code left")
         return self._object

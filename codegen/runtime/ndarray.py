@@ -72,7 +72,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        """Where the data are: always the CPU."""
+        """The device that holds the data: always the CPU."""
         return _CPU
 
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:

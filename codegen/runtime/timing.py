@@ -75,7 +75,7 @@ class Prepared(Protocol):
 
 
 class Timeable(Protocol):
-    """What can be timed on arguments: functions of modules and of virtual machines."""
+    """A function that can be timed on arguments: of a module or of a virtual machine."""
 
     def prepare(self, *args: Any) -> Prepared:
         """Check arguments for many calls."""

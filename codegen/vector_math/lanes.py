@@ -213,7 +213,7 @@ class Formula:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """The number that is added to an exponent before it is stored."""
         return 127 if self.bits == 32 else 1023
 
     def bits_of(self, x: Lane) -> Lane:

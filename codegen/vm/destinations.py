@@ -1,4 +1,4 @@
-"""Which tensors are computed right where the caller wants them.
+"""The tensors that are computed right where the caller wants them.
 
 What a function returns, or what both branches of an `if` give, has memory that is known before it
 is computed. A tensor that was allocated for it is put there, so that nothing is copied.

@@ -65,7 +65,7 @@ class Frame:
         self.prepared_for: dict[str, int] | None = None
         """The sizes of parameters that temporaries and prepared registers are made for."""
         self.is_quick = False
-        """Whether the arguments are used as they came, so that no register holds them."""
+        """True if the arguments are used as they came, so that no register holds them."""
         self.depth = 0
         self.caller: Frame | None = None
         self.temporaries: list[NDArray] = []
@@ -74,11 +74,11 @@ class Frame:
         self.slots[program.arena_slot] = address_of(self.arena)
         self.slots[program.constants_slot] = address_of(constants)
         self._shared = (self.arena, constants)
-        """What views keep alive, should a library function keep them."""
+        """The memory that views keep alive, should a library function keep them."""
         self.lent: list[NDArray | np.ndarray[Any, Any]] = []
         """Arrays over memory of the frame, which library functions may be given."""
         self._references: list[int] = []
-        """How many references there are to each of them as long as nobody keeps one."""
+        """The number of references to each of them as long as nobody keeps one."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
         """Make what depends on the sizes of the parameters: temporaries, views, shapes."""

@@ -16,13 +16,13 @@ from tensorir.visit import collect_vars
 
 
 class FrameLayout:
-    """What a frame of the function `name` holds, and where."""
+    """The slots and registers of a frame of the function `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.slots: list[Root | Var] = []
         self.registers = 0
-        """How many there are."""
+        """The number of registers."""
         self.sizes: dict[Var, str] = {}
         """The sizes that are defined by now, with their names."""
         self.entry_sizes: frozenset[Var] = frozenset()

@@ -38,7 +38,7 @@ def _field_address(array: np.ndarray[Any, Any]) -> int:
 
 
 address_of: Final = _field_address if _holds_address_first() else _interface_address
-"""Where the elements of a NumPy array begin.
+"""The address of the elements of a NumPy array.
 
 NumPy's C interface fixes that the address is the first field of an array object; reading it takes a
 tenth of the time that `__array_interface__` takes. Where objects lie otherwise, that is used.

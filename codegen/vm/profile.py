@@ -1,4 +1,4 @@
-"""Where the time of a graph function goes: one row a call."""
+"""The time that each part of a graph function takes: one row a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled graph function does at a call, as data that travels with the machine code.
+"""The steps of a call of a compiled graph function, as data that travels with the machine code.
 
 A call works on a *frame*: slots (64-bit integers that machine code reads: addresses of arrays, then
 sizes) and registers (Python values: arrays that library functions are given, tuples, shapes). Steps
@@ -158,7 +158,7 @@ class Run:
 
     symbol: str
     function: str = ""
-    """What it does where it is a single call, for profiles."""
+    """The function of the graph that it calls, where it is a single call; for profiles."""
     binding: str = ""
     operands: str = ""
     """Shapes of the arguments."""

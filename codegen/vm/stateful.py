@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StatefulCalls:
-    """What a virtual machine remembers between calls."""
+    """The arguments, results and saved calls that a virtual machine keeps between calls."""
 
     def __init__(self) -> None:
         self.saved: dict[str, Callable[[], Any]] = {}

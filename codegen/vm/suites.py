@@ -20,7 +20,7 @@ from tensorir.visit import collect_vars
 
 @dataclass(slots=True)
 class Suite:
-    """What was translated of a function or branch: steps, and the run that is open."""
+    """The translation of a function or branch so far: its steps, and the run that is open."""
 
     steps: list[p.Step] = field(default_factory=list)
     operations: list[seg.Operation] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Segment:
 
 
 class SuiteWriter:
-    """What is written of a graph function; the suite that is open belongs to it or to a branch.
+    """Writes a graph function; the suite that is open belongs to it or to a branch.
 
     With `one_by_one` every call is a run of its own.
     """
@@ -49,7 +49,7 @@ class SuiteWriter:
         self._arena_bytes = 0
         self._suite = Suite()
         self._branches = 0
-        """How many branches the open suite is inside of."""
+        """The number of branches that the open suite is inside of."""
         self._segments: list[Segment] = []
         self._checks: list[p.Step] = []
         """Checks of sizes before anything runs."""

@@ -1,4 +1,4 @@
-"""What the translation of a graph function knows of its values: where they are."""
+"""The places of values in the translation of a graph function: in memory, in a register, known."""
 
 from __future__ import annotations
 
