@@ -1,4 +1,4 @@
-"""What rules, mutators and postprocessors tell one another through annotations.
+"""The annotations through which rules, mutators and postprocessors pass on their decisions.
 
 Programs, too, may ask with `INLINE_RULE`, `SCHEDULE_RULE` and `WRITE_CACHE_LEVEL`. A root block is
 the one of a function, with all others below it. The two pragmas are annotations of loops, which
@@ -20,21 +20,21 @@ AUTO_TENSORIZE_INIT: Final = "meta_schedule.auto_tensorize_init"
 INLINE_RULE: Final = "meta_schedule.inline_rule"
 """`"disable"` on a block that is not to be inlined."""
 PARALLEL: Final = "meta_schedule.parallel"
-"""How many iterations parallel loops below a root may have, at most."""
+"""The most iterations that parallel loops below a root may have."""
 RANDOM_COMPUTE_PRODUCER: Final = "meta_schedule.random_compute_producer"
 """Set on a block whose producer `RandomComputeLocation` is to move as well."""
 REGISTER_TILE: Final = "meta_schedule.register_tile"
-"""How many vector registers the tile of a reduction below a root may take, at most."""
+"""The most vector registers that the tile of a reduction below a root may take."""
 SCHEDULE_RULE: Final = "schedule_rule"
 """The rule of one's own, by name, that schedules a block; `"None"` leaves the block alone."""
 TILING_STRUCTURE: Final = "meta_schedule.tiling_structure"
 """The levels of tiles, such as `"SSRSRS"`, of a block that multi-level tiling was applied to."""
 UNROLL_EXPLICIT: Final = "meta_schedule.unroll_explicit"
-"""How many statements loops below a root may be written out to."""
+"""The most statements that loops below a root may be written out to."""
 UNROLL_IMPLICIT: Final = "meta_schedule.unroll_implicit"
 """The same, where copying the statements is left to LLVM."""
 VECTORIZE: Final = "meta_schedule.vectorize"
-"""How many lanes the innermost loops below a root may have, at most."""
+"""The most lanes that the innermost loops below a root may have."""
 WRITE_CACHE_LEVEL: Final = "meta_schedule.write_cache_level"
 """The levels of tiles at which a block gets a write cache, in the place of those of the rule."""
 

@@ -1,4 +1,4 @@
-"""What arguments a program takes, in a form that a database and another process understand."""
+"""The arguments that a program takes, in a form that a database and another process understand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a block could not become a tensor intrinsic."""
+"""The reason why a block could not become a tensor intrinsic."""
 
 from __future__ import annotations
 

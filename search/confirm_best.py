@@ -1,4 +1,4 @@
-"""Which of the best candidates is the fastest: they are measured again, in turns.
+"""The fastest of the best candidates: they are measured again, in turns.
 
 In a search each candidate is measured once, at its own time, and the best of many is often one that
 was lucky. Measured in turns (A B C A B C ...), all of them meet the same machine.
@@ -43,7 +43,7 @@ class Confirmation:
     spread: float
     """Half of the distance between the quartiles of the rounds, in seconds."""
     ratio: float
-    """How many times as slow as the fastest: 1 for the fastest, whose runner-up is the second.
+    """The factor to the fastest: 1 for the fastest, whose runner-up is the second.
 
     Compared are medians of times relative to their rounds: a round in which the whole machine was
     slow counts like the others.

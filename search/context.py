@@ -81,7 +81,7 @@ class TuneContext:
         """The arguments that programs are measured on where they are not made up, by position."""
         self.logger = logger if logger is not None else logging.getLogger("tensorir.search")
         self.progress = Progress()
-        """Where the parts report what they are doing when it takes long."""
+        """The progress of the parts, which they report when they take long."""
         self.initialize()
 
     def _checked(self, input_data: InputData | None) -> dict[int, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What the sites of a trace decided, as the columns of a table."""
+"""The decisions at the sites of a trace, as the columns of a table."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Site:
 
     @property
     def is_sampling(self) -> bool:
-        """Whether the decision was sampled; else it is the number that an annotation has."""
+        """True if the decision was sampled; else it is the number that an annotation has."""
         return self.inst.kind.has_decision
 
     @property
@@ -115,7 +115,7 @@ def with_number(inst: Instruction, number: int) -> Instruction:
 
 
 class _Index:
-    """What made and what uses the random variables of some instructions."""
+    """The makers and the users of the random variables of some instructions."""
 
     def __init__(self, insts: Sequence[Instruction]) -> None:
         self._makers: dict[Any, tuple[Instruction, int]] = {}

@@ -1,4 +1,4 @@
-"""How much arithmetic a program does."""
+"""The amount of arithmetic that a program does."""
 
 from __future__ import annotations
 

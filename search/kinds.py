@@ -22,7 +22,7 @@ class Kinds(Generic[T]):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        """How error messages call the part."""
+        """The name of the part in error messages."""
         self._makers: dict[str, Callable[..., T]] = {}
 
     def register(self, *names: str) -> Callable[[C], C]:

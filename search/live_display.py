@@ -1,4 +1,4 @@
-"""What a search shows while it runs: one table, how far it is, and few lines of log."""
+"""The display of a search while it runs: one table, how far it is, and few lines of log."""
 
 from __future__ import annotations
 

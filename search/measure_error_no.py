@@ -1,4 +1,4 @@
-"""How a measurement ended, with the numbers that the logs of AutoTVM and Ansor have."""
+"""The endings of a measurement, with the numbers that the logs of AutoTVM and Ansor have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MeasureErrorNo(IntEnum):
-    """How a measurement ended, with the numbers that logs have."""
+    """The ending of a measurement, with the number that logs have."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1

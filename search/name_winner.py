@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHARE: Final = 0.02
 _LEAST_SECONDS: Final = 0.5
-"""How long it may take: a share of the search, but enough for a few rounds with quick kernels."""
+"""The time it may take: a share of the search, but enough for a few rounds with quick kernels."""
 
 
 def name_winner(run: TuningRun, task: TaskRecord) -> None:

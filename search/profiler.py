@@ -1,4 +1,4 @@
-"""Where the time of a search goes."""
+"""The time that each part of a search takes."""
 
 from __future__ import annotations
 

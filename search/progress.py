@@ -1,4 +1,4 @@
-"""How a long search tells what it is doing.
+"""The reports of a long search about its progress.
 
 `Progress` says nothing; what a user sees is in `search.live_display`.
 """

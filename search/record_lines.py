@@ -32,7 +32,7 @@ class CountedLines:
         self.name = file.name
         self.last = ""
         self.count = 0
-        """How many should be records: neither blank nor comments."""
+        """The number of lines that should be records: neither blank nor comments."""
         self._file = file
 
     def __iter__(self) -> Iterator[str]:

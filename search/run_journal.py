@@ -60,7 +60,7 @@ class RunJournal:
 
     @property
     def model(self) -> Path | None:
-        """Where the cost model of the run is kept while it is unfinished, None for no such run."""
+        """The file of the cost model of the run while it is unfinished, None for no such run."""
         return None if self._file is None or self._path is None else self._path.with_suffix(".xgb")
 
     def keep_model(self, saved: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run is: by this it is told whether one that was interrupted is the same.
+"""The plan of a run, by which it is told whether one that was interrupted is the same.
 
 The programs, their targets, the design spaces, the seeds, the strategies and how many trials there
 are to be make a run. How it is measured does not: a run may go on with another runner.

@@ -99,7 +99,7 @@ class Hole:
     """A choice that a sketch leaves open."""
 
     name: str
-    """What the choice is called in the loops of the sketch."""
+    """The name of the choice in the loops of the sketch."""
     site: Site
     rule: str
     """The annotation rule of Ansor that fills such holes."""
@@ -121,7 +121,7 @@ class Sketch:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What the derivation rules of Ansor would be called that made the sketch, in order."""
+        """The names that Ansor has for the derivation rules that made the sketch, in order."""
         found: dict[str, None] = {}
         insts = self.space.trace.insts
         kinds = [inst.kind.name for inst in insts]

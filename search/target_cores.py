@@ -1,4 +1,4 @@
-"""How many cores a search counts on."""
+"""The number of cores that a search counts on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search does to a module, as passes: functions from module to module with a name."""
+"""The passes of the search: functions from module to module with a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of each trial of a run, failed ones included, as a table."""
+"""The trials of a run, failed ones included, as a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search.errors import DatabaseError
 TRIALS_FILE: Final = "tuning_trials.json"
 
 Stage = Literal["build", "run", "check", "done", "stopped"]
-"""How far a trial came.
+"""The stage at which a trial ended.
 
 It failed in `"build"`, in `"run"` or in the `"check"` of its results; it was measured (`"done"`),
 or `"stopped"` as soon as it was certain that it is not the best.
@@ -49,9 +49,9 @@ class Trial:
     run_secs: tuple[float, ...] = ()
     """Seconds per call; a lower bound where the trial was stopped."""
     predicted: float | None = None
-    """What the cost model said before; higher is faster."""
+    """The score that the cost model gave before; higher is faster."""
     time: float = 0.0
-    """When the trial ended, in seconds since 1970 (UTC)."""
+    """The time at which the trial ended, in seconds since 1970 (UTC)."""
     space: int | None = None
     decisions: list[Any] | None = None
 

@@ -38,7 +38,7 @@ from tensorir.visit import walk
 
 
 class ModuleOptions(TypedDict, total=False):
-    """What `tune_module` takes and `tune_tir` does not."""
+    """The options that `tune_module` takes and `tune_tir` does not."""
 
     max_trials_global: int
     max_trials_per_task: int | None

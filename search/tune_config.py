@@ -1,4 +1,4 @@
-"""How much to search, and how."""
+"""The configuration of a search: its budget and its parts."""
 
 from __future__ import annotations
 

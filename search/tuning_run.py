@@ -43,7 +43,7 @@ _PROBE_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class TuningRun:
-    """What a run consists of, from `open` until the end of its `with`.
+    """The parts of a run, from `open` until the end of its `with`.
 
     `spaces` are the design spaces of each task, `trials_done` the trials of each that were made
     before the run was interrupted.
@@ -66,7 +66,7 @@ class TuningRun:
     spaces: list[list[Schedule]]
     trials_done: list[int]
     started: float = field(default_factory=time.monotonic)
-    """When the run was opened, in seconds of the monotonic clock."""
+    """The time at which the run was opened, in seconds of the monotonic clock."""
 
     @staticmethod
     @contextlib.contextmanager
@@ -161,7 +161,7 @@ class TuningRun:
 
     @property
     def seconds(self) -> float:
-        """How long the run has been going on."""
+        """The seconds that the run has been going on."""
         return time.monotonic() - self.started
 
     def tune(self, on_interrupt: str = "raise") -> None:

@@ -1,1 +1,1 @@
-"""What rules and postprocessors ask about a program: reuse, tiling, layouts."""
+"""Analyses of programs for rules and postprocessors: reuse, tiling, layouts."""

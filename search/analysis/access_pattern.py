@@ -1,4 +1,4 @@
-"""How what a block reads lies relative to what it writes, and how much of it is read again."""
+"""The places a block reads relative to those it writes, and how much of them is read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorir.visit import collect_vars
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """How the dimensions of a read region follow those of a written one.
+    """The relation of the dimensions of a read region to those of a written one.
 
     A read dimension follows a written one if it has its index, perhaps shifted by a constant; a
     read dimension at a constant index follows none.

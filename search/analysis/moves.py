@@ -1,4 +1,4 @@
-"""How an access moves through memory with the loops around its block."""
+"""The distance that an access moves in memory with each of the loops around its block."""
 
 from __future__ import annotations
 

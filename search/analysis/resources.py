@@ -1,4 +1,4 @@
-"""What a scheduled program takes of a machine: cores, lanes, code and cache."""
+"""The resources that a scheduled program takes of a machine: cores, lanes, code and cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorir.visit import children, collect_vars, substitute, walk
 
 @dataclass(frozen=True)
 class Resources:
-    """What a program takes. Of several blocks, the one that takes most counts, for each number.
+    """The resources of a program: for each number, those of the block that takes most.
 
     The two footprints are those of the block with the most iterations. Each buffer counts once,
     with the box that holds what is touched, at the first values of the loops outside.
@@ -31,12 +31,12 @@ class Resources:
     vector_lanes: int = 1
     """Iterations of vectorized loops around one another."""
     unrolled_extent: int = 1
-    """How many copies of a block are written out: by unrolled loops, and by an unroll limit."""
+    """The copies of a block that are written out: by unrolled loops, and by an unroll limit."""
     tile_bytes: int = 0
-    """What is touched from the outermost loop of a reduction inward; of a block that reduces
+    """The bytes touched from the outermost loop of a reduction inward; of a block that reduces
     nothing, by its innermost loop."""
     inner_tile_bytes: int = 0
-    """What is touched in one iteration of the innermost loop of the reduction."""
+    """The bytes touched in one iteration of the innermost loop of the reduction."""
 
 
 RESOURCES: Final = tuple(Resources.__annotations__)

@@ -1,4 +1,4 @@
-"""Whether a block gains from multi-level tiling, or from a factored reduction."""
+"""The tests of whether a block gains from multi-level tiling, or from a factored reduction."""
 
 from __future__ import annotations
 

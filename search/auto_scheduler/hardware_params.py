@@ -16,7 +16,7 @@ _CACHE_LINE = 64
 
 @dataclass(frozen=True, init=False)
 class HardwareParams:
-    """What the search supposes of the machine, in the order of a log.
+    """The numbers of the machine that the search goes by, in the order of a log.
 
     `num_cores` goes to the target, if that does not say it: it bounds threads and shapes design
     spaces. The others are kept for logs and have no effect: the width of vectors and the cache line

@@ -1,4 +1,4 @@
-"""What may be done to the layout of constant weights."""
+"""The options for rewriting the layout of constant weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from search.postproc.rewrite_layout import RewriteLayout
 
 
 class LayoutRewriteOption(IntEnum):
-    """What may be done to the layout of parameters that are free in it, with the numbers of logs.
+    """The options for the layout of parameters that are free in it, with the numbers of logs.
 
     `layout_free_placeholders` of an operation, or `layout_free_buffers` of a program, frees them. A
     search rewrites layouts as its task says, and so are steps of Ansor replayed. A trace says

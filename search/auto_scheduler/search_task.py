@@ -1,4 +1,4 @@
-"""What is tuned: a workload for a machine."""
+"""The task of a search: a workload to be tuned for a machine."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class SearchTask:
 
     @cached_property
     def workload(self) -> Workload:
-        """What the workload function gave; TuningError if it is not registered."""
+        """The result of the workload function; TuningError if it is not registered."""
         return workload_of(self.workload_key)
 
     @cached_property

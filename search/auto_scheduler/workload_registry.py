@@ -17,7 +17,7 @@ from tensorir.function import IRModule, PrimFunc
 from tensorir.structural_hash import structural_hash
 
 Workload: TypeAlias = "list[te.Tensor] | PrimFunc | IRModule"
-"""What a workload function gives: tensors, inputs first and outputs last, or a program."""
+"""The result of a workload function: tensors, inputs first and outputs last, or a program."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -33,7 +33,7 @@ logger = logging.getLogger("autotvm")
 
 
 class RecordStore(Protocol):
-    """What keeps records in its own way."""
+    """A keeper of records with a way of its own."""
 
     def save(self, inp: MeasureInput, res: MeasureResult) -> object:
         """Keep a record."""

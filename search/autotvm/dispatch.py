@@ -1,4 +1,4 @@
-"""Which configuration a call of a template gets: nested contexts are asked from inside out."""
+"""The configuration that a call of a template gets: nested contexts are asked from inside out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("autotvm")
 
 @dataclass
 class GlobalScope:
-    """What holds for the whole process.
+    """The settings of the whole process.
 
     `in_tuning`: a tuner is measuring, so templates may take inputs that are packed already.
     `silent`: nothing is said about missing configurations.
@@ -84,7 +84,7 @@ class ApplyConfig(DispatchContext):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.workload: Workload | None = None
-        """What was asked for last."""
+        """The workload that was asked for last."""
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Config:
         self.workload = workload

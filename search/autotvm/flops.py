@@ -1,4 +1,4 @@
-"""How many operations a task does, which its speed is given by."""
+"""The number of operations of a task, by which its speed is given."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FEW: Final = 1024
 
 
 class Task:
-    """What is tuned: a template called with arguments.
+    """A template called with arguments, to be tuned.
 
     `args` are encoded as logs have them. `config_space`, `target` and `flop` (operations of one
     run) are there for one that `create` made; a task from a log has only its key.

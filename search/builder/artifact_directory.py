@@ -1,4 +1,4 @@
-"""Where the files of one builder or runner are, until nobody needs them."""
+"""The directory for the files of one builder or runner, until nobody needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a builder is."""
+"""The base class of builders, with their input and result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BuilderResult:
     seconds: float = 0.0
     """The wall time that the build took."""
     ending: Ending = "value"
-    """How the job ended that the build was, where it was one."""
+    """The end of the job that the build was, where it was one."""
 
 
 class BuilderFuture(Future[BuilderResult]):
@@ -48,7 +48,7 @@ class Builder(ABC):
     kinds: ClassVar[Kinds[Builder]] = Kinds("builder")
 
     beside_measuring: bool = True
-    """Whether programs are measured while these are built, so that a core has to stay quiet."""
+    """True if programs are measured while these are built, so that a core has to stay quiet."""
 
     @staticmethod
     def create(kind: str | type[Builder] | Builder = "local", *args: Any, **kwargs: Any) -> Builder:

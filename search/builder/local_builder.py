@@ -61,7 +61,7 @@ class LocalBuilder(Builder):
         self._pool = WorkerPool(self.max_workers, initializer)
         self._directory: ArtifactDirectory | None = None
         self._seconds: list[float] = []
-        """What the builds took that succeeded."""
+        """The wall times of the builds that succeeded."""
         logger.info("LocalBuilder: max_workers = %d", self.max_workers)
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:

@@ -1,4 +1,4 @@
-"""What a cost model is."""
+"""The base class of cost models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """What a model says of candidates; two arrays [candidates].
+    """The scores that a model gives to candidates; two arrays [candidates].
 
     A higher `mean` is faster. `std`, 0 or more, says how far the predictors of the model disagree.
     """
@@ -45,11 +45,11 @@ class CostModel(ABC):
 
     @property
     def trained(self) -> bool:
-        """Whether predictions mean something."""
+        """True if predictions mean something."""
         return True
 
     def knows(self, context: TuneContext, trace: Trace) -> bool:
-        """Whether there is nothing to learn from the measurement of a trace.
+        """Say whether there is nothing to learn from the measurement of a trace.
 
         A search shows a model the records of its database that it does not know.
         """
@@ -79,7 +79,7 @@ class CostModel(ABC):
         """Return a score for each candidate; higher is better, the unit is the model's own."""
 
     reads_drafts: bool = False
-    """Whether `predict` takes candidates that were not postprocessed yet."""
+    """True if `predict` takes candidates that were not postprocessed yet."""
 
     def score_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]

@@ -1,4 +1,4 @@
-"""What a cost model was shown: the features and the time of each candidate, by workload."""
+"""The measurements that a cost model was shown: features and times of candidates, by workload."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class TrainingSet:
 
 @dataclass(eq=False)
 class WorkloadMeasurements:
-    """What was measured of one workload for one target."""
+    """The measurements of one workload for one target."""
 
     places: dict[str, int] = field(default_factory=dict)
-    """Where in the lists a candidate is, by what tells it from others of the workload."""
+    """The position of a candidate in the lists, by what tells it from others of the workload."""
     features: list[NDArray[np.float32]] = field(default_factory=list)
     """One array [rows, columns] for each candidate."""
     costs: list[Cost] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Measurements:
         return sum(map(len, self.workloads.values()))
 
     def knows(self, key: str, candidate: str) -> bool:
-        """Whether there is a measurement of a candidate of a workload."""
+        """Say whether there is a measurement of a candidate of a workload."""
         return key in self.workloads and candidate in self.workloads[key].places
 
     def add(self, key: str, candidate: str, rows: NDArray[Any], cost: Cost) -> None:

@@ -30,7 +30,7 @@ _NOT_SAVED: Final = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What a file that was cut short or changed makes NumPy and zipfile raise."""
+"""The exceptions that NumPy and zipfile raise for a file that was cut short or changed."""
 
 
 class OutdatedModelError(TuningError):

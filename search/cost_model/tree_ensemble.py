@@ -21,7 +21,7 @@ logger = logging.getLogger("tensorir.search")
 TEMPERATURE: Final = 0.4
 """Of two candidates whose times differ by half, the model is asked to be certain by 73 %."""
 _TRUST: Final = 0.7
-"""How much of the log of a ratio of estimated times is true, about: estimates exaggerate."""
+"""The share of the log of a ratio of estimated times that is true, about: estimates exaggerate."""
 _DOUBT: Final = 0.5
 """The deviation of the log of a time from what its estimate says, about."""
 _MAX_ROUNDS: Final = 300

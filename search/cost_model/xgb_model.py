@@ -96,11 +96,11 @@ class XGBModel(CostModel):
 
     @property
     def trained(self) -> bool:
-        """Whether there were enough measurements, or scores are estimates at least."""
+        """True if there were enough measurements, or scores are estimates at least."""
         return bool(self._ensemble.members) or self.extractor.estimates
 
     def knows(self, context: TuneContext, trace: Trace) -> bool:
-        """Whether the model was shown a measurement of a trace."""
+        """Say whether the model was shown a measurement of a trace."""
         return self._measurements.knows(_key(context), _trace_key(trace))
 
     # ---------------------------------------------------------------------------------- prediction

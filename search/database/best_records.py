@@ -1,4 +1,4 @@
-"""Which of several records counts, and which are the best."""
+"""The order of records: the best of several, and the one that counts of those of a trace."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class Measured(Protocol):
-    """What a record says of itself: those of a database do, and the lines of a log."""
+    """A record with its measurement: those of a database are, and the lines of a log."""
 
     @property
     def target(self) -> Target | None:
-        """What it was measured for."""
+        """The target that it was measured for."""
 
     @property
     def trace_key(self) -> bytes:
-        """What two records share if they did the same."""
+        """The key that two records share if they did the same."""
 
     @property
     def run_secs(self) -> Sequence[float] | None:
@@ -33,14 +33,14 @@ class Measured(Protocol):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it does something and ran."""
+        """True if it does something and ran."""
 
 
 R = TypeVar("R", bound=Measured)
 
 
 RIVAL: Final = 1.15
-"""How many times as slow as the best a candidate may be that may turn out to be the best."""
+"""The factor to the best time up to which a candidate may still turn out to be the best."""
 
 
 def those_that_count(records: Iterable[R]) -> list[R]:

@@ -1,4 +1,4 @@
-"""What a database is, and how one is asked for a schedule."""
+"""The base class of databases, and how one is asked for a schedule."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class Database(Entered):
 
     @property
     def place(self) -> str:
-        """Where the records are, for messages."""
+        """The place of the records, for messages."""
         return f"a {type(self).__name__}"
 
     def members(self) -> Sequence[Database]:

@@ -1,4 +1,4 @@
-"""What is current inside of `with`: where builds and passes look functions up."""
+"""The stack of what is current inside of `with`: builds and passes look functions up in it."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ class GrowingFile:
         self._bytes_read = 0
         self._lines_read = 0
         self._ends_open = False
-        """Whether the last line that was read had no end."""
+        """True if the last line that was read had no end."""
         self._torn_at: int | None = None
-        """Where a last line starts that is not whole, once it was warned of."""
+        """The start of a last line that is not whole, once it was warned of."""
         self._identity: tuple[int, int] | None = None
 
     @contextlib.contextmanager

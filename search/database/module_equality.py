@@ -1,4 +1,4 @@
-"""When two programs count as the same: for finding a workload, and for not measuring twice."""
+"""The equalities of programs: for finding a workload, and for not measuring twice."""
 
 from __future__ import annotations
 

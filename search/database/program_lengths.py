@@ -47,7 +47,7 @@ def compatible_factor(recorded: IRModule, mod: IRModule) -> float | None:
 
 
 class _Role(Enum):
-    """What an integer of a program may be in a compatible one."""
+    """The freedom that an integer of a program has in a compatible one."""
 
     FIXED = auto()
     """The same."""
@@ -68,7 +68,7 @@ class ProgramLengths:
     notes: tuple[Mapping[str, Any], ...]
     """Attributes and annotations, which are the same in compatible programs."""
     iterations: int
-    """How often the blocks run in all."""
+    """The number of times that the blocks run in all."""
 
     @staticmethod
     def of(mod: IRModule) -> ProgramLengths:
@@ -157,7 +157,7 @@ class _Listing:
 
 
 class _Windows:
-    """What a function reads through windows."""
+    """The dimensions and axes of a function that are read through windows."""
 
     def __init__(self, func: PrimFunc) -> None:
         nodes = list(walk(func.body))

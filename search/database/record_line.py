@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RecordLine(NamedTuple):
-    """What a line says, the trace as text."""
+    """The fields of a line, the trace as text."""
 
     workload: int
     trace: bytes
@@ -34,7 +34,7 @@ class RecordLine(NamedTuple):
 
     @property
     def schedules(self) -> bool:
-        """Whether the trace has an instruction before the postprocessing."""
+        """True if the trace has an instruction before the postprocessing."""
         return not self.trace.startswith((b"[[]", b'[[["EnterPostproc"'))
 
 

@@ -1,4 +1,4 @@
-"""What a database holds: workloads, and what was measured of them."""
+"""The contents of a database: workloads, and the records of their measurements."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class TuningRecord:
 
     @cached_property
     def place(self) -> str | None:
-        """Where the record is stored, with its line; None for one that is in memory only."""
+        """The file and line where the record is stored; None for one that is in memory only."""
         return None
 
     @property
@@ -111,18 +111,18 @@ class TuningRecord:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the trace does something and ran."""
+        """True if the trace does something and ran."""
         return self.schedules and bool(self.run_secs) and FAILED not in (self.run_secs or ())
 
     @property
     def bound_seconds(self) -> float | None:
-        """How long it takes at least, of a trial that was ended early; None for any other."""
+        """The least time it takes, of a trial that was ended early; None for any other."""
         known = [s for s in self.run_secs or () if s != FAILED]
         return min(known) if known and not self.is_valid and self.schedules else None
 
     @property
     def schedules(self) -> bool:
-        """Whether the trace has an instruction before the postprocessing."""
+        """True if the trace has an instruction before the postprocessing."""
         insts = self.trace.insts
         return bool(insts) and insts[0].kind.name != "EnterPostproc"
 

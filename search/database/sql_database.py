@@ -412,9 +412,9 @@ class _Link:
 
     connection: sqlite3.Connection
     is_written: bool
-    """Whether it is to a file that may be written."""
+    """True if it is to a file that may be written."""
     is_missing: bool = False
-    """Whether it is to nothing, because there is no file."""
+    """True if it is to nothing, because there is no file."""
     process: int = field(default_factory=os.getpid)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -71,7 +71,7 @@ class StoredRecord(TuningRecord):
 
     @cached_property
     def schedules(self) -> bool:
-        """Whether the trace has an instruction before the postprocessing."""
+        """True if the trace has an instruction before the postprocessing."""
         return super().schedules
 
     def __reduce__(self) -> tuple[Any, ...]:

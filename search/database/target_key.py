@@ -1,4 +1,4 @@
-"""When records were made for the same target, and when those for another one are of use.
+"""The rules by which records are for the same target, or of use though they are for another one.
 
 Records for the target that is asked for come first. Where there are none, those for a target answer
 that differs in `num-cores` alone: their schedules compute the same on any number of cores, and are

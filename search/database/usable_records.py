@@ -82,4 +82,4 @@ def _described(record: TuningRecord) -> str:
 
 
 _told: Final[set[Hashable]] = set()
-"""What was warned of: places, and records in memory. There are few, as each is a damaged one."""
+"""The places and records that were warned of. There are few, as each is a damaged one."""

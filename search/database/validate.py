@@ -1,4 +1,4 @@
-"""Whether the records of a database still hold."""
+"""The validation of the records of a database: whether they still hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 Kind = Literal["trace", "replay", "build", "run", "time"]
-"""What is wrong.
+"""The kind of a fault.
 
 The `"trace"` cannot be read; it does not `"replay"` on its program; the scheduled program does not
 `"build"`, does not `"run"` or computes something else; or its `"time"` is another.
@@ -41,7 +41,7 @@ class Finding:
 
 
 class Findings(Sequence[Finding]):
-    """What a validation found, as a list and as a table."""
+    """The faults that a validation found, as a list and as a table."""
 
     def __init__(self, checked: int, measured: int, findings: Sequence[Finding]) -> None:
         self.checked = checked

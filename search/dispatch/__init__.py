@@ -1,1 +1,1 @@
-"""How a later build finds what a search found, and what becomes of it on other programs."""
+"""Finding in a later build what a search found, and applying it to other programs."""

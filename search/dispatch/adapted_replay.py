@@ -1,4 +1,4 @@
-"""What was recorded of one program, done to another one.
+"""The replay of a trace that was recorded of one program on another one.
 
 Decisions that do not fit the other program are repaired by their primitives: of a tile the inner
 parts stay, and the outermost takes what they leave. Splits by numbers are adapted in the same way.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 _SEED: Final = 1
-"""What has to be drawn anew is always drawn the same way."""
+"""The seed of what has to be drawn anew, which so is always the same."""
 
 
 class ReplayError(TuningError):
-    """What was recorded of one program cannot be done to another one."""
+    """A trace that was recorded of one program cannot be replayed on another one."""
 
 
 class AdaptedReplay:

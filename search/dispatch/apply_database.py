@@ -20,7 +20,7 @@ logger = logging.getLogger("tensorir.search")
 
 
 class HistoryOptions(TypedDict, total=False):
-    """What to do about functions that a database does not have; see `find_schedule`."""
+    """The options for functions that a database does not have; see `find_schedule`."""
 
     include_compatible: bool
     sample_on_miss: Sampler | None

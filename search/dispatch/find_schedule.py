@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tensorir.search")
 
 _MOST_STALE: Final = 256
-"""How many records of the program itself are tried; all but the first are for when one fails."""
+"""The most records of the program itself that are tried, each after the one before has failed."""
 
 _ATTEMPTS: Final = 8
-"""How many records of compatible programs are tried, and how many of others."""
+"""The most records of compatible programs that are tried, and the most of others."""
 
 _OF_EACH: Final = 4
-"""How many records of each other program are tried."""
+"""The most records of each other program that are tried."""
 
 _STRICTER: Final = 63
-"""How many programs with fewer free layouts are looked up: all for six parameters, with none and
-with one free first."""
+"""The most programs with fewer free layouts that are looked up: all for six parameters, with none
+and with one free first."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FoundSchedule:
     how: Literal["exact", "compatible", "anchor", "sampled"]
     factor: float = 1.0
     is_for_other_cores: bool = False
-    """Whether the record is for another target than the one that was asked for."""
+    """True if the record is for another target than the one that was asked for."""
 
     @property
     def func(self) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""What builds and passes look functions up in."""
+"""The history that builds and passes look functions up in: a database with options."""
 
 from __future__ import annotations
 

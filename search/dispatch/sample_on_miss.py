@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tensorir.search")
 
 _MOST_BUILDS: Final = 8
-"""How many programs are built at most until one succeeds."""
+"""The most programs that are built until one succeeds."""
 
 
 class Sampler(ABC):
@@ -48,7 +48,7 @@ class Sampler(ABC):
 
 @dataclass(frozen=True)
 class SampleOnMiss(Sampler):
-    """How to make up a schedule of a program that no record is known of.
+    """Makes up a schedule of a program that no record is known of.
 
     This is the first batch of an `EvolutionarySearch`, without evolution: `population` points of
     the design spaces of the program are drawn, a cost model orders them, and a few are taken at

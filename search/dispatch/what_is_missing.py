@@ -1,4 +1,4 @@
-"""What is said when a database is asked for a schedule and has none, or one for other cores."""
+"""The warnings of a database that has no schedule for a program, or one for other cores."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is in a log of measurements, whichever tool has written it: tables, pictures, reports."""
+"""Explanations of logs of measurements, whichever tool wrote them: tables, pictures, reports."""

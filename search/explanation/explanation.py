@@ -1,4 +1,4 @@
-"""What is in a log: its fields, what was best, what failed, what matters, where time went."""
+"""The explanation of a log: fields, the best, failures, what matters, and where time went."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHARES: Final = (8, 4, 2, 1)
 
 
 class LogExplanation:
-    """What `explain_log` found."""
+    """The findings of `explain_log`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LogExplanation:
         self.fields = tuple(fields)
         """The line of the fastest measurement, taken apart."""
         self.left_out = left_out
-        """How many lines are no records."""
+        """The number of lines that are no records."""
         self._table = table
 
     def table(self) -> LogTable:
@@ -55,7 +55,7 @@ class LogExplanation:
 
     @property
     def heading(self) -> str:
-        """How much there is in the log, in a sentence."""
+        """The numbers of measurements and tasks in the log, in a sentence."""
         times = self._table.column("time")
         count, tasks = len(self._table), len(self._table.tasks)
         return (

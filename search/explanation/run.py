@@ -90,7 +90,7 @@ def _ending(trial: Trial) -> str:
 
 
 class _Programs:
-    """What the database beside the trials of a run says of them; without one, nothing."""
+    """The records and programs in the database beside the trials of a run; none without one."""
 
     def __init__(self, work_dir: Path, trials: Iterable[Trial]) -> None:
         self._records: dict[str, TuningRecord] = {}

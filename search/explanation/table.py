@@ -40,7 +40,7 @@ _PLAIN: Final = frozenset([*_FIRST, *RESOURCES, *_COSTS, "best_so_far", "elapsed
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is known of one measurement; None is what is not."""
+    """The facts about one measurement; None is what is not known."""
 
     task: str
     target: str
@@ -57,7 +57,7 @@ class Measurement:
     all_cost: float
     """Seconds of building and running together."""
     time: float
-    """When it ended, in seconds since 1970."""
+    """The time at which it ended, in seconds since 1970."""
     build_seconds: float | None = None
     run_seconds: float | None = None
 
@@ -101,7 +101,7 @@ class CostCurve:
     best: tuple[float, ...]
     median: tuple[float, ...]
     counts: tuple[int, ...]
-    """How many measurements there are of each value."""
+    """The number of measurements of each value."""
     explained: float | None
     """The share of the variance of the logarithm of the costs that the values explain: omega
     squared, which is near 0 for values that do not matter, however many there are. None where no
@@ -192,7 +192,7 @@ class LogTable(Sequence[Row]):
 
     @cached_property
     def tasks(self) -> list[str]:
-        """What tells the tasks apart: their names, with the target where they have several."""
+        """The labels of the tasks: their names, with the target where they have several."""
         labels = list(self._rows_of_tasks)
         names = [label.partition("\n")[0] for label in labels]
         several = len(set(names)) < len(names)

@@ -1,4 +1,4 @@
-"""How many operations of each sort a stored value takes."""
+"""The number of operations of each sort that a stored value takes."""
 
 from __future__ import annotations
 

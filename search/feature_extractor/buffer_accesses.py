@@ -1,4 +1,4 @@
-"""What one store does to memory: per buffer, how much it touches and how soon again."""
+"""The memory traffic of one store: for each buffer, how much it touches and how soon again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Touched = dict[Loop, dict[Buffer, list[int]]]
 
 @dataclass(eq=False, slots=True)
 class BufferAccess:
-    """How a store accesses one buffer. Sizes are in bytes, distances in iterations and bytes."""
+    """A store's accesses to one buffer. Sizes are in bytes, distances in iterations and bytes."""
 
     buffer: Buffer
     kind: int
@@ -53,7 +53,7 @@ class BufferAccess:
 
 @dataclass(eq=False, slots=True)
 class MemoryBehaviour:
-    """What a store does to memory."""
+    """The memory traffic of a store."""
 
     buffers: list[BufferAccess]
     touched_bytes: list[float]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tensorir.function import IRModule
 
 Places: TypeAlias = "tuple[Decision | None, ...]"
-"""What the sites decide that the structure of the program depends on."""
+"""The decisions of the sites that the structure of the program depends on."""
 
 _FIRST_PROBES: Final = 4
 _MOST_PROBES: Final = 32
@@ -40,8 +40,8 @@ _POOL: Final = 256
 """Points for which expressions that fit are compared."""
 _WORTH_A_SEARCH: Final = 8
 _WORTH_A_PLACE: Final = 64
-"""How many points there must have been for a search, of some 8 replays; how many with certain
-places, since a place that is rare now may not be asked for again."""
+"""The number of points that make a search worth its cost, of some 8 replays; and of points with
+certain places, since a place that is rare now may not be asked for again."""
 _FREE_REPLAYS: Final = 8
 _POINTS_A_REPLAY: Final = 64
 _MOST_REPLAYS: Final = 64
@@ -49,7 +49,7 @@ _MOST_REPLAYS: Final = 64
 _MOST_PLACES: Final = 64
 """With more combinations of places than this, hardly any two points have the same."""
 _MOST_DRAWS: Final = 4
-"""How many times as many points to draw to find some with certain places."""
+"""The factor by which more points are drawn to find some with certain places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Probe:
 
     point: Decisions
     places: Places
-    """Where it has its blocks."""
+    """The places of its blocks."""
     program: ProgramShape
     numbers: NDArray[np.float64]
     reaches: dict[int, Reach]
@@ -98,18 +98,18 @@ class CompiledSpace:
         self._factors = Factors(tuple(self._counts.values()))
         self._probes: dict[Decisions, _Probe | None] = {}
         self._points = 0
-        """How many points there were in all."""
+        """The number of points in all."""
         self._asked: Counter[Places] = Counter()
-        """How many points with such places there were."""
+        """The number of points with each combination of places."""
         self._asked_after: Counter[Places] = Counter()
-        """How many there were for which the place after these was to be found."""
+        """The number of points for which the place after these was to be found."""
         self._forms: dict[Places, _Form | None] = {}
         self._rules: dict[Places, PlaceRule | None] = {}
         """By the places of the sites before."""
 
     @property
     def replays(self) -> int:
-        """How many traces were replayed to find the expressions."""
+        """The number of traces that were replayed to find the expressions."""
         return len(self._probes)
 
     # -------------------------------------------------------------------------------------- points

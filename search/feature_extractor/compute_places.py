@@ -1,4 +1,4 @@
-"""Where a sampled place of a block really is, for many points at once.
+"""The place of a block that a sampled place comes to, for many points at once.
 
 A place that is not possible becomes the nearest smaller one. Which are depends on the loops of the
 consumer that run, and so on the tiles decided before.
@@ -56,7 +56,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class PlaceRule:
-    """Which places are possible, by the decisions before."""
+    """The places that are possible, by the decisions before."""
 
     kinds: tuple[int, ...]
     extents: Expressions

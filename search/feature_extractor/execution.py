@@ -1,4 +1,4 @@
-"""How a nest runs once it is postprocessed: which of its iterations are lanes, registers, threads.
+"""The execution of a nest once it is postprocessed: which iterations are lanes, registers, threads.
 
 The features describe a program as the search decides on it, before postprocessing, for all programs
 of a structure at once. What the postprocessors for CPUs will make of its loops follows from their
@@ -27,7 +27,7 @@ _LONGEST: Final = 64
 
 @dataclass(slots=True)
 class Execution:
-    """How the iterations of each loop are spent; arrays [loops, programs] whose product is all.
+    """The use of the iterations of each loop; arrays [loops, programs] whose product is all.
 
     From outside: `outer` iterations, the `run` of reduction steps during which a tile stays in
     registers, the `inner` iterations of that tile, which are written out, and `lanes` of vectors.
@@ -42,7 +42,7 @@ class Execution:
     fused: Array
     """Of how many loops of several iterations the parallel one is made [programs]."""
     register: int
-    """How many elements of the widest accessed type a vector register holds."""
+    """The elements of the widest accessed type that a vector register holds."""
 
     def of_loops(self, places: Sequence[int]) -> Execution:
         """Return how the iterations of some of the loops are spent."""
@@ -64,7 +64,7 @@ class Execution:
 
     @property
     def pieces(self) -> Array:
-        """How many registers a vector fills [programs]."""
+        """The number of registers that a vector fills [programs]."""
         return np.ceil(self.vector / self.register)
 
     @property

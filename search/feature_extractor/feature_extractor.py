@@ -1,4 +1,4 @@
-"""What a feature extractor is."""
+"""The base class of feature extractors."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ class FeatureExtractor(ABC):
         return True
 
     reads_drafts: ClassVar[bool] = False
-    """Whether a candidate has the same features before and after postprocessing."""
+    """True if a candidate has the same features before and after postprocessing."""
 
     estimates: ClassVar[bool] = False
-    """Whether `estimate` says something."""
+    """True if `estimate` says something."""
 
     def estimate(self, packed: PackedFeatures) -> NDArray[np.float64]:
         """Return an estimate of the log speed of each candidate, up to a constant of the workload.

@@ -1,4 +1,4 @@
-"""How many cache lines a nest touches at each depth, and how many each cache has to fetch."""
+"""The cache lines that a nest touches at each depth, and the lines that each cache has to fetch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Footprints:
     """Cache lines that a nest touches and fetches."""
 
     tile_bytes: Array
-    """What one tile with its run touches [programs]."""
+    """The bytes that one tile with its run touches [programs]."""
     total_bytes: Array
-    """What the whole nest touches [programs]."""
+    """The bytes that the whole nest touches [programs]."""
     fetched: Array
     """Lines that each cache fetches in all, by access [accesses, caches, programs]."""
     entries: Array
-    """How often what fits each cache is left for other data [caches, programs]."""
+    """The number of times that what fits each cache is left for other data [caches, programs]."""
 
 
 def footprints(nest: Nest, how: Execution, caches: Sequence[int], line: int) -> Footprints:

@@ -1,4 +1,4 @@
-"""What features take the processor of a target to be."""
+"""The processor of a target, as features suppose it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Nest:
         self.buffers = [access.buffer for access in store.accesses]
         same = [s for s in program.stores if s.loops[:1] == store.loops[:1] and s.updates]
         self.unroll: Array = np.maximum(self.limits[UNROLL] if same else 0.0, np.zeros(self.count))
-        """How many statements loops may be written out to; the pragma is for reductions."""
+        """The most statements that loops may be written out to; the pragma is for reductions."""
 
     def spans(self) -> list[Array]:
         """Return for each access the extents of what it touches in all iterations."""

@@ -88,7 +88,7 @@ _MAX_COPIES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class StoreColumns:
-    """What is said of one store of all programs."""
+    """The columns and the estimated time of one store of all programs."""
 
     columns: Array
     """The values [columns, programs]."""
@@ -98,7 +98,7 @@ class StoreColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Loads:
-    """How a tile is loaded, in loads for each of its steps."""
+    """The loads of a tile, in loads for each of its steps."""
 
     contiguous: Array
     broadcast: Array

@@ -38,7 +38,7 @@ _OF_PROGRAM: Final = (
 
 @FeatureExtractor.kinds.register("nest-feature")
 class NestFeature(FeatureExtractor):
-    """What decides how fast the loop nests of a program run on the target.
+    """The features that decide how fast the loop nests of a program run on the target.
 
     One row for each candidate: the columns of `nest_columns.COLUMNS` for the store that is
     estimated to take longest (`main.`), their means over all stores by estimated time (`mean.`),

@@ -20,7 +20,7 @@ Numbers = NDArray[np.float64]
 
 
 class Drives(IntEnum):
-    """What kind of block axes a loop drives."""
+    """The kind of block axes that a loop drives."""
 
     SPATIAL = 0
     REDUCTION = 1
@@ -88,7 +88,7 @@ class StoreShape:
     """The number of operations of each sort of `Work` for one element."""
     updates: bool
     is_reordered: bool
-    """Whether it is a reduction whose order the compiler may change: not a sum of floats."""
+    """True if it is a reduction whose order the compiler may change: not a sum of floats."""
     is_init: bool
     intrinsic_from: int
     """From which loop on the loops are what an intrinsic does; the number of loops if none."""
@@ -105,11 +105,11 @@ class ProgramShape:
     kinds: tuple[ForKind, ...]
     """Of all loops."""
     drives: tuple[Drives, ...]
-    """What all loops drive, in all blocks below them together."""
+    """The kind of axes that each loop drives, in all blocks below it together."""
     buffers: tuple[BufferShape, ...]
     stores: tuple[StoreShape, ...]
     names: tuple[str, ...] = field(compare=False)
-    """What the numbers are, for messages."""
+    """The names of the numbers, for messages."""
 
     @property
     def loop_of_number(self) -> NDArray[np.int64]:
@@ -124,6 +124,6 @@ class ProgramShape:
 
 
 LIMITS = ("parallel", "vectorize", "unroll", "registers")
-"""What the program asks of postprocessing; -1 where it does not ask."""
+"""The limits that the program sets to postprocessing; -1 where it sets none."""
 PARALLEL, VECTORIZE, UNROLL, REGISTERS = range(4)
 FIRST_EXTENT = len(LIMITS)

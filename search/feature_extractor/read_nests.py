@@ -103,7 +103,7 @@ class _Access:
 
 @dataclass(slots=True)
 class _Place:
-    """Where in the program a statement is."""
+    """The place of a statement in the program."""
 
     loops: list[int] = field(default_factory=list)
     several: frozenset[int] = frozenset()

@@ -61,7 +61,7 @@ class Access:
     buffer: Buffer
     indices: list[Coefficients]
     scope: Bindings
-    """What the variables in the non-linear parts stand for."""
+    """The values of the variables in the non-linear parts."""
 
 
 @dataclass(eq=False, slots=True)

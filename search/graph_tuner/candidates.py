@@ -37,7 +37,7 @@ from tensorir.relax.expr import GraphVar
 logger = logging.getLogger("tensorir.search")
 
 _RECORDS: Final = 3
-"""How many of the best records of a kernel are considered: the second best may read better."""
+"""The number of best records of a kernel that are considered: the second best may read better."""
 
 
 @dataclass(frozen=True, eq=False)

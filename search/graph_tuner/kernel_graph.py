@@ -1,4 +1,4 @@
-"""Which kernels a graph function calls, and which tensors they pass to one another."""
+"""The kernels that a graph function calls, and the tensors that they pass to one another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KernelCall:
     """A `call_tir` of a kernel whose parameters are arrays of fixed shapes."""
 
     var: g.GraphVar
-    """What the graph function calls the result."""
+    """The variable of the graph function that holds the result."""
     name: str
     func: PrimFunc
     args: tuple[g.GraphExpr, ...]
@@ -59,8 +59,7 @@ class Tensor:
     readers: list[tuple[KernelCall, int]] = field(default_factory=list)
     """Kernels, and in which slot of theirs it is."""
     used_otherwise: bool = False
-    """Whether something reads it that is not a slot of a kernel: it has to be row-major for that.
-    """
+    """True if something else than slots of kernels reads it, for which it has to be row-major."""
 
 
 class KernelGraph:

@@ -1,4 +1,4 @@
-"""How long kernels take: each is built and measured once, and what that gave is kept."""
+"""The times of kernels: each is built and measured once, and what that gave is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILE: Final = "kernel_times.json"
 _ROUNDS: Final = 5
 _SLICES: Final = 10
 _SLICE_MS: Final = 1
-"""How often and how long a kernel is timed in a round: short, so that some are not interrupted."""
+"""The slices of a round and the milliseconds of each: so short that some are not interrupted."""
 
 
 class KernelTimes:

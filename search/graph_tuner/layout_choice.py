@@ -21,7 +21,7 @@ _NOISE: Final = 0.03
 """The part of its time by which a kernel seems faster or slower when it is measured again."""
 
 TransformSeconds: TypeAlias = Callable[[Tensor, Layout, Layout], float]
-"""What it costs to bring a tensor from a layout to another one, which is not the same."""
+"""The cost of bringing a tensor from a layout to another one, which is not the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Choice:
     kernels: dict[GraphVar, Timed]
     available: dict[GraphVar, tuple[Layout, ...]]
     exact: bool
-    """Whether no other choice costs less."""
+    """True if no other choice costs less."""
 
     @property
     def kernel_seconds(self) -> float:

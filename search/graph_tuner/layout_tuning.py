@@ -1,4 +1,4 @@
-"""What tuning the layouts of a graph gave: the module, and what was chosen at what cost."""
+"""The result of tuning the layouts of a graph: the module, and what was chosen at what cost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorir.function import IRModule
 
 
 class KernelRow(NamedTuple):
-    """What a kernel call came to."""
+    """The choice and the cost of a kernel call."""
 
     function: str
     """The graph function."""
@@ -20,7 +20,7 @@ class KernelRow(NamedTuple):
     kernel: str
     layouts: str
     candidates: int
-    """How many choices of layouts there were."""
+    """The number of choices of layouts that there were."""
     before: float | None
     """Seconds per call with everything row-major, None if it could not be measured."""
     after: float | None
@@ -51,7 +51,7 @@ class LayoutTuning:
     after: float
     """Seconds of all kernels and transforms as they were chosen."""
     exact: bool
-    """Whether no other choice among the candidates has a lesser sum."""
+    """True if no other choice among the candidates has a lesser sum."""
 
     @property
     def table(self) -> str:

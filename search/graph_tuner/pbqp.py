@@ -31,7 +31,7 @@ class Assignment(NamedTuple):
     cost: float
     """Infinite if what was chosen is forbidden."""
     exact: bool
-    """Whether no assignment costs less; else it is a good guess."""
+    """True if no assignment costs less; else it is a good guess."""
 
 
 def least_cost(

@@ -71,7 +71,7 @@ class _Rewriter(GraphRewriter):
         self._graph = graph
         self._choice = choice
         self._held: dict[tuple[g.GraphVar, Layout], g.GraphVar] = {}
-        """What holds a tensor in a layout."""
+        """The variable that holds a tensor in a layout."""
 
     def function(self, func: Function) -> Function:
         """Return the function; transforms of its parameters stand in front."""

@@ -1,4 +1,4 @@
-"""What a measure callback is."""
+"""The base class of measure callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mutator is."""
+"""The base class of mutators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many inner loops of a block walk through memory without a gap."""
+"""The inner loops of a block that walk through memory without a gap."""
 
 from __future__ import annotations
 

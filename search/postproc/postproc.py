@@ -1,4 +1,4 @@
-"""What a postprocessor is."""
+"""The base class of postprocessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tile of accumulators a reduction keeps in registers.
+"""The tile of accumulators that a reduction keeps in registers.
 
 A reduction runs at the speed of the processor's multiply-add units only if its inner loop updates
 enough independent accumulators to hide their latency, and few enough to keep all of them in
@@ -35,7 +35,7 @@ class Tile:
     """A register tile, and the reduction that runs while the registers hold it."""
 
     sides: tuple[int, ...]
-    """How many iterations of each loop of the nest lie in the tile; 1 for reduction loops."""
+    """The iterations of each loop of the nest that lie in the tile; 1 for reduction loops."""
     run: tuple[int, ...]
     """The places of the reduction loops right around the tile; none if their order stays."""
 

@@ -62,10 +62,10 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
 @dataclass(frozen=True)
 class _Wish:
-    """What the root block asks for; -1 where it does not."""
+    """The limits that the root block asks for; -1 where it does not."""
 
     one_core: int
-    """Up to how many stores a nest is not run in parallel."""
+    """The most stores of a nest that is not run in parallel."""
     parallel: int
     vectorize: int
     unroll_explicit: int
@@ -74,16 +74,16 @@ class _Wish:
 
 @dataclass(frozen=True)
 class _Loop:
-    """What is known of one of the loops around a block."""
+    """The facts about one of the loops around a block."""
 
     sref: StmtSRef
     kind: int
     extent: int | None
     """None if it is not constant, or 0."""
     marked: bool
-    """Whether it cannot be fused: bound, annotated, or not counting from 0."""
+    """True if it cannot be fused: bound, annotated, or not counting from 0."""
     single: bool
-    """Whether nothing stands between it and the loop below, or beside the block."""
+    """True if nothing stands between it and the loop below, or beside the block."""
 
     @staticmethod
     def of(sref: StmtSRef, kind: int, below: StmtSRef | None) -> _Loop:

@@ -71,14 +71,14 @@ class _Update:
 
     block: StmtSRef
     start: int
-    """How many loops there are around the nest."""
+    """The number of loops around the nest."""
     loops: tuple[For, ...]
     reduces: tuple[bool, ...]
     accumulator: dict[Var, int | None]
-    """How many elements the loops move the accumulator by."""
+    """The number of elements by which each loop moves the accumulator."""
     operands: tuple[dict[Var, int | None], ...]
     register: int
-    """How many elements a vector register of the target holds."""
+    """The elements that a vector register of the target holds."""
 
 
 def _read_update(sch: Schedule, block: StmtSRef, target: Target) -> _Update | None:
@@ -131,12 +131,12 @@ def _is_tileable(around: Sequence[StmtSRef], kinds: Sequence[int], place: int) -
 
 @dataclass(frozen=True)
 class _Vector:
-    """Which loop of a nest has the lanes of the vectors, and how many."""
+    """The loop of a nest that has the lanes of the vectors, and their number."""
 
     place: int
     lanes: int
     is_marked: bool
-    """Whether it is vectorised already, with all its iterations."""
+    """True if it is vectorised already, with all its iterations."""
 
 
 def _vector(update: _Update) -> _Vector | None:

@@ -1,4 +1,4 @@
-"""What the numbers in the arguments of a program may be where they decide which element it reaches.
+"""The values that the arguments of a program may have where they decide which element it reaches.
 
 An integer that is loaded may be an index (`A[I[i]]`), a count of iterations or a divisor. From the
 extents of what it indexes follows in what range it has to lie: what an index must lie in is pushed
@@ -23,7 +23,7 @@ from tensorir.node import Node
 from tensorir.visit import walk
 
 USUAL: Final = 8
-"""How many numbers there are to choose from where a program says nothing of the upper end."""
+"""The numbers that there are to choose from where a program says nothing of the upper end."""
 _ROUNDING: Final = frozenset(("floor", "trunc", "round", "nearbyint", "likely"))
 _FOLDED: Final[Mapping[type, Any]] = {
     e.LT: lambda a, b: _truth(a[1] < b[0], a[0] >= b[1]),
@@ -39,7 +39,7 @@ _FOLDED: Final[Mapping[type, Any]] = {
 
 @dataclass(frozen=True)
 class Values:
-    """What an argument may hold: numbers from `low` to `high`.
+    """The values that an argument may hold: numbers from `low` to `high`.
 
     Along the axes `distinct`, taken together, no number occurs twice: it says where parallel
     iterations write. There are none where `low` is above `high`.

@@ -1,4 +1,4 @@
-"""Whether a candidate computed what the unscheduled program computes.
+"""The comparison of a candidate's results with those of the unscheduled program.
 
 Integers and booleans must be equal. Floats may differ by what rounding does, and how much that is,
 a second run of the unscheduled program tells, element by element: in float64, or where that cannot
@@ -25,16 +25,16 @@ from search.runner.random_fill import FLOATS, Fill, as_numbers
 from tensorir.dtype import DataType
 
 REFERENCE_SUFFIX: Final = ".npz"
-"""How the names of the files end that `Reference.save` writes."""
+"""The ending of the names of the files that `Reference.save` writes."""
 _CHANCE: Final = 4
-"""How many times the difference between the two runs a candidate may be off."""
+"""The multiple of the difference between the two runs that a candidate may be off."""
 _USUAL_SHARE: Final = 0.99
 """The elements that say what is usual: all but those that differ most."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What an array has to hold after a run, and by how much each element may be off."""
+    """The values that an array has to hold after a run, and by how much each element may be off."""
 
     values: NDArray[Any]
     tolerance: NDArray[Any]
@@ -76,7 +76,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the unscheduled program makes of its arguments, by their positions."""
+    """The results of the unscheduled program in its arguments, by their positions."""
 
     arguments: Sequence[TensorInfo]
     fill: Fill

@@ -1,4 +1,4 @@
-"""How long and how often a candidate is timed."""
+"""The number and length of the calls by which a candidate is timed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search.errors import TuningError
 
 @dataclass(frozen=True)
 class EvaluatorConfig:
-    """How a candidate is timed.
+    """The number and length of the calls by which a candidate is timed.
 
     Each of `repeat` results is the time per call over at least `number` calls that take at least
     `min_repeat_ms` altogether. With `enable_cpu_cache_flush`, the arguments but the first are

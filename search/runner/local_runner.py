@@ -29,9 +29,9 @@ from search.workers.worker_pool import Job, WorkerPool
 logger = logging.getLogger("tensorir.search")
 
 _REPEAT_MS: Final = 50
-"""How long a candidate is timed by default; rivals in noise are timed longer, and winners again."""
+"""The milliseconds that a candidate is timed by default; rivals in noise longer, winners again."""
 _REFERENCE_PATIENCE: Final = 10
-"""How many times longer than a candidate the unscheduled program may take."""
+"""The factor to the timeout of candidates for which the unscheduled program may run."""
 
 
 @Runner.kinds.register("local")
@@ -79,9 +79,9 @@ class LocalRunner(Runner):
         self._pool = WorkerPool(1, initializer, spares=1, cores=starting)
         self._directory: ArtifactDirectory | None = None
         self._rested_at = 0.0
-        """When the pause after the last candidate is over, on the monotonic clock."""
+        """The end of the pause after the last candidate, on the monotonic clock."""
         self._references: dict[str, str | RunnerResult] = {}
-        """Where the results of an unscheduled program are, or why there are none."""
+        """The file with the results of each unscheduled program, or the reason for having none."""
         self._given: dict[int, tuple[Mapping[int, NDArray[Any]], str]] = {}
         """Arrays of the user, and the files that they were written to, by their identity."""
         logger.info("LocalRunner: max_workers = 1")
@@ -174,7 +174,7 @@ class LocalRunner(Runner):
         return None if self.f_run_evaluator is not None else why_not_here(target)
 
     def may_overlap(self, target: Target) -> bool:
-        """Whether candidates for `target` have a core of their own."""
+        """Say whether candidates for `target` have a core of their own."""
         return target.num_cores == 1 and self._split is not None
 
     @property

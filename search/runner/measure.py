@@ -30,12 +30,12 @@ _MOST_PERTURBED: Final = 0.25
 """Relative change of inputs at which a program is still the same computation."""
 
 _known: dict[str, tuple[Reference, list[NDArray[Any]]]] = {}
-"""What to expect of candidates and the arguments that it is expected of, by path."""
+"""The results expected of candidates, and the arguments for which they are expected, by path."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What measuring gave: seconds per call, or what is wrong with the results."""
+    """The outcome of measuring: seconds per call, or the fault in the results."""
 
     seconds: tuple[float, ...] = ()
     wrong: str | None = None

@@ -1,4 +1,4 @@
-"""What a runner has to know of a program to make up its arguments and to judge its results."""
+"""The facts about a program by which a runner makes up its arguments and judges its results."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class ProgramFacts:
     integers_are_data: bool = False
     """No integer that it loads is an index, an extent or a divisor: they may have any value."""
     rounding: float = 1e-3
-    """How much, relative to the size of its operands, rounding may change a result.
+    """The change of a result that rounding may make, relative to the size of its operands.
 
     A sum of n terms of random signs in any order is off by about sqrt(n) / 2 unit roundoffs of its
     size, and no element of a large array by more than 4 times that; this is 8 * sqrt(n) roundoffs.
     """
     values: Mapping[int, Values] = field(default_factory=dict)
-    """What arguments may hold that decide where it reads and writes, by their positions."""
+    """The values of the arguments that decide where it reads and writes, by their positions."""
 
     @staticmethod
     def of(mod: IRModule) -> ProgramFacts:

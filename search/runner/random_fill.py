@@ -25,7 +25,7 @@ _OCTAVES: Final = 3
 
 @dataclass(frozen=True)
 class Fill:
-    """What arguments are made up of.
+    """The recipe for the values of arguments.
 
     Signed floats have both signs and magnitudes in [1/8, 8), and one in 16 is zero: a lost `max`,
     `min` or `abs` shows, products neither overflow nor become subnormal, and sums of them stay in

@@ -1,4 +1,4 @@
-"""What a runner is."""
+"""The base class of runners, with their input and result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunnerInput:
-    """What to run: an artifact of a builder, where, and on which arguments.
+    """The input of a run: an artifact of a builder, the device, and the arguments.
 
     `reference_path` is the artifact of the unscheduled program, whose results the candidate's are
     compared with, or a file that `Reference.save` wrote; None leaves that out. `best_seconds` is
@@ -53,9 +53,9 @@ class RunnerResult:
     stopped: bool = False
     """Ended as soon as it was certain that this is not the best; `run_secs` is a lower bound."""
     stage: Literal["run", "check"] = "run"
-    """Where a failure was found: in running the candidate or in checking its results."""
+    """The step that found a failure: running the candidate or checking its results."""
     ending: Ending = "value"
-    """How the job ended that the measurement was, where it was one."""
+    """The end of the job that the measurement was, where it was one."""
 
     @property
     def median_secs(self) -> float | None:
@@ -101,7 +101,7 @@ class Runner(ABC):
         return None
 
     def may_overlap(self, target: Target) -> bool:
-        """Whether measuring a candidate for `target` is not disturbed by builds that go on.
+        """Say whether measuring a candidate for `target` is not disturbed by builds that go on.
 
         A runner that does not say more claims all cores of this machine.
         """

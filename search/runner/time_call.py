@@ -17,9 +17,9 @@ _MOST_SLICES: Final = 64
 _NOISE: Final = 0.03
 """The distance between the quartiles of the slices, relative to their median, that is noise."""
 _LONGEST: Final = 4
-"""How many times as long as usual a rival in noise is timed."""
+"""The factor to the usual time for which a rival in noise is timed."""
 _RIVAL: Final = 1.1
-"""How many times as slow as the best one that is still a rival."""
+"""The factor to the best time up to which a candidate is a rival."""
 _LONG: Final = 10e-3
 """Seconds of a call in which what was not in the caches yet makes no difference."""
 

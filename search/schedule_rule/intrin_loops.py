@@ -1,4 +1,4 @@
-"""Which loops of a block a tensor intrinsic takes over."""
+"""The loops of a block that a tensor intrinsic takes over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class IntrinLoop:
     position: int
     """Place of the loop around the block, 0 for the outermost."""
     extent: int
-    """How many iterations the intrinsic takes; they divide those of the loop."""
+    """The iterations that the intrinsic takes; they divide those of the loop."""
 
 
 def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:

@@ -21,7 +21,7 @@ BlockFilter: TypeAlias = Callable[[Schedule, StmtSRef], bool]
 
 @dataclass(frozen=True)
 class ReuseType:
-    """Whether buffers are cached (`"no"`, `"may"`, `"must"`), at which tile levels, and where.
+    """The caching of buffers: if any (`"no"`, `"may"`, `"must"`), at which tile levels, and where.
 
     Level 1 is the end of the first group of loops, level 2 of the second, and so on.
     """

@@ -21,7 +21,7 @@ class CpuNumbers(TypedDict, total=False):
     """The numbers of a preset for CPUs."""
 
     jobs: int
-    """How many iterations a parallel loop has for each core at most."""
+    """The most iterations of a parallel loop for each core."""
     innermost: int
     """The longest innermost tile."""
     vector: int

@@ -1,4 +1,4 @@
-"""Where blocks that no other rule has placed are computed."""
+"""The random places of blocks that no other rule has placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schedule rule is."""
+"""The base class of schedule rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which individuals of a population are measured next."""
+"""The choice of the individuals of a population that are measured next."""
 
 from __future__ import annotations
 

@@ -40,21 +40,21 @@ With the fewest points that this search can have left, one of n, it misses it wi
 (1 - 1/n)^64: 6e-7 for n = 5, 0.2 for n = 40, and mutation finds most of what random draws missed.
 """
 _EXPLORATION: Final = 1.0
-"""How many deviations of the model's score count as a promise."""
+"""The deviations of the model's score that count as a promise."""
 _RANDOM_AT_FIRST: Final = 5
-"""How many times as many are random while the model has seen nothing of the program."""
+"""The factor to the random candidates while the model has seen nothing of the program."""
 _FIRST_SHARE: Final = 4
 """A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
 _GUIDED_BATCHES: Final = 8
 """In how many batches at least a trained model chooses all trials."""
 _LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
-"""How many points may be bred for each second of measuring; it takes a tenth of that or less."""
+"""The points that may be bred for each second of measuring; it takes a tenth of that or less."""
 _TRIAL_SECONDS: Final = 0.2
-"""What a trial of a fast program takes; a program is called `_CALLS` times in a trial."""
+"""The time of a trial of a fast program; a program is called `_CALLS` times in a trial."""
 _CALLS: Final = 5
 _PROGRAMS_A_TRIAL: Final = 16
-"""How many programs are made for each trial, for a model that cannot do without."""
+"""The programs that are made for each trial, for a model that cannot do without."""
 _LEAST_PROGRAMS: Final = 4
 _LEAST_POPULATION: Final = 64
 _MOST_POPULATION: Final = 2048
@@ -389,7 +389,7 @@ class _Search:
     promising: list[Individual] = field(default_factory=list)
     """The best of the last evolution that were not measured; the next one starts from them too."""
     random_due: float = 0.0
-    """How many candidates are still to be chosen at random; a batch takes the whole ones of it."""
+    """The candidates that are still to be chosen at random; a batch takes the whole ones of it."""
 
 
 def _scores(ranked: Sequence[Individual]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from search.design_space import Decisions, DesignSpace
 
 Key: TypeAlias = "tuple[int, Decisions] | str"
-"""What two candidates share if they are the same: a space and the decisions, or a text."""
+"""The key that two candidates share if they are the same: a space and the decisions, or a text."""
 
 
 @dataclass(eq=False, slots=True)
@@ -32,11 +32,11 @@ class Individual:
     sch: Schedule | None = field(default=None, repr=False)
     """The schedule, once it was replayed."""
     is_complete: bool = False
-    """Whether the schedule was postprocessed."""
+    """True if the schedule was postprocessed."""
     mean: float = math.nan
     """The score that the cost model expects; higher is better, NaN before it was asked."""
     std: float = 0.0
-    """How sure the model is of it."""
+    """The uncertainty of the model about it."""
 
     @staticmethod
     def at(space: DesignSpace, decisions: Decisions) -> Individual:
@@ -54,7 +54,7 @@ class Individual:
 
     @property
     def trace(self) -> Trace:
-        """What is to be replayed, without postprocessing."""
+        """The trace to be replayed, without postprocessing."""
         if self.foreign is not None:
             return self.foreign
         assert self.space is not None

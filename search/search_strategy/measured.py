@@ -1,4 +1,4 @@
-"""What a search has measured so far, fastest first."""
+"""The candidates that a search has measured so far, fastest first."""
 
 from __future__ import annotations
 

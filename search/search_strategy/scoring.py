@@ -1,4 +1,4 @@
-"""What the cost model thinks of a population."""
+"""The scores that the cost model gives to a population."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 _FEWER_PROGRAMS: Final = 4
-"""How many times fewer programs are made if the model could read other points."""
+"""The factor by which fewer programs are made if the model could read other points."""
 
 
 class Scored(NamedTuple):
-    """What became of individuals that were to be scored; the others were left out."""
+    """The individuals that were scored, and those that were rejected; the others were left out."""
 
     scored: list[Individual]
     rejected: list[Individual]

@@ -1,4 +1,4 @@
-"""What a search strategy is."""
+"""The base class of search strategies."""
 
 from __future__ import annotations
 

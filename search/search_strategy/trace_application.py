@@ -29,7 +29,7 @@ class TraceApplication:
         self._mod: IRModule = context.mod
         self.postprocs: Sequence[Postproc] = context.space_generator.postprocs
         self.failures: dict[str, int] = {}
-        """How many candidates each postprocessor rejected since the last summary, by its text."""
+        """The candidates that each postprocessor rejected since the last summary, by its text."""
         self._accepted = 0
         self._rejected: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}

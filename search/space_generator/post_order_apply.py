@@ -23,7 +23,7 @@ from tensorir.stmt import Block
 from tensorir.visit import post_order_visit
 
 _LOGGER: Final = logging.getLogger("tensorir.search")
-"""What a user sees; the log of a task goes to its file only."""
+"""The logger that a user sees; the log of a task goes to its file only."""
 
 
 @SpaceGenerator.kinds.register("post-order-apply")

@@ -1,4 +1,4 @@
-"""What a space generator is, and which presets a target has."""
+"""The base class of space generators, and the presets of each target."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN: Final = -1e9
 _STEP: Final = 1e-4
-"""How much lower a latency is taken to see what the objective gains, relative to it."""
+"""The relative decrease of a latency by which the gain of the objective is seen."""
 
 
 @TaskScheduler.kinds.register("gradient")

@@ -1,4 +1,4 @@
-"""How long a search goes on without getting better."""
+"""The patience of a search: how long it goes on without getting better."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """Whether to give up; never before the number is known."""
+        """True if the search is to give up; never before the number is known."""
         return self.most is not None and self.in_vain >= self.most and self.best < math.inf

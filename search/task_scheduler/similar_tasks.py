@@ -1,4 +1,4 @@
-"""Which tasks compute alike, and so what speed each can be expected to reach."""
+"""The tasks that compute alike, and the speed that each can therefore be expected to reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task scheduler knows of a task."""
+"""The record that a task scheduler keeps of a task."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ class TaskRecord:
     flop: float = 1.0
     is_terminated: bool = False
     batches: int = 0
-    """How many batches were sent to be measured, those of earlier runs among them."""
+    """The number of batches that were sent to be measured, those of earlier runs among them."""
     build_error_count: int = 0
     run_error_count: int = 0
     errors: Counter[str] = field(default_factory=Counter)
-    """How many trials ended with which error, by its last line."""
+    """The number of trials that ended with each error, by its last line."""
     latency_ms: list[float] = field(default_factory=list)
     """The latency of each trial; 1e9 for one that failed or whose end nobody waited for."""
     known_ms: float = FAILED_MS
     """The best latency of earlier runs; 1e9 where none is known."""
     build_seconds: float = 0.0
-    """How long the builds of all trials took, one after the other."""
+    """The seconds that the builds of all trials took, one after the other."""
     measure_seconds: float = 0.0
-    """How long their measurements took."""
+    """The seconds that their measurements took."""
     best_history_ms: list[float] = field(default_factory=list)
     """The best latency after each batch."""
     winner: Confirmation | None = None
     """The best, measured again at the end of the run."""
     batch: Batch | None = None
-    """What is being measured, None between batches."""
+    """The batch that is being measured, None between batches."""
     reference: BuilderFuture | None = None
     """The build of the unscheduled program, from the first batch on."""
     trials_before: int = 0
-    """How many trials the run made before it was interrupted; `latency_ms` has only those since."""
+    """The trials that the run made before it was interrupted; `latency_ms` has only those since."""
     facts: ProgramFacts = field(default_factory=ProgramFacts)
-    """What a runner has to know of the unscheduled program."""
+    """The facts about the unscheduled program that a runner has to know."""
 
     @staticmethod
     def of(
@@ -104,7 +104,7 @@ class TaskRecord:
 
     @property
     def trials(self) -> int:
-        """How many trials the run made of the task so far."""
+        """The trials that the run made of the task so far."""
         return self.trials_before + len(self.latency_ms)
 
     def is_faster_side_by_side(self, cores: int) -> bool:
@@ -118,7 +118,7 @@ class TaskRecord:
 
     @property
     def trials_in_vain(self) -> int:
-        """How many trials were made since the best one; all, where none of them is the best."""
+        """The trials that were made since the best one; all, where none of them is the best."""
         best = min(self.latency_ms, default=FAILED_MS)
         if best >= self.known_ms:
             return len(self.latency_ms)

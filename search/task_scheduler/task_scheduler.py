@@ -1,4 +1,4 @@
-"""What a task scheduler is: the loop that generates, builds, runs and learns."""
+"""The base class of task schedulers: the loop that generates, builds, runs and learns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EMPTY_BATCHES: Final = 3
 """So many in a row mean that a strategy has nothing more."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
-"""What to minimise: a number for the best latency of each task in seconds, in their order."""
+"""The number to minimise, from the best latency of each task in seconds, in their order."""
 
 
 class TaskScheduler(ABC):
@@ -54,7 +54,7 @@ class TaskScheduler(ABC):
         self.remaining_tasks = 0
         self._patience = Patience(None)
         self.run: TuningRun | None = None
-        """What is being tuned and with what, from `tune` on."""
+        """The run that is being tuned, from `tune` on."""
 
     @staticmethod
     def create(kind: str | TaskScheduler = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
@@ -77,22 +77,22 @@ class TaskScheduler(ABC):
 
     @property
     def builder(self) -> Builder | None:
-        """What builds candidates, None before `tune`."""
+        """The builder of candidates, None before `tune`."""
         return None if self.run is None else self.run.builder
 
     @property
     def database(self) -> Database | None:
-        """Where records go, None before `tune`."""
+        """The database that records go to, None before `tune`."""
         return None if self.run is None else self.run.database
 
     @property
     def cost_model(self) -> CostModel | None:
-        """What predicts speeds, None before `tune` and in a run without."""
+        """The predictor of speeds, None before `tune` and in a run without."""
         return None if self.run is None else self.run.cost_model
 
     @property
     def measure_callbacks(self) -> list[MeasureCallback]:
-        """What is told about measurements."""
+        """The callbacks that are told about measurements."""
         return [] if self.run is None else self.run.measure_callbacks
 
     # ------------------------------------------------------------------------------------ the loop

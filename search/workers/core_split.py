@@ -21,7 +21,7 @@ _claims: Final[list[object]] = []
 
 @dataclass(frozen=True)
 class CoreSplit:
-    """Which logical cores measure and which build, while candidates run on one core."""
+    """The logical cores that measure and those that build, while candidates run on one core."""
 
     measuring: frozenset[int]
     building: frozenset[int]

@@ -24,12 +24,12 @@ from search.errors import WorkerError
 _STARTUP_SECONDS: Final = 60.0
 
 Ending = Literal["value", "error", "timeout", "crash", "lost", "cancelled"]
-"""How a job ended."""
+"""The end of a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: with a value, an exception, a timeout or the death of its process.
+    """The end of a job: with a value, an exception, a timeout or the death of its process.
 
     A job is lost, and given to another worker, if its worker died before the job arrived. It is
     cancelled if nobody wants it any more.
@@ -41,7 +41,7 @@ class Outcome:
     seconds: float = 0.0
     """The wall time that the job had a worker."""
     ended_by: signal.Signals | None = None
-    """What ended the process, for a crash that was a signal."""
+    """The signal that ended the process, for a crash that was one."""
 
 
 class Worker:
@@ -75,7 +75,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """True if the process is there."""
         return self._finalizer.alive and self._process.poll() is None
 
     @property
@@ -97,7 +97,7 @@ class Worker:
         self._timeout = seconds
         self._since = time.monotonic()
         self.deadline = self._since + seconds
-        """When to give up waiting, on the clock of `time.monotonic`."""
+        """The time at which to give up waiting, on the clock of `time.monotonic`."""
 
     def receive(self) -> Outcome | None:
         """Return how the job ended, None if it has not yet or the worker only says that it is up.

@@ -132,7 +132,7 @@ class _Dispatcher:
         self._starting: list[Worker] = []
         self._wanted = 0
         self._killed = 0
-        """How many workers in a row were killed while they started."""
+        """The number of workers in a row that were killed while they started."""
         self._stopping = False
 
     # ------------------------------------------------------------------------ called by any thread

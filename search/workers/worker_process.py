@@ -1,4 +1,4 @@
-"""What runs in a worker process: take a job, do it, answer, until the other end goes away."""
+"""The main loop of a worker process: take a job, do it, answer, until the other end goes away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a record of one workload says something of another one: Ansor's rule, by their keys."""
+"""The test of whether a record of one workload serves another one: Ansor's rule, by their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a log: its measurements as a table, what was best, what matters."""
+"""The explanation of a log: its measurements as a table, the best of them, what matters."""
 
 from __future__ import annotations
 

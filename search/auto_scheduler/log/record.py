@@ -1,4 +1,4 @@
-"""What is measured and what came of it, and the line of a log that says so.
+"""The input and the result of a measurement, and the line of a log that records both.
 
 `{"i": [task, [[], steps]], "r": [costs, error, all_cost, timestamp], "v": "v0.6"}` with the task
 `[workload key, target, 8 numbers, host target, layout option, names of inputs]`.
@@ -102,7 +102,7 @@ class MeasureInput:
 
 
 class MeasureResult(NamedTuple):
-    """What a measurement gave.
+    """The result of a measurement.
 
     `costs` are seconds per run, one for each repeat, [1e10] after an error; `error_msg` is not
     logged. `all_cost` is the wall time in seconds that building and running took together,
@@ -139,12 +139,12 @@ class MeasureRecord(NamedTuple):
 
     @property
     def target(self) -> Target:
-        """What it was measured for."""
+        """The target that it was measured for."""
         return self.input.task.target
 
     @property
     def is_valid(self) -> bool:
-        """Whether it ran."""
+        """True if it ran."""
         return self.result.error_no == MeasureErrorNo.NO_ERROR
 
     @property

@@ -146,17 +146,17 @@ class HintOnLoop(StageStep):
 
     @property
     def binds_thread(self) -> bool:
-        """Whether the loop is run by threads, which says what memory they share below it."""
+        """True if threads run the loop, which says what memory they share below it."""
         return False
 
     @property
     def mark_name(self) -> str:
-        """How the loop is run, as printed in the place of `for`; empty where it does not say."""
+        """The word that is printed in the place of `for`; empty for a loop without a mark."""
         return ""
 
     @property
     def note(self) -> str:
-        """What is printed of the stage; empty for nothing."""
+        """The note that is printed of the stage; empty for none."""
         return ""
 
     def mark(self, sch: Schedule, block: BlockRV, loop: LoopRV, dimension: int | None) -> None:
@@ -192,7 +192,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, Callable[[Schedule, LoopRV], None] | None],
     _bind("threadIdx.z"),
     ("tensorize", None),
 )
-"""What the numbers of annotations mean, and what does that; None where nothing is done."""
+"""The word for each number of an annotation, and the call that does it; None if nothing is done."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class AnnotateStep(HintOnLoop):
 
     @property
     def binds_thread(self) -> bool:
-        """Whether the loop is bound to an axis of threads."""
+        """True if the loop is bound to an axis of threads."""
         return self.mark_name.startswith(("vthread", "blockIdx", "threadIdx"))
 
     @property

@@ -1,4 +1,4 @@
-"""What steps make of the operations of a graph: stages, each with its loops and its place.
+"""The states that steps make of the operations of a graph: stages, with their loops and places.
 
 A state is a value: a step gives another one. It only keeps books, so that a sketch, whose lengths
 are open, is a state as well; `schedule_steps` makes the program.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class IterKind(Enum):
-    """What a loop runs over: elements of the result, steps of a reduction, or both."""
+    """The range of a loop: elements of the result, steps of a reduction, or both."""
 
     SPATIAL = "spatial"
     REDUCE = "reduction"
@@ -53,7 +53,7 @@ class ComputedAt:
 
 
 Place: TypeAlias = Inlined | ComputedAt | None
-"""Where a stage is computed; None is outside of all others."""
+"""The place where a stage is computed; None is outside of all others."""
 
 
 class LoopChange(Protocol):
@@ -69,7 +69,7 @@ class LoopChange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What a step says of the loop of this name."""
+    """A remark of a step on the loop of this name."""
 
     step: int
     says: HintOnLoop
@@ -106,7 +106,7 @@ class Stage:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether no step has changed the stage."""
+        """True if no step has changed the stage."""
         return self.place is None and not self.changes and not self.hints
 
     def index_of(self, iterator: str) -> int:
@@ -129,7 +129,7 @@ class State:
     stages: tuple[Stage, ...]
     transform_steps: tuple[Step, ...] = ()
     is_trace: bool = False
-    """Whether a trace says the whole schedule, so that the stages do not."""
+    """True if a trace says the whole schedule, so that the stages do not."""
 
     def then(self, step: Step | list[Any]) -> State:
         """Return the state after another step; StepError names what cannot be taken, and why."""

@@ -142,4 +142,4 @@ _READERS: Final[dict[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]
     ),
     "list[Any]": ("a list", lambda value: isinstance(value, (list, tuple)), list),
 }
-"""What a field of each type is called, whether a JSON value is one, and how it is read."""
+"""By the type of a field: its name in errors, the test of a JSON value, and the reader of one."""

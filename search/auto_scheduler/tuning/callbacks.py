@@ -1,4 +1,4 @@
-"""What is told about the measurements of a search: logs and tables."""
+"""The listeners to the measurements of a search: logs and tables."""
 
 from __future__ import annotations
 

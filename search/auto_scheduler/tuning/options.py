@@ -1,4 +1,4 @@
-"""How much is measured, and with what."""
+"""The options of tuning: the number of measurements, and the tools that measure."""
 
 from __future__ import annotations
 

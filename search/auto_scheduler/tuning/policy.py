@@ -1,4 +1,4 @@
-"""How the space of a task is made and searched."""
+"""The policies by which the space of a task is made and searched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _SAMPLED_AT_FIRST: Final = 50
 _CANDIDATES: Final = 64
-"""How many trials a search without any is planned for: it breeds as many as one with them."""
+"""The trials that a search without any is planned for: it breeds as many as one with them."""
 
 
 class SearchPolicy(ABC):

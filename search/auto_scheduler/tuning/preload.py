@@ -1,4 +1,4 @@
-"""What a policy is given before it searches: measurements of a log, rules of one's own."""
+"""The inputs of a policy before it searches: measurements of a log, rules of one's own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PreloadMeasuredStates(SearchCallback):
 
 
 class SketchRuleCondition(IntEnum):
-    """What a rule of one's own wants of a block."""
+    """The answer of a rule of one's own about a block."""
 
     PASS = 0
     """It does not apply."""

@@ -26,7 +26,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class SketchParams:
-    """What `SketchPolicy(params=...)` takes, by Ansor's names.
+    """The parameters of `SketchPolicy(params=...)`, by Ansor's names.
 
     Where one is not given, or None, it is the search's own default, which may follow the budget.
     """
@@ -34,7 +34,7 @@ class SketchParams:
     eps_greedy: float | None = None
     """The share of a batch that is chosen at random (0.05)."""
     sample_init_min_population: int | None = None
-    """How many random individuals a population has at least (16); what is sampled first (50)."""
+    """The least number of random individuals of a population (16), and of the first sample (50)."""
     sample_init_use_measured_ratio: float | None = None
     """The share of a population that is the best measured ones (0.25)."""
     evolutionary_search_population: int | None = None
@@ -42,7 +42,7 @@ class SketchParams:
     evolutionary_search_num_iters: int | None = None
     """The number of generations (3)."""
     evolutionary_search_mutation_prob: float | None = None
-    """How likely a child is a mutation (0.85), else a cross of two, where Ansor copies one."""
+    """The probability of a mutation (0.85); other children are crosses, where Ansor copies one."""
     cpu_multi_level_tiling_structure: str | None = None
     """The levels of tiles (`"SSRSRS"`)."""
     max_innermost_split_factor: int | None = None

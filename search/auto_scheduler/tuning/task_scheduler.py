@@ -68,7 +68,7 @@ class TaskScheduler:
         self.load_model_file = load_model_file
         self.callbacks = instances(MeasureCallback, "callbacks", callbacks or [])
         self.database = MemoryDatabase()
-        """What was measured, in this search and in the log."""
+        """The measurements of this search and those of the log."""
         if load_log_file is not None:
             to_database(load_log_file, self.database)
         self._scheduler: task_scheduler.TaskScheduler = (
@@ -137,5 +137,5 @@ class TaskScheduler:
 
     @property
     def task_cts(self) -> list[int]:
-        """How many batches each task had, those of the log among them."""
+        """The number of batches that each task had, those of the log among them."""
         return [task.batches for task in self._scheduler.tasks] or [0] * len(self.tasks)

@@ -1,4 +1,4 @@
-"""What a cost model gets to see of configurations, by kind."""
+"""The features of configurations that a cost model learns from, by kind."""
 
 from __future__ import annotations
 

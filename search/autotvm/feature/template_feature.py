@@ -1,4 +1,4 @@
-"""What the cost model of the search gets to see of a template: its loop nests, and its knobs."""
+"""The features of a template for the cost model of the search: of its loop nests and its knobs."""
 
 from __future__ import annotations
 

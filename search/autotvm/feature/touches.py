@@ -1,4 +1,4 @@
-"""What each loop of a program does to the buffers that are accessed under it."""
+"""The effect of each loop of a program on the buffers that are accessed under it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOOP_KINDS: Final = (
     "serial",
     "vthread",
 )
-"""How loops run, in the order that features have them."""
+"""The kinds of loops, in the order that features have them."""
 
 _ADDITIONS: Final = (e.Add, e.Sub)
 _DIVISIONS: Final = (e.Div, e.Mod)
@@ -51,7 +51,7 @@ _KIND_OF: Final = {
 
 @dataclass(slots=True)
 class Touch:
-    """How one access depends on a loop.
+    """The dependence of one access on a loop.
 
     `stride` is by how many elements an iteration moves it in memory, 0 if not at all; `mod` after
     how many it comes back, -1 for never. In all iterations of the loop, and of those under it, it

@@ -30,7 +30,7 @@ class Pair:
 
 
 class LogComparison:
-    """What two logs say of the same tasks and configurations; targets may differ."""
+    """The pairs of records in two logs of the same tasks and configurations; targets may differ."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs = tuple(pairs)

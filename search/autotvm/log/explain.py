@@ -1,4 +1,4 @@
-"""What is in a log, or in the directory of a run."""
+"""The explanation of a log, or of the directory of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program has to compute, said by a function of the user."""
+"""The right results of a program, given by a function of the user."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("autotvm")
 
 Built: TypeAlias = "BuildResult | MeasureResult"
-"""What was built, or the result of a configuration that cannot be."""
+"""A build, or the result of a configuration that cannot be built."""
 BuildFunction: TypeAlias = Callable[..., codegen.Module]
 
 
@@ -34,7 +34,7 @@ class Builder(ABC):
     """Turns configurations into something that a runner can load."""
 
     n_parallel: int = 1
-    """How many are built at once."""
+    """The number of configurations that are built at once."""
     build_kwargs: Mapping[str, Any]
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What is measured, and what comes of it."""
+"""The input and the result of a measurement."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BuildResult(NamedTuple):
 
 @dataclass(frozen=True)
 class SlowerThan:
-    """What is known of a configuration that was ended early: a run takes longer than `seconds`."""
+    """The cost of a configuration that was ended early: a run takes longer than `seconds`."""
 
     seconds: float
 
@@ -50,7 +50,7 @@ class SlowerThan:
 
 
 class MeasureResult(NamedTuple):
-    """What a measurement gave.
+    """The result of a measurement.
 
     `costs` are seconds per run, one for each repeat; after an error, what tells of it: logs have
     [1e9] then. One that was ended early is a RUN_TIMEOUT whose cost is a `SlowerThan`. `all_cost`
@@ -85,7 +85,7 @@ class MeasureResult(NamedTuple):
 
     @property
     def slower_than(self) -> float | None:
-        """What a run takes at least, in seconds, if it was ended early; else None."""
+        """The least time of a run, in seconds, if it was ended early; else None."""
         known = self.costs[0] if self.costs else None
         return known.seconds if isinstance(known, SlowerThan) else None
 

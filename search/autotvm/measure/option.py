@@ -1,4 +1,4 @@
-"""How the configurations of a task are measured: a builder, a runner, and both at work."""
+"""The tools that measure the configurations of a task: a builder, a runner, and both at work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MeasureOption(TypedDict):
-    """What `measure_option` returns."""
+    """The result of `measure_option`."""
 
     builder: Builder
     runner: Runner

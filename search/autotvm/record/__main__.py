@@ -1,4 +1,4 @@
-"""What is in a log, on the command line.
+"""The contents of a log, on the command line.
 
     python -m search.autotvm.record --mode read --i matmul.log --begin 0 --end 5
     python -m search.autotvm.record --mode pick --i matmul.log --o best.log

@@ -24,7 +24,7 @@ ANNOTATIONS: Final = (*MARKS, *_BLOCK_AXES[::-1], *_THREAD_AXES[::-1], "vthread"
 
 
 class AnnotateEntity(Entity):
-    """What each axis becomes; for `locate_cache` the positions of axes."""
+    """The annotation of each axis; for `locate_cache` the positions of axes."""
 
     code = "an"
 
@@ -123,7 +123,7 @@ def _annotated(sch: Schedule, loops: Sequence[LoopRV], anns: Sequence[str]) -> l
 
 
 class AnnotateSpace(KnobSpace[AnnotateEntity]):
-    """How some axes may run.
+    """The annotations that some axes may have.
 
     `policy` is made of the words `try` (may stay), `unroll` and `vec`, as `try_unroll_vec`, of
     which each axis takes any, but only one is `vec`; `bind_gpu` or `bind_gpu_virtual`;
@@ -178,7 +178,7 @@ class AnnotateSpace(KnobSpace[AnnotateEntity]):
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether there are only marks, for which there is a primitive that takes numbers."""
+        """True if there are only marks, for which there is a primitive that takes numbers."""
         return self._marks_only
 
     def sample(self, sch: Schedule, name: str, entity: AnnotateEntity) -> None:

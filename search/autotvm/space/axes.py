@@ -1,4 +1,4 @@
-"""What knobs are defined on: lengths of loops, and the parts that other knobs split them into."""
+"""The axes that knobs are defined on: lengths of loops, and the parts that knobs make of them."""
 
 from __future__ import annotations
 

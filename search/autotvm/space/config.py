@@ -1,4 +1,4 @@
-"""What a template sees of a configuration: it declares knobs and takes their values."""
+"""The interface of a configuration to its template, which declares knobs and takes their values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Config(ABC):
 
     def __init__(self) -> None:
         self.errors: list[str] = []
-        """Why the configuration is not valid."""
+        """The reasons why the configuration is not valid."""
         self.flop: float = 0
         """Operations that the template has counted itself."""
         self.cost: float | None = None

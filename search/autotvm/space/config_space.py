@@ -123,7 +123,7 @@ class ConfigSpace(Config):
 
     @property
     def length_is_exact(self) -> bool:
-        """Whether `len` is exact: there is no filter, or few enough configurations to ask it."""
+        """True if `len` is exact: there is no filter, or few enough configurations to ask it."""
         return self._constraint is None or self._constraint.is_exact
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Which configurations of a space a filter over several knobs lets through."""
+"""The configurations of a space that a filter over several knobs lets through."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Constraint:
 
     @property
     def is_exact(self) -> bool:
-        """Whether `number_in` is exact, and there is `valid`."""
+        """True if `number_in` is exact, and there is `valid`."""
         return self.length <= MOST_TABULATED
 
     def __contains__(self, index: int) -> bool:

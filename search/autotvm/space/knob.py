@@ -23,7 +23,7 @@ class Entity:
     """
 
     code: ClassVar[str]
-    """How the log calls the kind."""
+    """The name of the kind in logs."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -47,7 +47,7 @@ class Entity:
 
     @property
     def features(self) -> list[float]:
-        """What a cost model gets to see: the numbers of the value."""
+        """The features of the value for a cost model: its numbers."""
         return [float(number) for number in self._value]
 
     def _read(self) -> Any:
@@ -88,7 +88,7 @@ class KnobSpace(ABC, Generic[E]):
     domain: IndexedDomain
     """The decisions of the sampling instruction."""
     num_output: int = 0
-    """How many axes applying a value gives."""
+    """The number of axes that applying a value gives."""
 
     def __len__(self) -> int:
         return self.domain.size
@@ -131,11 +131,11 @@ class KnobSpace(ABC, Generic[E]):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """What the knob offers, in a few words."""
+        """A few words about the values that the knob offers."""
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether applying a value is something that primitives do with sampled numbers."""
+        """True if applying a value is something that primitives do with sampled numbers."""
         return True
 
     def __getitem__(self, index: int) -> E:

@@ -81,7 +81,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether the candidates are numbers, which primitives take."""
+        """True if the candidates are numbers, which primitives take."""
         return are_numbers(self._candidates)
 
     def sample(self, sch: Schedule, name: str, entity: OtherOptionEntity) -> None:

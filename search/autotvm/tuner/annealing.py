@@ -20,7 +20,7 @@ logger = logging.getLogger("autotvm")
 
 
 class Predictor(Protocol):
-    """What scores configurations."""
+    """A model that scores configurations."""
 
     def predict(self, xs: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return a score for each index; higher is faster."""

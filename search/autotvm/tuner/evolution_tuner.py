@@ -64,7 +64,7 @@ class EvolutionTuner(Tuner):
         )
         self._spaces: list[Schedule] | None = None
         self._planned_for: int | None = None
-        """How many trials the search in progress was started for."""
+        """The number of trials that the search in progress was started for."""
         self._batch: list[tuple[MeasureCandidate, ConfigEntity]] = []
         self._sent = 0
         self._results: dict[int, RunnerResult] = {}

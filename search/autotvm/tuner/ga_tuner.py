@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from search.autotvm.task import Task
 
 _MOST_ATTEMPTS: Final = 16
-"""How many children are bred to find one that was not measured."""
+"""The most children that are bred to find one that was not measured."""
 
 
 class GATuner(Tuner):

@@ -1,4 +1,4 @@
-"""How a sequence of trials went, and how well predictions rank them."""
+"""Metrics of a sequence of trials, and of how well predictions rank them."""
 
 from __future__ import annotations
 

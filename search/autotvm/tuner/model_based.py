@@ -27,7 +27,7 @@ _RANDOM_SHARE: Final = 0.05
 _LEAST_FLOPS: Final = 1e-6
 _LEAST_PLAN: Final = 4
 _PLANS: Final = 16
-"""How many plans at least make up a space that is not tiny."""
+"""The least number of plans that make up a space that is not tiny."""
 
 
 class FittedModel(ABC):

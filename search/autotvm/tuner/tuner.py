@@ -1,4 +1,4 @@
-"""What a tuner is, and the loop that all of them share."""
+"""The base class of tuners, and the loop that all of them share."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class _Trials:
         self._tuner = tuner
         self._prefix = si_prefix
         self._failures = 0
-        """How many in a row failed."""
+        """The number of trials in a row that failed."""
         self._errors: list[str] = []
         """Those of the trials before the first that succeeded."""
         self._level = logger.level
@@ -211,7 +211,7 @@ class _Trials:
 
     @property
     def over(self) -> bool:
-        """Whether there was no better trial for as long as `early_stopping` says."""
+        """True if there was no better trial for as long as `early_stopping` says."""
         return self.count >= self._tuner.best_iter + self._tuner.early_stopping
 
     def add(self, inp: MeasureInput, result: MeasureResult) -> None:

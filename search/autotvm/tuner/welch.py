@@ -1,4 +1,4 @@
-"""Whether two samples have different means."""
+"""The test of whether two samples have different means."""
 
 from __future__ import annotations
 

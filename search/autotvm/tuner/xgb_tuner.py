@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 _PROGRAMS_A_TRIAL: Final = 16
-"""How many programs are made for each trial, which takes about as long as they do."""
+"""The programs that are made for each trial, which takes about as long as they do."""
 _WALKERS: Final = 32
-"""How many points walk at once where each step makes a program."""
+"""The points that walk at once where each step makes a program."""
 
 
 class XGBTuner(ModelBasedTuner):
