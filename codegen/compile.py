@@ -172,5 +172,7 @@ def functions_of(program: Program) -> dict[str, PrimFunc]:
                 "build modules with graph functions by codegen.vm_build"
             )
         else:
-            raise CodegenError(f"cannot compile {name}: it is a {type(func).__name__}")
+            raise CodegenError(
+                f"cannot compile {name}: a module holds PrimFuncs, this is a {type(func).__name__}"
+            )
     return compiled

@@ -22,7 +22,7 @@ def core_quota() -> int | None:
 
 
 def quota_of(membership: Path, mounts: Path) -> int | None:
-    """Return what `core_quota` does, of a file like /proc/self/cgroup and where groups are mounted.
+    """Return `core_quota` by a file like /proc/self/cgroup and the place where groups are mounted.
 
     Of nested groups the tightest counts. Version 2 of control groups is read and version 1.
     """

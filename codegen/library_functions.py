@@ -72,7 +72,7 @@ def _register(name: str, function: F, override: bool) -> F:
 
 
 def _place(function: LibraryFunction) -> str:
-    """Return where a function was defined, as far as Python can tell."""
+    """Return the file and line that define a function, as far as Python can tell."""
     function = getattr(function, "func", function)  # of functools.partial
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if code is None:

@@ -109,7 +109,7 @@ def names_of(triple: str) -> Names:
 
 
 def _child(triple: str, cpu: str, features: str) -> str | None:
-    """Return what LLVM says of a CPU with features that it cannot compile for, None if it can."""
+    """Return LLVM's error for a CPU with features, None if it can compile for it."""
     finished = _run(triple, cpu, features)
     if finished.returncode == 0:
         return None

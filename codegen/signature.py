@@ -39,7 +39,7 @@ class Parameter:
     dtype: DataType
     shape: tuple[Dim, ...] = ()
     strides: tuple[Dim, ...] = ()
-    """In elements; empty for the compact row-major layout."""
+    """The strides in elements; empty for the compact row-major layout."""
     elem_offset: Dim = 0
     """Elements before the first one, which the function skips by itself."""
     written: bool = True

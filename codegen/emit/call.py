@@ -104,7 +104,7 @@ def _extern(f: FunctionEmitter, node: Call) -> str:
     nothing = node.dtype.bits == 0
     result = "void" if nothing else register_type(node.dtype)
     if not _C_NAME.match(name.value):
-        f.fail(f"T.call_extern takes the name of a C function, and {name.value!r} can be none")
+        f.fail(f"T.call_extern takes the name of a C function, which {name.value!r} cannot be")
     symbol = global_name(name.value)
     f.module.externs.add(name.value)
     types = ", ".join(a.rsplit(" ", 1)[0] for a in arguments)

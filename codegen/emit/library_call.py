@@ -65,7 +65,7 @@ class _Slots:
     def __init__(self, f: FunctionEmitter) -> None:
         self._f = f
         self._values: list[str] = []
-        """With their types."""
+        """The values with their types, as LLVM operands."""
 
     def add(self, argument: PackedArray | PrimExpr) -> Argument:
         if isinstance(argument, PackedArray):

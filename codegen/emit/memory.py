@@ -160,7 +160,7 @@ def _any(f: FunctionEmitter, mask: str, lanes: int) -> str:
 
 
 def _load_if(f: FunctionEmitter, address: str, dtype: DataType, condition: str, data: Var) -> str:
-    """Load where the condition holds, else give 0."""
+    """Write a load if the condition holds, else the value 0."""
     origin = f.block
     load, done = f.new_label("load"), f.new_label("loaded")
     f.branch_if(condition, load, done)

@@ -276,7 +276,7 @@ class MemoryReader:
             self.accumulators.append(made)
 
     def _watch(self, made: Accumulator, around: Loops, index: PrimExpr) -> list[str]:
-        """Return what costs time though the accumulator is in registers inside these loops."""
+        """Return notes on the remaining costs of an accumulator in registers inside these loops."""
         notes = []
         registers = self.target.vector_registers
         if made.count > registers:

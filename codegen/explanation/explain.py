@@ -68,7 +68,7 @@ class Explanation:
 def explain(
     program: Program, target: str | Mapping[str, Any] | Target | None = None
 ) -> Explanation:
-    """Return what became of each loop, accumulator and access of a function or module.
+    """Explain each loop, accumulator and access of a function or module after lowering.
 
         print(codegen.explain(sch.mod, target="llvm"))
 

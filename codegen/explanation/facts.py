@@ -75,7 +75,7 @@ class Access:
     lanes: int
     """Elements of one access."""
     pattern: Pattern
-    """Of a vector access, the places of its lanes: "contiguous", "reversed", "strided" (a gather or
+    """The places of the lanes of a vector access: "contiguous", "reversed", "strided" (a gather or
     scatter) or "irregular" (likewise, without a constant distance). "broadcast": one element for
     all lanes of a vector statement; "element": one for a scalar statement."""
     stride: int | str | None

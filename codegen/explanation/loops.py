@@ -22,7 +22,7 @@ History: TypeAlias = Sequence[tuple[str, dict[Var, s.For]]]
 def loops_of(
     name: str, func: PrimFunc, stages: Stages, remarks: Remarks, ordered: Container[Var]
 ) -> list[Loop]:
-    """Return what became of each loop of `func`, in program order.
+    """Return the facts about each loop of `func` after lowering, in program order.
 
     A loop is known by its variable. What it was before the pass after which it is gone says what
     it became; the remarks of passes and emission say more. `ordered` are the variables of loops
@@ -92,7 +92,7 @@ def _followed(
 
 
 def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, str]:
-    """Return what a loop became, and the pass behind it where the schedule did not ask."""
+    """Return the fate of a loop, and the pass behind it where the schedule did not ask."""
     var, last, changed, remover = node.loop_var, node, "", ""
     for step, present in history:
         now = present.get(var)
@@ -116,7 +116,7 @@ def _fate(node: s.For, history: History, lanes: tuple[int, ...]) -> tuple[Fate, 
 
 
 def _emitted(fate: Fate, var: Var, remarks: Remarks, is_ordered: bool) -> tuple[Fate, list[str]]:
-    """Return what emission and LLVM made of a loop that lowering left, and the notes on it."""
+    """Return the fate that emission and LLVM gave a loop that lowering left, and notes on it."""
     emitted, in_llvm = remarks.about(var, "emit"), remarks.about(var, "llvm")
     notes = []
     if fate == "parallel":

@@ -181,7 +181,7 @@ class _CheckOverflow(Rewriter):
         return reading.overflow
 
     def _of_any_size(self, var: Var) -> Interval:
-        """Return what a variable may be, whatever the sizes of buffers are."""
+        """Return the values a variable may have, whatever the sizes of buffers are."""
         return self._ranges.get(var) or self._symbolic.get(var) or integer_limits(var.dtype)
 
     def _is_index(self, node: PrimExpr) -> bool:

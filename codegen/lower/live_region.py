@@ -57,7 +57,7 @@ class _Uses:
         self.depth = depth
         """The number of loops and lets around the allocation; what is defined inside is relaxed."""
         self.spans: list[list[Extent] | None] = [[] for _ in buffer.shape]
-        """By dimension; None once something unbounded was seen."""
+        """The extents seen, by dimension; None once something unbounded was seen."""
         self.whole = False
 
 
@@ -201,7 +201,7 @@ class LiveRegions:
         return span[0].plus_const(min(reach, 0)), span[1].plus_const(max(reach, 0))
 
     def _relaxed(self, index: PrimExpr, depth: int) -> Extent | None:
-        """Return what `index` covers while everything defined from `depth` on varies.
+        """Return the range that `index` covers while everything defined from `depth` on varies.
 
         None where that has no limit, or one that memory holds.
         """

@@ -13,8 +13,8 @@ from tensorir.visit import Rewriter
 
 MAX_DEPTH: Final = 8
 MAX_COPIES: Final = 256
-"""Up to how many statements (native vectors counted) a pragma lets a nest grow: more copies do not
-run faster, but take LLVM a second to compile."""
+"""The most statements (native vectors counted) that a pragma lets a nest grow to: more copies do
+not run faster, but take LLVM a second to compile."""
 
 
 def mark_unrolled(func: PrimFunc) -> PrimFunc:

@@ -30,7 +30,7 @@ from tensorir.stmt import ForKind
 from tensorir.visit import Rewriter, children, walk, walk_once
 
 MAX_SLOTS: Final = 64
-"""Up to how many accumulators a loop keeps; more would go through memory in any case."""
+"""The most accumulators that a loop keeps; more would go through memory in any case."""
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
@@ -149,7 +149,7 @@ class _Accesses:
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.places: dict[PrimExpr, _Place] = {}
-        """By index expression; equal ones share a place."""
+        """The places by index expression; equal ones share a place."""
         self.distinct: dict[tuple[Any, int, int], _Place] = {}
         self.is_fixed = True
         self.is_stored = False

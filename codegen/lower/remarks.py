@@ -57,7 +57,7 @@ class Remarks:
         return var
 
     def about(self, loop: Var, source: str | None = None) -> list[Remark]:
-        """Return what was said about a loop, by one pass or by all."""
+        """Return the remarks about a loop, by one pass or by all."""
         return [r for r in self.made if r.loop is loop and source in (None, r.source)]
 
 
@@ -66,7 +66,7 @@ _current: ContextVar[Remarks | None] = ContextVar("remarks", default=None)
 
 @contextmanager
 def collected() -> Iterator[Remarks]:
-    """Collect what is said inside a `with` statement."""
+    """Collect the remarks that are made inside a `with` statement."""
     remarks = Remarks()
     token = _current.set(remarks)
     try:
@@ -82,12 +82,12 @@ def done(
     buffer: Var | None = None,
     lanes: tuple[int, ...] = (),
 ) -> None:
-    """Say what was done."""
+    """Make a remark on something that was done."""
     _say(source, True, text, loop, buffer, lanes)
 
 
 def missed(source: str, text: str, loop: Var | None = None, buffer: Var | None = None) -> None:
-    """Say what was not done, and why."""
+    """Make a remark on something that was not done, and why."""
     _say(source, False, text, loop, buffer, ())
 
 

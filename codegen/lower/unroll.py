@@ -17,7 +17,7 @@ from tensorir.ops import const
 from tensorir.visit import Rewriter, children
 
 MAX_STATEMENTS: Final = 2048
-"""Up to how many statements one unrolled nest is written out as; a longer one is left to LLVM."""
+"""The most statements that an unrolled nest is written out as; a longer one is left to LLVM."""
 
 
 def unroll(func: PrimFunc) -> PrimFunc:

@@ -23,7 +23,7 @@ from tensorir.value_variables import value_variables
 from tensorir.visit import Rewriter, children, substitute, walk
 
 MAX_PIECES = 32
-"""Up to how many pieces a long vector is written out as; beyond that they are a loop."""
+"""The most pieces that a long vector is written out as; more of them are a loop."""
 
 
 def vectorize(func: PrimFunc) -> PrimFunc:
@@ -146,7 +146,7 @@ class _Lanes:
         return s.AssertStmt(node.condition, node.message, self.stmt(node.body, None))
 
     def _loop(self, node: s.For, mask: PrimExpr | None) -> s.Stmt:
-        what = f"how often {node.loop_var.name} runs"
+        what = f"the range of {node.loop_var.name}"
         self._must_be_shared(node.min, mask, what)
         self._must_be_shared(node.extent, mask, what)
         # What comes first in an iteration comes after the iteration before it.
@@ -159,7 +159,7 @@ class _Lanes:
             else_case = None if node.else_case is None else self.stmt(node.else_case, mask)
             return s.IfThenElse(node.condition, self.stmt(node.then_case, mask), else_case)
         if not self._stays_true(node):
-            raise _Serial("what is stored under a condition may change the condition")
+            raise _Serial("a store under a condition may change the condition")
         holds = node.condition if mask is None else logical_and(mask, node.condition)
         parts = [self.stmt(node.then_case, holds)]
         if node.else_case is not None:

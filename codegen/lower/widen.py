@@ -75,7 +75,7 @@ class Widener:
         self._loading_masks += may_load(mask)
         try:
             if self._loading_masks > _MOST_LOADING_MASKS:
-                raise CannotWiden("choices by what is loaded are inside one another")
+                raise CannotWiden("conditions that load from memory are nested too deeply")
             yield
         finally:
             self._mask, self._memo, self._may_share, self._loading_masks = outer
@@ -87,7 +87,7 @@ class Widener:
         return self._ramp if node is self._var else node
 
     def same(self, node: PrimExpr) -> PrimExpr:
-        """Return what does not depend on the loop variable."""
+        """Return an expression that all lanes share, without a dependence on the loop variable."""
         return node
 
     def binary(self, node: e.BinaryOp) -> PrimExpr:
@@ -205,7 +205,7 @@ class Widener:
 
 
 def _called(node: Call) -> str:
-    """Return what a reader knows a call by: the C function, or the intrinsic."""
+    """Return the name by which a reader knows a call: the C function, or the intrinsic."""
     first = node.args[0] if node.args else None
     if isinstance(first, StringImm):
         return first.value

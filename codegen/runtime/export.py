@@ -38,7 +38,7 @@ from tensorir.dtype import HANDLE
 _COMPILERS: Final = ("cc", "gcc", "clang")
 _LINKERS: Final = ("ld", "ld.lld")
 _LINKERS_OF_ALL: Final = ("ld.lld",)
-"""Those that link for any architecture."""
+"""The linkers that link for any architecture."""
 _C_IDENTIFIER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 """Names that begin with an underscore are not for programs."""
 _C_KEYWORDS: Final = frozenset((
@@ -133,7 +133,7 @@ def _named_for_c(signature: Signature, name: str) -> str:
 
 
 def c_name_of(signature: Signature) -> str | None:
-    """Return what C calls a function of a library.
+    """Return the name by which C calls a function of a library.
 
     None for a name that C cannot spell or keeps for itself, and for one that the C library or an
     OpenMP runtime has: who links the library would get our function in place of theirs.

@@ -62,4 +62,7 @@ def _request_tiles() -> None:
     system = ctypes.CDLL(None, use_errno=True)
     if system.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) != 0:
         number = ctypes.get_errno()
-        raise LinkError(f"the system does not grant the AMX tile registers (errno {number})")
+        raise LinkError(
+            f"the system does not grant the AMX tile registers (errno {number}); build for a "
+            "target with -mattr=-amx-tile"
+        )

@@ -57,7 +57,7 @@ def _linker() -> Any:
 
 
 def load_object(data: bytes) -> LoadedCode:
-    """Load what `compile_object` returned; code that cannot run here is described only.
+    """Load the result of `compile_object`; code that cannot run here is described only.
 
     Raises LinkError if it is something else, or calls a C function or a library function that this
     process does not have.

@@ -37,7 +37,7 @@ class Module(TimedFunctions[Function]):
 
     @staticmethod
     def of(compiled: Compiled, *, guard_pages: bool = False) -> Module:
-        """Load what was just compiled; LinkError for what this process does not have."""
+        """Load code that was just compiled; LinkError for functions that are missing here."""
         return Module(
             load_object(compiled.object_code),
             source=compiled.source,
@@ -47,7 +47,7 @@ class Module(TimedFunctions[Function]):
 
     @staticmethod
     def from_object(data: bytes, *, guard_pages: bool = False) -> Module:
-        """Load what `compile_object` returned, perhaps in another process.
+        """Load the result of `compile_object`, perhaps of another process.
 
         Raises LinkError if it is something else or calls C or library functions that this process
         does not have.

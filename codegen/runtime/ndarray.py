@@ -60,7 +60,10 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         elif 0 in shape:
             found = _new(cls, shape, dtype)
         else:
-            raise IRValueError(f"there is no array of shape {tuple(shape)} at address {address:#x}")
+            raise IRValueError(
+                f"an array of shape {tuple(shape)} cannot begin at address {address:#x}, which is "
+                "a null pointer"
+            )
         found._owner = owner
         return found
 
@@ -83,7 +86,7 @@ class NDArray(np.ndarray[Any, np.dtype[Any]]):
         return np.array(self, copy=True, subok=False)
 
     def asnumpy(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return what `numpy()` returns, by its older name."""
+        """Return `numpy()`; this is its older name."""
         return self.numpy()
 
     def copyfrom(self, source: ArrayLike) -> NDArray:

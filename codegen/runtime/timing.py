@@ -181,7 +181,7 @@ class TimedFunctions(ABC, Generic[F]):
 
     @abstractmethod
     def _unknown(self, name: str) -> str:
-        """Return what an error says of a name that no function has."""
+        """Return the error message for a name that no function has."""
 
     def time_evaluator(
         self,

@@ -114,11 +114,11 @@ class Lane:
         return self._test(">=", other)
 
     def equals(self, other: Operand) -> Lane:
-        """Return where the operands are equal (and not NaN)."""
+        """Return a mask of the lanes whose operands are equal (and not NaN)."""
         return self._compare("foeq" if self.kind == "f" else "ieq", other)
 
     def is_nan(self) -> Lane:
-        """Return where the float is NaN."""
+        """Return a mask of the lanes whose float is NaN."""
         return self._compare("funo", self)
 
 

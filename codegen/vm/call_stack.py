@@ -60,7 +60,7 @@ class GraphCall:
 
 
 class BranchChoice:
-    """One of two lists of steps."""
+    """A branch: one of two lists of steps."""
 
     __slots__ = ("_condition", "_otherwise", "_then")
 
@@ -116,6 +116,6 @@ def _too_deep(caller: Frame, name: str) -> NoReturn:
         frame = frame.caller
     shown = " <- ".join([*chain[:4], "...", chain[-1]])
     raise ExecutionError(
-        f"{name} was called at depth {MAX_DEPTH}: {shown}; a graph function that calls itself has "
-        f"to end by an if, and sooner"
+        f"{name} was called at depth {MAX_DEPTH}: {shown}; end the recursion by an `if` at a "
+        f"smaller depth, or write it as a loop of the calling program"
     )

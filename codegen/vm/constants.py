@@ -25,7 +25,7 @@ class ConstantPool:
         self.nbytes = 0
 
     def offset(self, constant: Constant) -> int:
-        """Return where in the block a constant lies, in bytes."""
+        """Return the offset of a constant in the block, in bytes."""
         found = self._known.get(id(constant.data))
         if found is not None:
             return found

@@ -27,7 +27,7 @@ class Destinations:
         self._roots: dict[tuple[g.GraphVar, Path], Root] = {}
 
     def root(self, var: g.GraphVar, path: Path = ()) -> Root | None:
-        """Return where a field of a variable is to be computed, None if anywhere will do."""
+        """Return the place where a field of a variable is to be computed, None if any will do."""
         return self._roots.get((var, path))
 
     def ask(self, body: g.SeqExpr, path: Path, root: Root) -> None:
@@ -58,7 +58,7 @@ class Destinations:
 
 
 def _copied_to(var: g.GraphVar, body: g.SeqExpr) -> g.GraphExpr | None:
-    """Return what a body copies to a variable at its end, after which only copies are made.
+    """Return the value that a body copies to a variable at its end, followed by copies only.
 
     It may be computed right there: nothing overwrites it, or the copy, later on.
     """
@@ -89,7 +89,7 @@ def _makes_memory(value: g.GraphExpr) -> bool:
 
 
 def fields_of(info: StructInfo, path: Path = ()) -> Iterator[tuple[Path, StructInfo]]:
-    """Yield what is known of the parts of a value that are no tuples, with their paths."""
+    """Yield the struct infos of the parts of a value that are no tuples, with their paths."""
     if isinstance(info, TupleStructInfo):
         for k, part in enumerate(info.elements):
             yield from fields_of(part, (*path, k))

@@ -114,7 +114,7 @@ class Executable:
         )
 
     def c_header(self) -> str:
-        """Return what C programs need to know of the library that `export_library` writes.
+        """Return the C header of the library that `export_library` writes.
 
         A graph function that is machine code takes its arguments, memory for its results, an arena
         for temporaries, and the constants of the library.

@@ -81,7 +81,7 @@ class Frame:
         """The number of references to each of them as long as nobody keeps one."""
 
     def prepare(self, program: p.Program, sizes: dict[str, int], allocate: Allocator) -> None:
-        """Make what depends on the sizes of the parameters: temporaries, views, shapes."""
+        """Make the parts that depend on the sizes of the parameters: temporaries, views, shapes."""
         self.temporaries = []
         for array in program.temporaries:
             self.temporaries.append(self.place(array, sizes, allocate))
@@ -106,7 +106,9 @@ class Frame:
         shape = self._numbers(array.shape, sizes)
         if min(shape, default=0) < 0:
             extents = ", ".join(map(dim_text, array.shape))
-            raise IRValueError(f"{self.name}: an array of shape ({extents}) would be {shape}")
+            raise IRValueError(
+                f"{self.name}: an array of shape ({extents}) would have a negative extent: {shape}"
+            )
         try:
             made = allocate(shape, DataType(array.dtype).to_numpy())
         except (MemoryError, ValueError) as problem:
@@ -143,7 +145,9 @@ class Frame:
             return tuple(evaluate_dim(dim, sizes) for dim in dims)  # type: ignore[misc]
         except IRValueError as problem:
             extents = ", ".join(map(dim_text, dims))
-            raise IRValueError(f"{self.name}: ({extents}) for {sizes}: {problem}") from problem
+            raise IRValueError(
+                f"{self.name}: the extents ({extents}) cannot be computed for {sizes}: {problem}"
+            ) from problem
 
 
 def copied(value: Any) -> Any:

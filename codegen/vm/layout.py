@@ -26,7 +26,7 @@ class FrameLayout:
         self.sizes: dict[Var, str] = {}
         """The sizes that are defined by now, with their names."""
         self.entry_sizes: frozenset[Var] = frozenset()
-        """Those that the parameters define."""
+        """The sizes that the parameters define."""
         self._is_entered = False
 
     arena: Root

@@ -45,7 +45,7 @@ class VirtualMachine(StatefulCalls):
         memory_cfg: object = None,
         profile: bool = False,
     ) -> None:
-        """Load what `vm_build` or `load_module` returned.
+        """Load the result of `vm_build` or `load_module`.
 
         `memory_cfg` and `profile` are for programs written for TVM: memory is kept for later calls
         in any case, and profiling needs no preparation.
@@ -66,7 +66,7 @@ class VirtualMachine(StatefulCalls):
         return self.module[name]
 
     def time_evaluator(self, func_name: str, *args: Any, **options: Any) -> TimeEvaluator:
-        """Return what `module.time_evaluator` returns of the same arguments."""
+        """Return `module.time_evaluator` of the same arguments."""
         return self.module.time_evaluator(func_name, *args, **options)
 
     def profile(self, func_name: str, *args: Any) -> Report:

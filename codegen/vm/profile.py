@@ -23,7 +23,7 @@ from tensorir.script.display import preformatted
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One call of the program: what, from where, on what, how long."""
+    """One call of the program: the callee, the binding, the arguments, the time."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Report:
     function: str
     rows: tuple[Row, ...]
     total_us: float
-    """From the first call to the end of the last; what is not in a row is overhead of Python."""
+    """From the first call to the end of the last; the time in no row is overhead of Python."""
 
     def table(self, *, sort: bool = False) -> str:
         """Return the rows as text, the slowest first if `sort`."""

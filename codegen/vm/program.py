@@ -17,7 +17,7 @@ from codegen.signature import Dim
 
 FORMAT_VERSION: Final = 1
 NONE: Final = -1
-"""In place of a register or slot: there is none."""
+"""The number of no register or slot."""
 
 
 # ---------------------------------------------------------------------------------------- operands
@@ -186,7 +186,7 @@ class CallGraph:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of two lists of steps, by a register that holds a scalar."""
+    """A branch: one of two lists of steps, by a register that holds a scalar."""
 
     condition: int
     then: tuple[Step, ...]

@@ -76,7 +76,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class NativeIf:
-    """One of two lists of operations, by a scalar tensor in memory."""
+    """A branch: one of two lists of operations, by a scalar tensor in memory."""
 
     condition: Address
     condition_bytes: int
@@ -115,7 +115,7 @@ def sizes_of(
 
 
 def expected_of(buffer: Buffer, sizes: Mapping[Var, PrimExpr]) -> TensorStructInfo:
-    """Return what a kernel takes for a buffer, its sizes being these."""
+    """Return the struct info that a kernel expects for a buffer, its sizes being these."""
     shape = [ops.cast(INT64, substitute(dim, sizes)) for dim in buffer.shape]
     return TensorStructInfo(shape, buffer.dtype)
 
@@ -127,7 +127,7 @@ class SegmentWriter:
     slots: Sequence[Root | Var]
     arena: Root
     arena_bytes: int
-    """Of the function itself; what it calls works behind them."""
+    """The bytes of the function itself; the functions it calls use the arena behind them."""
     total_bytes: int
     constants: Root
     constant_bytes: int

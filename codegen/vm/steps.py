@@ -110,7 +110,7 @@ def _assemble(step: p.Assemble) -> Runner:
 def _entering(
     pattern: p.Pattern, binding: str, owner: GraphFunction
 ) -> Callable[[Frame, Any], None]:
-    """Return what checks a value that comes up in a call and puts it into the frame."""
+    """Return a function that checks a value of a call and puts it into the frame."""
     slots = owner.program.sizes
 
     def enter(frame: Frame, value: Any) -> None:
@@ -139,7 +139,7 @@ def _refuse_new_array(name: str, args: Sequence[Any], result: Any, binding: str)
 
 
 def _independent(value: Any, args: Sequence[Any]) -> Any:
-    """Return what a library function returned, arrays in the memory of an argument copied."""
+    """Return the result of a library function, with copies of arrays in memory of an argument."""
     if isinstance(value, (tuple, list)):
         return tuple(_independent(part, args) for part in value)
     value = as_value(value)

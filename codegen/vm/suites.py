@@ -133,7 +133,7 @@ class SuiteWriter:
             self._step(step)
 
     def _copy(self, source: Place, destination: Place) -> None:
-        self._require(source, destination.info, "what is copied")
+        self._require(source, destination.info, "the copied tensor")
         if source.address != destination.address:
             nbytes = seg.tensor_bytes(destination.info)
             self._operation(seg.Copy(source.address, destination.address, nbytes), "copy")
@@ -176,7 +176,9 @@ class SuiteWriter:
         if isinstance(value, Known):
             return value.operand
         if isinstance(value, Storage):
-            self._fail("memory that tensors share is no value")
+            self._fail(
+                "a storage is used as a value; only the tensors that are allocated in it are values"
+            )
         return p.Register(self._hold(value))
 
     def _fail(self, reason: str) -> NoReturn:

@@ -262,7 +262,7 @@ class Translation(SuiteWriter):
     def _storage(self, call: g.GraphCall) -> Value:
         shape = call.args[0]
         if not isinstance(shape, g.ShapeExpr) or not isinstance(shape.values[0], IntImm):
-            self._fail("memory that tensors share has a number of bytes that is known")
+            self._fail("the size of a storage of tensors has to be a constant number of bytes")
         offset = self._arena_bytes
         self._arena_bytes += rounded(shape.values[0].value)
         return Storage(offset)
@@ -272,7 +272,7 @@ class Translation(SuiteWriter):
         info = call.struct_info
         assert isinstance(info, si.TensorStructInfo)
         if not isinstance(storage, Storage) or not calls.is_static_int(offset):  # type: ignore[arg-type]
-            self._fail("a tensor is placed in storage at an offset that is known")
+            self._fail("the offset of a tensor in its storage has to be a constant number of bytes")
         assert isinstance(offset, g.PrimValue)
         assert isinstance(offset.value, IntImm)
         asked = self._asked(var, (), info)
@@ -442,7 +442,10 @@ class Translation(SuiteWriter):
                 source = self._hold(found)
                 self._step(p.Assemble(target.register, p.CopyOf(source)))
             else:
-                self._fail("a branch gives a value whose shape and dtype are not known")
+                self._fail(
+                    "a branch gives a tensor whose shape and dtype are not known; state them with "
+                    "R.match_cast"
+                )
         return self._suite
 
 

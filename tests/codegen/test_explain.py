@@ -387,7 +387,7 @@ def main(A: T.Buffer((8, 40)), B: T.Buffer((8, 40))):
     [
         ("B[i, 0] = B[i, 0] + A[i, j]", "its lanes store to one element of B"),
         ("T.evaluate(T.call_extern('int32', 'rand'))", "a call for its effect has no vector form"),
-        ("for k in range(j): B[i, k] = A[i, k]", "how often k runs differs between lanes"),
+        ("for k in range(j): B[i, k] = A[i, k]", "the range of k differs between lanes"),
     ],
 )
 def test_why_a_loop_runs_lane_by_lane(statement, reason):

@@ -128,7 +128,7 @@ class Module:
 
 @pytest.mark.parametrize("name", ["tensorir.kernel.f", "a b", ""])
 def test_an_extern_has_a_name_of_c(name: str) -> None:
-    with pytest.raises(CodegenError, match=r"takes the name of a C function, and '.*' can be none"):
+    with pytest.raises(CodegenError, match=r"takes the name of a C function, which '.*' cannot be"):
         codegen.build(
             parse(f"""
 @T.prim_func
