@@ -32,7 +32,7 @@ def kernel_symbol(name: str) -> str:
 
 
 def entry_symbol(name: str) -> str:
-    """Return the symbol of what calls function `name` with arguments from one array of slots."""
+    """Return the symbol of the entry to function `name`, with arguments in one array of slots."""
     return f"tensorir.entry.{name}"
 
 

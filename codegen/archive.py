@@ -1,4 +1,4 @@
-"""Archives of `ar`: several object files, and what describes them, in one piece of data.
+"""Archives of `ar`: several object files, and their description, in one piece of data.
 
 They are what `ar`, `nm` and `objdump` read. Members have short names that their writer chooses, no
 dates and no owners: the same members are the same bytes.

@@ -21,14 +21,14 @@ IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of a function whose schedule is final."""
 
 Lookup = Callable[[str, PrimFunc, Target], PrimFunc | None]
-"""Takes the name of a function in its module, the function, and what it is built for."""
+"""Takes the name of a function in its module, the function, and the target of the build."""
 
 _lookup: Lookup | None = None
 _consulted: Final[ContextVar[bool]] = ContextVar("consulted", default=True)
 
 
 def set_history(lookup: Lookup | None) -> Lookup | None:
-    """Let builds ask `lookup` for the scheduled form of functions; return what they asked before.
+    """Let builds ask `lookup` for the scheduled form of functions; return the lookup before it.
 
     The lookup returns None for a function of which it knows no schedule, else one with the same
     parameters and attributes and `tir.is_scheduled`. None in its place ends the asking.
@@ -40,7 +40,7 @@ def set_history(lookup: Lookup | None) -> Lookup | None:
 
 @contextlib.contextmanager
 def without_history() -> Iterator[None]:
-    """Build programs as they are, here and in what is called from here: they are to be measured."""
+    """Build programs as they are inside of this `with`, for they are to be measured."""
     token = _consulted.set(False)
     try:
         yield

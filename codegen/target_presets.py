@@ -1,4 +1,4 @@
-"""Target descriptions by name, and what the CPU models LLVM knows can do."""
+"""Target descriptions by name, and the abilities of the CPU models that LLVM knows."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from tensorir.visit import Rewriter
 
 
 def check_overflow(func: PrimFunc) -> PrimFunc:
-    """Compute in 64 bits what does not fit into 32.
+    """Compute index arithmetic in 64 bits where it does not fit into 32.
 
     Before: for i in 65536: for j in 65536: B[(i * 65536 + j) // 4294967296] = ...
     After:  ...  B[(T.Cast("int64", i) * T.int64(65536) + T.Cast("int64", j)) // ...] = ...

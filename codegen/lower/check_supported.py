@@ -1,4 +1,4 @@
-"""Refusing what only a GPU has, before anything is lowered."""
+"""The refusal of programs that need a GPU, before anything is lowered."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tensorir.visit import Rewriter, uses_var
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
-    """Test what does not change in a loop before the loop.
+    """Test conditions that do not change in a loop before the loop.
 
     Before: for k: if i < 30 and k < 5: S
     After:  if i < 30: for k: if k < 5: S

@@ -1,4 +1,4 @@
-"""Replacing the views that `match_buffer` makes by what they are views of."""
+"""Replacing the views that `match_buffer` makes by their source buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing the axes of blocks by what they are bound to."""
+"""Replacing the axes of blocks by the expressions that they are bound to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping what a loop updates in registers while the loop runs.
+"""Keeping the accumulators of a loop in registers while the loop runs.
 
 Scalar replacement (Callahan, Carr and Kennedy, "Improving Register Allocation for Subscripted
 Variables", 1990): the elements that every iteration of a loop updates at the same places are loaded
@@ -34,7 +34,7 @@ MAX_SLOTS: Final = 64
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
-    """Load what a serial loop updates before the loop and store it after.
+    """Load the accumulators of a serial loop before the loop and store them after it.
 
     Before: for k: C[i + Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)] + A[k] * B[...]
     After:  R = allocate(16); R[Ramp(0, 1, 16)] = C[i + Ramp(0, 1, 16)]
@@ -164,7 +164,7 @@ class _Accesses:
 
 
 class _Collector:
-    """Collects what a loop accesses."""
+    """Collects the accesses in a loop."""
 
     def __init__(self, loop: s.For) -> None:
         self.accesses: dict[Var, _Accesses] = {}

@@ -28,7 +28,7 @@ class Device:
 
 
 def check_device(device: object) -> None:
-    """Refuse what is no device of this machine; None stands for the CPU.
+    """Refuse anything but a device of this machine; None stands for the CPU.
 
     Raises IRTypeError for what is no device at all, IRValueError for one that is not there.
     """

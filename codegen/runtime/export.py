@@ -53,7 +53,7 @@ _C_TYPES: Final = {"bool": "bool", "float32": "float", "float64": "double", "han
 def link_library(
     object_code: bytes, path: Path, embedded: Mapping[str, bytes | memoryview] | None = None
 ) -> None:
-    """Link what `compile_object` returned into the shared library `path`.
+    """Link the result of `compile_object` into the shared library `path`.
 
     `embedded` are data by the symbols that they get. Raises LinkError without a linker, and for
     two functions of one name for C.

@@ -34,7 +34,7 @@ class PreparedCall:
         self._bound = bound
 
     def __call__(self) -> Any:
-        """Run the function; return what it returns."""
+        """Run the function and return its result."""
         return self._function.run(self._bound)
 
     def time(self, number: int = 1, limit_seconds: float = 0.0) -> Batch:

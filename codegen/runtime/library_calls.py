@@ -26,7 +26,7 @@ from tensorir.expr import integer_limits
 _CALLBACK: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_size_t)
 _DONE: Final = 1
 _FAILED: Final = 0
-"""Also what ctypes returns where an exception reaches it, such as one that a signal raises."""
+"""Also the value that ctypes returns for an exception that reaches it, as from a signal."""
 
 _Reader: TypeAlias = Callable[[tuple[Any, ...]], Any]
 """Makes an argument from the values of all slots."""
@@ -56,7 +56,7 @@ class LibraryCalls:
             name: ctypes.cast(callback, ctypes.c_void_p).value or 0
             for name, callback in self._callbacks.items()
         }
-        """For each function that has calls, what it calls for them: a C function
+        """For each function that has calls, the C function that it calls for them:
         `int32_t(int32_t call, int64_t* slots)`, which returns 0 if it failed."""
 
     def _call(self, sites: Sequence[_Site], number: int, slots: int) -> int:

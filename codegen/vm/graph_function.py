@@ -20,7 +20,7 @@ from tensorir.errors import IRTypeError
 
 
 class Link(Protocol):
-    """Turns a step into what runs it; `codegen.vm.steps` has the one of every machine."""
+    """Turns a step into a callable that runs it; `codegen.vm.steps` has that of every machine."""
 
     def __call__(self, step: p.Step, owner: GraphFunction) -> Callable[[Frame], object]:
         """Return the function that runs a step of `owner`."""

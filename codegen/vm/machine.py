@@ -57,7 +57,7 @@ class VirtualMachine(StatefulCalls):
         self.module = GraphModule(functions_of(self.executable))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """Return a graph function, or what `save_function` saved; IRValueError if there is none."""
+        """Return a graph function or a call that `save_function` saved; IRValueError for others."""
         saved = self.saved.get(name)
         return self.module[name] if saved is None else saved
 

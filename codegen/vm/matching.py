@@ -1,4 +1,4 @@
-"""Checking values against what a program expects, before or between its steps.
+"""Checking values against the types that a program expects, before or between its steps.
 
 Raises IRTypeError for a wrong kind or dtype, IRValueError for a wrong shape or layout; both name
 the value, what was expected and what came.

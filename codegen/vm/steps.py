@@ -28,7 +28,7 @@ class MachineCode:
     def __init__(self, module: Module, symbol: str) -> None:
         function = module[symbol]
         self.entry = function.entry
-        """Address of what takes the slots."""
+        """Address of the entry that takes the slots."""
         self._call = _ENTRY(function.entry)
         self._fail = function.fail
 
