@@ -167,7 +167,7 @@ def test_detached_arrays_have_their_own_memory() -> None:
 
 def test_null_pointers_are_arrays_without_elements_only() -> None:
     assert NDArray.at(0, (3, 0), "float32").shape == (3, 0)
-    with pytest.raises(IRValueError, match=r"an array of shape \(3,\) cannot begin at address 0x0, which is"):
+    with pytest.raises(IRValueError, match=r"an array of shape \(3,\) cannot begin at address 0x0"):
         NDArray.at(0, (3,), "float32")
 
 
