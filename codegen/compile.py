@@ -138,7 +138,7 @@ class _Lowered(Mapping[str, PrimFunc]):
 
 
 def _kernels(lowered: Mapping[str, PrimFunc], target: Target) -> Iterator[Kernel]:
-    """Yield the kernels of functions; a caller is told what is known of those before it."""
+    """Yield the kernels of functions; a caller is given the facts about the kernels before it."""
     signatures: dict[str, Signature] = {}
     for name in lowered:
         func = lowered[name]

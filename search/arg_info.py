@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArgInfo(ABC):
-    """One argument."""
+    """The description of one argument."""
 
     @abstractmethod
     def as_json(self) -> Any:

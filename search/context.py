@@ -151,7 +151,7 @@ class TuneContext:
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Tell the strategy what measuring the last batch gave."""
+        """Tell the strategy the results of the last batch."""
         self._strategy().notify_runner_results(candidates, results)
 
     def _strategy(self) -> SearchStrategy:

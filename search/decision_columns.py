@@ -34,6 +34,6 @@ def _unique(names: Sequence[str]) -> Iterator[str]:
 
 
 def _labelled(domain: DecisionDomain, decision: Any) -> Any:
-    """Return what a decision stands for: a number where that is one."""
+    """Return the alternative that a decision stands for: a number where that is one."""
     text = domain.label(decision)
     return int(text) if text.removeprefix("-").isdigit() else text

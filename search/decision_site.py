@@ -1,4 +1,4 @@
-"""The places of a trace where something is decided, and what each decides about."""
+"""The sites of a trace where something is decided, and the subject of each decision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorir.visit import collect_vars
 TILE: Final = "tile"
 LOCATION: Final = "location"
 KNOB: Final = "knob"
-"""The operand with which a sampling instruction says what its decision is called."""
+"""The operand of a sampling instruction that names its decision."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Site:
         return numbers is None or known is None or len(numbers) == len(known)
 
     def decision_in(self, decisions: Mapping[Instruction, Any], inst: Instruction) -> Any:
-        """Return what `inst`, which stands at this site, has decided; None if nothing."""
+        """Return the decision of `inst`, which stands at this site; None if it has none."""
         value = decisions.get(inst) if self.is_sampling else annotated_number(inst)
         return None if value is None else plain_decision(value)
 

@@ -22,7 +22,7 @@ class WorkerError(TensorIRError):
 
 @contextlib.contextmanager
 def blamed_on(part: object, candidate: Callable[[], str]) -> Iterator[None]:
-    """Make what a part of the search raises a TuningError that names it and its candidate.
+    """Turn an error of a part of the search into a TuningError that names part and candidate.
 
     `candidate` describes what the part was given; it is called only then. TuningErrors, which say
     what is wrong already, pass.

@@ -16,7 +16,7 @@ OnInterrupt = Literal["raise", "return"]
 
 _CHOICES: Final = ("raise", "return")
 _PATIENCE: Final = 3
-"""So many Ctrl-C in a row end also what cannot be interrupted."""
+"""The number of Ctrl-C in a row that ends also what cannot be interrupted."""
 
 
 def checked_on_interrupt(value: str) -> None:

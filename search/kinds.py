@@ -59,7 +59,7 @@ class Kinds(Generic[T]):
         return kind(*args, **kwargs)
 
     def make(self, kind: str, *args: Any, **kwargs: Any) -> T:
-        """Return what the maker called `kind` makes; IRValueError lists the known names."""
+        """Return an instance from the maker called `kind`; IRValueError lists the known names."""
         if not isinstance(kind, str):
             raise IRValueError(
                 f"a {self.what} is named by a short string, got {type(kind).__name__}: {kind!r}"

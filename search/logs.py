@@ -86,7 +86,7 @@ class Logs:
 
 
 class _Shown(logging.Handler):
-    """Gives messages to what is on the screen."""
+    """Gives messages to the display on the screen."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()

@@ -53,6 +53,6 @@ class MeasureCandidate:
 
 
 def described(candidates: Sequence[MeasureCandidate]) -> str:
-    """Return in words what somebody was given, for an error: how many, and the trace of each."""
+    """Return a text on candidates for an error: their number, and the trace of each."""
     traces = "\n".join(f"# candidate {k}\n{c.sch.trace}" for k, c in enumerate(candidates))
     return f"{len(candidates)} candidate(s)\n{traces}"

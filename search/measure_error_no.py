@@ -29,14 +29,14 @@ class MeasureErrorNo(IntEnum):
 
     @staticmethod
     def of_build(result: BuilderResult) -> MeasureErrorNo:
-        """Return how a build ended."""
+        """Return the number of the ending of a build."""
         if result.error_msg is None:
             return MeasureErrorNo.NO_ERROR
         return _OF_BUILD.get(result.ending, MeasureErrorNo.COMPILE_HOST)
 
     @staticmethod
     def of_run(result: RunnerResult) -> MeasureErrorNo:
-        """Return how a run ended; one that was ended early is a RUN_TIMEOUT."""
+        """Return the number of the ending of a run; one that was ended early is a RUN_TIMEOUT."""
         if result.stopped:
             return MeasureErrorNo.RUN_TIMEOUT
         if result.error_msg is None:

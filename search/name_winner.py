@@ -25,7 +25,7 @@ _LEAST_SECONDS: Final = 0.5
 
 
 def name_winner(run: TuningRun, task: TaskRecord) -> None:
-    """Measure the best few records of a task again, and keep and log what came out.
+    """Measure the best few records of a task again, and keep and log the results.
 
     The new times are committed as further records, which count in place of the old ones, that of
     the winner last, so that the database has it for the best. Being chosen for a low time makes the

@@ -1,4 +1,4 @@
-"""Pictures of runs, drawn with matplotlib: how a search went, and what it learned.
+"""Pictures of runs, drawn with matplotlib: the progress of a search, and its findings.
 
     run = search.load_run("./tune_tmp")
     search.plot.best_so_far(run)
@@ -95,7 +95,7 @@ def best_so_far(
 
 
 def predicted_against_measured(runs: Runs, *, ax: Axes | None = None) -> Axes:
-    """Draw for each trial what the model said before against how fast it was.
+    """Draw for each trial the score that the model gave before against its speed.
 
     Speeds are relative to the best of the task. The legend has the share of pairs of measured
     trials that were predicted in the right order, half of them being a guess; pairs are of one
@@ -227,7 +227,7 @@ def right_pairs(
 
 
 def _parts(runs: Runs) -> Iterator[_Part]:
-    """Yield each task of each run, with what tells it from the others."""
+    """Yield each task of each run, with a label that tells it from the others."""
     named = {"": runs} if isinstance(runs, RunTable) else runs
     for label, run in named.items():
         tasks = run.tasks

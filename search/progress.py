@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Progress:
-    """Receives what a search does; this one ignores it.
+    """Receives reports on the progress of a search; this one ignores them.
 
     Anything that takes longer than a second or two calls `phase` now and then.
     """

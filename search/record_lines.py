@@ -1,4 +1,4 @@
-"""Files with a record a line, as logs of measurements are, and what they say in their lines."""
+"""Files with a record a line, as logs of measurements are, and the fields of their lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CountedLines:
 def numbered_records(
     lines: Iterable[str], decode: Callable[[str], T], logger: logging.Logger
 ) -> Iterator[tuple[int, T]]:
-    """Yield what `decode` makes of each line of an opened log, with its number from 1.
+    """Yield each line of an opened log as `decode` makes it, with its number from 1.
 
     Blank lines and those that begin with # are passed over. Those that `decode` refuses by
     LineError, a last one that was cut short say, are left out; at the end one warning counts them

@@ -99,7 +99,7 @@ class RunJournal:
 
 
 def differences(plan: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return in words in what two runs differ, as far as both have it."""
+    """Return the names of the fields in which the plans of two runs differ."""
     found = [name for name, value in plan.items() if other.get(name) != value and name != "tasks"]
     ours, theirs = plan.get("tasks"), other.get("tasks")
     if not isinstance(ours, Sequence) or not isinstance(theirs, Sequence):

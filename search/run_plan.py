@@ -27,7 +27,7 @@ def plan_of(
     config: TuneConfig,
     cost_model: CostModel | None,
 ) -> dict[str, Any]:
-    """Return as plain data what a run is; `spaces` are the design spaces of each task."""
+    """Return the plan of a run as plain data; `spaces` are the design spaces of each task."""
     return {
         "tasks": [_task(task, of) for task, of in zip(tasks, spaces, strict=True)],
         "max_trials_global": config.max_trials_global,

@@ -75,7 +75,7 @@ STEPS: Final = {
     "Bind": "AN",
     "Tensorize": "AN",
 }
-"""The step of Ansor that does what an instruction does, by the kind of the instruction."""
+"""The step of Ansor that has the effect of an instruction, by the kind of the instruction."""
 
 FOLLOWS: Final = "what follows"
 """The length of a loop that other lengths determine."""
@@ -184,7 +184,7 @@ class Sketch:
     def _hole_name(
         self, split: Instruction, insts: Sequence[Instruction], taken: Iterable[str]
     ) -> str:
-        """Return what the loop that is split was called in the program, after its block.
+        """Return the program's name for the loop that is split, after the name of its block.
 
         Parts of a loop have its name; what was fused of several, and loops of blocks that the
         schedule made, have none.

@@ -25,7 +25,7 @@ def space_from_parts(
     postprocs: Postprocs | None = None,
     mutator_probs: MutatorProbs | None = None,
 ) -> SpaceGenerator:
-    """Return a space generator; what is not given suits the target.
+    """Return a space generator; parts that are not given are the defaults of the target.
 
     `blocks` restricts the rules to blocks of these names. The last three are given as in the
     constructor of a space generator, or as functions without parameters that return that.

@@ -205,10 +205,10 @@ class TuningRun:
             self.logs.scheduler.info("Resuming after %d of %d trials", done, total)
         for other in () if done else self.journal.others():
             self.logs.scheduler.info(
-                "Beside an unfinished run of %s, which goes on when it is started as it was; this "
-                "one has another %s",
+                "This run starts beside an unfinished one of %s, which goes on when it is started "
+                "with its settings again; the two differ in %s",
                 _names(other),
-                ", ".join(differences(plan, other)) or "process that it goes on in",
+                ", ".join(differences(plan, other)) or "the process, where that one goes on",
             )
         for task in self.tasks:
             assert task.mod is not None
@@ -216,11 +216,11 @@ class TuningRun:
             others = self.database.count(workload) - self.database.count(workload, task.target)
             if others:
                 self.logs.scheduler.info(
-                    'Task "%s": records of the database that are for other targets than %s and not '
-                    "used: %d",
+                    'Task "%s": %d record(s) of the database are for other targets than %s and not '
+                    "used",
                     task.task_name,
-                    task.target,
                     others,
+                    task.target,
                 )
 
     def _resume_model(self, made_here: bool) -> None:

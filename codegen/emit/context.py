@@ -58,7 +58,7 @@ class ModuleEmitter:
 
 
 class FunctionEmitter(FunctionText):
-    """The LLVM function being written, and what its variables stand for."""
+    """The LLVM function being written, and the values of its variables."""
 
     __slots__ = (
         "cleanups",
@@ -227,7 +227,7 @@ class FunctionEmitter(FunctionText):
         )
 
     def return_status(self, status: str) -> None:
-        """Free what is on the heap and return."""
+        """Free the memory on the heap and return."""
         for pointer in reversed(self.cleanups):
             self.do(f"call void @free(ptr {pointer})")
         self.do(f"ret i32 {status}")

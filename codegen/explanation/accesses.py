@@ -38,7 +38,7 @@ def _extent(loop: s.For) -> int | None:
 
 
 def _copies(loops: Iterable[s.For]) -> int:
-    """Return how many copies of what is inside unrolling these loops makes."""
+    """Return the number of copies of a body that unrolling these loops makes."""
     return math.prod(_extent(loop) or 1 for loop in loops if loop.kind is ForKind.UNROLLED)
 
 

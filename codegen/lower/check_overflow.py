@@ -295,7 +295,7 @@ class Reading:
         return found if found is None or _fits(found, widest) else None
 
     def let(self, node: e.Let) -> Interval | None:
-        """Return the values of what a variable is bound in."""
+        """Return the values of the body that a variable is bound in."""
         self(node.value)
         self.bind(node.var, node.value)
         return self(node.body)

@@ -196,7 +196,7 @@ class Matcher:
 
 
 def _how_to_make(value: Any, dtype: str | None) -> str:
-    """Return how numbers become an array, "" for values that are none."""
+    """Return the remedy for numbers in place of an array, "" for other values."""
     if not isinstance(value, (bool, int, float, tuple, list)):
         return ""
     shown = "values" if isinstance(value, (tuple, list)) else repr(value)

@@ -110,7 +110,7 @@ class SuiteWriter:
         return Place(Address(root), info)
 
     def _require(self, value: Place, expected: si.TensorStructInfo, what: str) -> None:
-        """Have what is open about the shape of a tensor checked: at the start, if it can be."""
+        """Have the unknown parts of a tensor's shape checked: at the start, if they can be."""
         sizes = expected.static_shape
         same = sizes is not None and sizes == value.info.static_shape
         if same and expected.dtype == value.info.dtype:

@@ -40,11 +40,11 @@ class Resources:
 
 
 RESOURCES: Final = tuple(Resources.__annotations__)
-"""The names of what is counted."""
+"""The names of the resources."""
 
 
 def resources_of(program: IRModule | PrimFunc) -> Resources:
-    """Return what the tensor functions of a program take.
+    """Return the resources that the tensor functions of a program take.
 
     Loops whose length is not constant count as one iteration; a buffer whose box is not constant
     counts as a whole, and one of symbolic shape not at all.
@@ -113,7 +113,7 @@ class _Nest:
         return max(self._reducing, default=len(self.loops) - 1) + 1
 
     def bytes_inside(self, place: int) -> int:
-        """Return what the loops from a place on touch."""
+        """Return the bytes that the loops from a place on touch."""
         block = self.realize.block
         first = {loop.loop_var: loop.min for loop in self.loops[:place]}
         domain = {

@@ -44,7 +44,7 @@ def last_read(blocks: Iterable[StmtSRef], buffer: Buffer) -> tuple[StmtSRef, Buf
 
 
 def read_index(block: StmtSRef, buffer: Buffer) -> int | None:
-    """Return which of the regions that a block reads is of a buffer, None for none."""
+    """Return the index of a buffer among the regions that a block reads, None for none."""
     reads = (region.buffer for region in block.block.reads)
     return next((k for k, read in enumerate(reads) if read is buffer), None)
 

@@ -36,7 +36,7 @@ Logs: TypeAlias = "Records | Iterable[Records]"
 
 
 class ApplyHistoryBest(History):
-    """Inside of `with ApplyHistoryBest(log):` builds take the best schedules of logs.
+    """The best schedules of logs, which builds take inside of `with ApplyHistoryBest(log):`.
 
     `records` is a log by name or opened, its records, or several of those; `n_lines` bounds how
     many records of each are read. Where there is none for a target, those for other CPUs answer,
@@ -97,7 +97,7 @@ class _OfReductions(Sampler):
         self._sampler = sampler
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return what is sampled of a program with a reduction, None for others."""
+        """Return the best sample of a program with a reduction, None for other programs."""
         if anchor_block(mod) is None:
             return None
         return self._sampler.sample(mod, target, task_name)

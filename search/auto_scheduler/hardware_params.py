@@ -74,7 +74,7 @@ class HardwareParams:
 
     @staticmethod
     def from_numbers(numbers: Sequence[Any]) -> HardwareParams:
-        """Return what eight numbers of a log say; TuningError for others."""
+        """Return the parameters that eight numbers of a log stand for; TuningError for others."""
         if not isinstance(numbers, (list, tuple)) or len(numbers) != 8:
             raise TuningError(f"a machine is described by 8 numbers, got {numbers!r}")
         return HardwareParams(*numbers)

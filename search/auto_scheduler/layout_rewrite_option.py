@@ -25,7 +25,7 @@ class LayoutRewriteOption(IntEnum):
     """
 
     def postproc(self) -> RewriteLayout | None:
-        """Return what rewrites layouts so, None where they stay."""
+        """Return the postprocessor that rewrites layouts so, None where they stay."""
         if self is LayoutRewriteOption.NO_REWRITE:
             return None
         return RewriteLayout(at_build=self is LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)

@@ -69,7 +69,7 @@ class SearchTask:
             raise TuningError("a task has func and args, or workload_key or compute_dag, not both")
         if func is None and args is not None:
             raise TuningError(
-                f"args are those of func, which is not given: {args!r}; a workload_key says its own"
+                f"args {args!r} are given without func; a workload_key has its arguments in it"
             )
         if not isinstance(hardware_params, HardwareParams | None):
             raise TuningError(
@@ -204,7 +204,7 @@ class SearchTask:
         """
         if layout_rewrite_option not in (None, self.layout_rewrite_option):
             raise TuningError(
-                "what a record does to layouts is applied as it was measured; leave out "
+                "a record is applied with the layouts that it was measured with; leave out "
                 "layout_rewrite_option, or tune a task with another one"
             )
         found = self._best(log_file, include_compatible)
@@ -220,7 +220,7 @@ class SearchTask:
         if print_mode not in _PRINT_MODES:
             raise TuningError(
                 f"print_mode is 'schedule' or 'source', got {print_mode!r}"
-                + ("; there is no device here" if print_mode == "cuda" else "")
+                + ("; a CPU has no device code" if print_mode == "cuda" else "")
             )
         sch = self._best(log_file).schedule
         if print_mode == "schedule":

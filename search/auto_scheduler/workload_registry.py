@@ -1,4 +1,4 @@
-"""Workloads by key: the name of a function that gives a program, and what it was called with."""
+"""Workloads by key: the name of a function that gives a program, and its arguments."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> st
 
 
 def workload_of(workload_key: str) -> Workload:
-    """Return what the function of a key gives for its arguments.
+    """Return the result of the function of a key for its arguments.
 
     Encoded tensors are handed to it as placeholders. TuningError for a key that is none, a function
     that is not registered, and one that returns something else.

@@ -11,7 +11,7 @@ from tensorir import te
 from tensorir.expr import FloatImm, IntImm, StringImm
 
 Workload: TypeAlias = tuple[Any, ...]
-"""The name of a template and its encoded arguments: what a log is searched for."""
+"""The name of a template and its encoded arguments: the key by which a log is searched."""
 
 _TENSOR: Final = "TENSOR"
 

@@ -1,4 +1,4 @@
-"""Callbacks of tuners: what else is done with each measurement."""
+"""Callbacks of tuners, which get each measurement: logs, databases, progress."""
 
 from __future__ import annotations
 

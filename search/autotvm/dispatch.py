@@ -150,8 +150,8 @@ class FallbackContext(DispatchContext):
 
     def _warning(self, target: Target | None, workload: Workload) -> str:
         return (
-            f"Cannot find config for target={target}, workload={workload}. A fallback "
-            "configuration is used, which may bring great performance regression."
+            f"no configuration of {workload} for {target} is known: the fallback is used, which "
+            "may be much slower; tune the task, or apply a log that has it"
         )
 
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:

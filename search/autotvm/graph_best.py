@@ -48,8 +48,8 @@ class ApplyGraphBest(FallbackContext):
 
     def _warning(self, target: Target | None, workload: Workload) -> str:
         return (
-            f"Config for target={target}, workload={workload} is missing in ApplyGraphBest. A "
-            "fallback configuration is used, which may bring great performance regression."
+            f"the records of ApplyGraphBest have no configuration of {workload} for {target}: the "
+            "fallback is used, which may be much slower; tune the graph again"
         )
 
 

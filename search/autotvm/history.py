@@ -80,7 +80,7 @@ class ApplyHistoryBest(DispatchContext):
     def update(self, target: Target | None, workload: Workload, cfg: Config) -> None:
         """Answer with another configuration for a workload from now on."""
         if target is None:
-            raise TemplateError("a configuration is set for a target")
+            raise TemplateError("a configuration is set for a target; pass one to update")
         cfg.cost = 0
         model = _model(target)
         if model != "unknown":

@@ -1,4 +1,4 @@
-"""Templates by name: functions that make a schedule and declare what may be chosen in it."""
+"""Templates by name: functions that make a schedule and declare its knobs."""
 
 from __future__ import annotations
 
@@ -141,5 +141,5 @@ def _restored(name: str, function: bytes) -> Template:
 
 
 def _identity(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return where a function is defined; for another callable, a `partial` say, its class."""
+    """Return the module and name of a function; for another callable, `partial` say, its class."""
     return (function.__module__, getattr(function, "__qualname__", type(function).__qualname__))

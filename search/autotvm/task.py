@@ -128,7 +128,7 @@ class Task:
         return space
 
     def _learn(self, sch: Schedule, config: Config) -> None:
-        """Take from a first schedule what all of the task have in common."""
+        """Take from a first schedule the parts that all schedules of the task have in common."""
         if self.flop is None:
             self.flop = config.flop or compute_flop(sch.mod)
         if self._mod is None:
@@ -146,7 +146,7 @@ class Task:
             return self.space
         except TuningError as error:
             self._fails = True
-            logger.warning("nothing is known of the space of a task from a log: %s", error)
+            logger.warning("The design space of a task from a log is not known: %s", error)
             return None
 
     def config_of(self, sch_or_trace: Schedule | Trace) -> ConfigEntity:

@@ -145,7 +145,7 @@ class TemplateSpace(SpaceGenerator):
 
 
 class WithinFilter(Postproc):
-    """Rejects what the filter over several knobs of a space leaves out."""
+    """Rejects the configurations that the filter over several knobs of a space leaves out."""
 
     def __init__(self, space: ConfigSpace) -> None:
         self.space = space

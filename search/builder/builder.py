@@ -28,7 +28,7 @@ class BuilderInput:
 
 @dataclass(frozen=True)
 class BuilderResult:
-    """The path of what was built, or what went wrong; exactly one of the two is set."""
+    """The path of the artifact, or the error; exactly one of the two is set."""
 
     artifact_path: str | None = None
     error_msg: str | None = None
@@ -72,13 +72,13 @@ class Builder(ABC):
         Path(path).unlink(missing_ok=True)
 
     def clean_up(self) -> None:
-        """Delete what this builder put into the temporary directory and is still there."""
+        """Delete the files of this builder that are still in the temporary directory."""
 
     def warm_up(self) -> None:
-        """Start what takes time to start, without waiting for it."""
+        """Start worker processes and the like, without waiting for them."""
 
     def close(self) -> None:
-        """Give back what the builder holds; it can be used again."""
+        """Free the resources of the builder; it can be used again."""
 
 
 PyBuilder = Builder

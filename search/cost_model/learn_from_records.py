@@ -1,4 +1,4 @@
-"""Teaching a cost model what a database knows."""
+"""Teaching a cost model the records of a database."""
 
 from __future__ import annotations
 

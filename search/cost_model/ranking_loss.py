@@ -12,7 +12,7 @@ from search.cost_model.measurements import TrainingSet
 Floats = NDArray[np.float64]
 
 _PARTNERS: Final = 24
-"""With how many others a candidate is compared; more did not rank better."""
+"""The number of others that a candidate is compared with; more did not rank better."""
 _LEAST_CURVATURE: Final = 0.02
 """Pairs that are in order already have nearly none, with which Newton steps would explode."""
 _STEEPEST: Final = 30.0
@@ -104,7 +104,7 @@ def _sigmoid(x: Floats) -> Floats:
 
 
 def pairwise_accuracy(scores: Floats, log_seconds: Floats, least_ratio: float = 1.05) -> float:
-    """Return which share of the pairs whose times differ by 5 % or more is in the right order.
+    """Return the share of pairs in the right order, of those whose times differ by 5 % or more.
 
     Equal scores count half; nan if there is no such pair. A failure has infinite seconds.
     """
@@ -116,7 +116,7 @@ def pairwise_accuracy(scores: Floats, log_seconds: Floats, least_ratio: float = 
 
 
 def average_peak(scores: Floats, labels: Floats, n: int) -> float:
-    """Return how good the best of the first k is, k from 1 to `n`, in the order of the scores.
+    """Return the quality of the best of the first k, k from 1 to `n`, in the order of the scores.
 
     1 means that the very best has the highest score.
     """

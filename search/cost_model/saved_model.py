@@ -1,4 +1,4 @@
-"""The file of a cost model: what it was shown and what it made of that."""
+"""The file of a cost model: its measurements, and the trees that it fitted to them."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class SavedModel:
             version = saved["version"].tolist() if "version" in saved else None
             if version != _VERSION:
                 raise OutdatedModelError(
-                    f"the cost model {path} is of version {version}, and this is {_VERSION}: "
-                    "it is not used"
+                    f"the cost model {path} has version {version}, and this package reads version "
+                    f"{_VERSION}: the model is not used"
                 )
             if str(saved["features"]) != features:
                 raise OutdatedModelError(
-                    f"the cost model {path} was made with {saved['features']}, and this is "
-                    f"{features}: it is not used"
+                    f"the cost model {path} was made with {saved['features']}, and the one that "
+                    f"loads it takes {features}: it is not used"
                 )
             return _decoded(saved)
 
@@ -116,7 +116,7 @@ def _decoded(saved: dict[str, Any]) -> SavedModel:
     counts = {len(saved[name]) for name in ("candidates", "seconds", "is_bound", "row_counts")}
     names = [str(name) for name in saved["workloads"]]
     if counts != {int(saved["sizes"].sum())}:
-        raise ValueError("its parts do not belong together")
+        raise ValueError("its arrays are not of as many candidates as it says")
     costs = iter(zip(saved["seconds"].tolist(), saved["is_bound"].tolist(), strict=True))
     candidates = iter(saved["candidates"].tolist())
     features = iter(_pieces(saved["rows"], saved["row_counts"]))

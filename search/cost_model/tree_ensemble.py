@@ -49,7 +49,7 @@ class XGBConfig:
     colsample_bytree: float = 0.3
 
     def parameters(self) -> dict[str, Any]:
-        """Return what `xgboost.train` takes."""
+        """Return the parameters that `xgboost.train` takes."""
         return {
             "max_depth": self.max_depth,
             "gamma": self.gamma,

@@ -86,7 +86,7 @@ class XGBModel(CostModel):
         self._trained_sizes: dict[str, int] = {}
         self._ensemble = TreeEnsemble()
         self._spaces: dict[tuple[str, int], DesignSpace] = {}
-        """Those whose points were asked for, by workload and index."""
+        """The spaces whose points were asked for, by workload and index."""
         self._random = np.random.default_rng(self.config.seed)
 
     @property
@@ -246,7 +246,7 @@ class XGBModel(CostModel):
 
 
 def _key(context: TuneContext) -> str:
-    """Return what tells workloads apart: times on different targets cannot be compared."""
+    """Return the key of a workload and target: times on different targets cannot be compared."""
     program = "" if context.mod is None else f"{structural_hash(context.mod):016x}"
     return f"{program} {target_key(as_target(context.target))}"
 

@@ -218,7 +218,7 @@ class Database(Entered):
         builder: str | Builder = "local",
         factor: float = 1.5,
     ) -> Findings:
-        """Replay every record, with a runner measure it again, and return what is wrong.
+        """Replay every record, with a runner measure it again, and return the faults.
 
         See `search.database.validate`.
         """

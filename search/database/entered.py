@@ -1,4 +1,4 @@
-"""The stack of what is current inside of `with`: builds and passes look functions up in it."""
+"""The stack of databases and histories entered by `with`, which builds and passes ask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class Entered(ABC):
     def __exit__(self, *_: object) -> None:
         stack = _entered.get()
         if not stack or stack[-1] is not self:
-            raise TuningError("databases are left in another order than they were entered")
+            raise TuningError(
+                "a database or history is left before another one that was entered inside of it; "
+                "nest their `with` statements"
+            )
         _entered.set(stack[:-1])
 
 
@@ -37,6 +40,6 @@ _entered: Final[ContextVar[tuple[Entered, ...]]] = ContextVar("entered", default
 
 
 def innermost() -> Entered | None:
-    """Return what was entered by the innermost `with`, None outside."""
+    """Return the object that the innermost `with` entered, None outside."""
     stack = _entered.get()
     return stack[-1] if stack else None

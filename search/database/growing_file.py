@@ -119,8 +119,8 @@ class GrowingFile:
         text = text.lstrip()
         if text and not text.startswith(self._begins):
             raise DatabaseError(
-                f"{self.path}: this is another file, and was left alone: lines of records begin "
-                f"with {self._begins.decode()}, it begins with {text[:20]!r}"
+                f"{self.path}: this is no file of records, and was left as it is: their lines "
+                f"begin with {self._begins.decode()}, it begins with {text[:20]!r}"
             )
 
     def _take(self, text: bytes, take: Take, refused: list[str]) -> None:
@@ -254,6 +254,6 @@ def refusals_named(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DatabaseError(
-            f"{path}: the system refuses it: {error.strerror or error}. Nothing was changed; make "
-            "room, or give a work_dir that can be written"
+            f"{path} cannot be read or written: {error.strerror or error}. Nothing was changed; "
+            "make room, or give a work_dir that can be written"
         ) from error

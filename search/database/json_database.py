@@ -98,7 +98,7 @@ class JSONDatabase(KeyedDatabase):
         return f"{self.path_tuning_record}{missing}"
 
     def refresh(self) -> None:
-        """Read what other processes have written."""
+        """Read the records that other processes have written."""
         with self._turns, self._workload_file.lock_for_reading():
             self._read_new()
 
@@ -180,7 +180,10 @@ class JSONDatabase(KeyedDatabase):
             for key, record in records:
                 place = self._workloads.find(key, record.workload)
                 if place is None:
-                    raise DatabaseError(f"{self.path_workload}: a record of an unknown workload")
+                    raise DatabaseError(
+                        f"{self.path_workload} does not have the workload of a record; commit the "
+                        "workload first"
+                    )
                 texts.append(write_record_line(place, record))
             contents = [read_record_line(text.encode()) for text in texts]
             lines = self._record_file.append(texts)

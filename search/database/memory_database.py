@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _adding: Final = threading.Lock()
-"""Of threads that commit the same workload, one adds it."""
+"""Held while a workload is added: of threads that commit the same one, one adds it."""
 
 
 @Database.kinds.register("memory")
@@ -34,7 +34,7 @@ class MemoryDatabase(KeyedDatabase):
 
     @property
     def place(self) -> str:
-        """That the records are in memory."""
+        """The words for messages: the records have no file."""
         return "a database in memory"
 
     def workloads(self, key: str | None = None) -> Sequence[Workload]:

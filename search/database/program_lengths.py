@@ -50,13 +50,13 @@ class _Role(Enum):
     """The freedom that an integer of a program has in a compatible one."""
 
     FIXED = auto()
-    """The same."""
+    """The integer is the same."""
     LENGTH = auto()
-    """A multiple."""
+    """The integer is a multiple."""
     FOLLOWS = auto()
-    """The same, or as far from a length as before."""
+    """The integer is the same, or as far from a length as before."""
     FREE = auto()
-    """Whatever: what is read through a window is as long as others make it."""
+    """The integer may be any: a dimension read through a window is as long as others make it."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _Windows:
                 self._analyzer.bind(axis.var, axis.dom)
         self._axes: set[Var] = set()
         self.dimensions: set[tuple[Buffer, int]] = set()
-        """Those that an index with a window reads."""
+        """The dimensions that an index with a window reads."""
         for node in nodes:
             if isinstance(node, (BufferLoad, BufferRegion)):
                 for place, index in enumerate(children(node)[: len(node.buffer.shape)]):

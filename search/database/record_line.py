@@ -39,7 +39,7 @@ class RecordLine(NamedTuple):
 
 
 def read_record_line(line: bytes) -> RecordLine:
-    """Return what a line says; DatabaseError names the field at fault."""
+    """Return the fields of a line; DatabaseError names the field at fault."""
     try:
         found = _cut(line)
     except DatabaseError:
@@ -54,7 +54,7 @@ def write_record_line(workload: int, record: TuningRecord) -> str:
 
 
 def _cut(line: bytes) -> RecordLine | None:
-    """Return what a line in the usual form says, None for another form.
+    """Return the fields of a line in the usual form, None for another form.
 
     The last three fields are searched for from the end. Each of them is JSON of its own, so that
     what is before them is the trace, if the line is JSON at all.

@@ -164,7 +164,7 @@ class TuningRecord:
         )
 
     def schedule(self) -> Schedule:
-        """Replay the record, with what the postprocessors did."""
+        """Replay the record, with the work of the postprocessors."""
         sch = Schedule(self.workload.mod)
         self.trace.apply_to_schedule(sch, remove_postproc=False)
         return sch

@@ -15,7 +15,7 @@ from tensorir.function import IRModule
 
 @Database.kinds.register("schedule-fn")
 class ScheduleFnDatabase(QueryOnlyDatabase):
-    """Answers with what `schedule_fn` makes of a program.
+    """Answers with the schedule that `schedule_fn` makes of a program.
 
     It gets a schedule whose functions carry the attribute `task_name` and returns whether it
     scheduled it. The record has no times.

@@ -219,7 +219,7 @@ class SQLDatabase(KeyedDatabase):
         return self._readable(rows, lambda row: (row[0], self._record(*row)))
 
     def _readable(self, rows: Sequence[R], read: Callable[[R], S]) -> list[S]:
-        """Return what `read` makes of rows; those that it refuses are left out with a warning."""
+        """Return the rows as `read` makes them; those it refuses are left out with a warning."""
         found: list[S] = []
         refused: list[str] = []
         for row in rows:
@@ -288,7 +288,9 @@ class SQLDatabase(KeyedDatabase):
     def _number_of(self, key: str, workload: Workload) -> int:
         number = self._workload_number(key, workload)
         if number is None:
-            raise DatabaseError(f"{self.path}: a record of an unknown workload")
+            raise DatabaseError(
+                f"{self.path} does not have the workload of a record; commit the workload first"
+            )
         return number
 
     def _workload(self, number: int) -> Workload:

@@ -106,14 +106,14 @@ class UnionDatabase(QueryOnlyDatabase):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return what all members have of programs that are the same under an equality."""
+        """Return the records of all members for programs that are the same under an equality."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return [record for found in answers for record in found]
 
 
 @Database.kinds.register("ordered-union")
 class OrderedUnionDatabase(QueryOnlyDatabase):
-    """Answers with what the first member that has a record says."""
+    """Answers with the records of the first member that has one."""
 
     def __init__(self, *databases: Database) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class OrderedUnionDatabase(QueryOnlyDatabase):
         count: int = 1,
         where: Callable[[Workload], bool] = lambda _: True,
     ) -> list[TuningRecord]:
-        """Return what the first member has that knows programs that are the same."""
+        """Return the records of the first member that knows programs that are the same."""
         answers = (d.records_like(mod, target, equality, count, where) for d in self.databases)
         return next((found for found in answers if found), [])
 

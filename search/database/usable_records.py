@@ -54,7 +54,7 @@ def usable(
 
 
 def _news_of(record: TuningRecord, error: TensorIRError) -> list[str]:
-    """Return where a record is and what is wrong with it, nothing if that was said before."""
+    """Return the place and the fault of a record, nothing if they were warned of before."""
     told: Hashable = record.place or record
     if told in _told:
         return []

@@ -79,7 +79,7 @@ def validate(
     builder: str | Builder = "local",
     factor: float = 1.5,
 ) -> Findings:
-    """Replay every record of a database and return what is wrong.
+    """Replay every record of a database and return the faults.
 
     With a runner, the valid ones are built and run, too. Their results are compared with those of
     the unscheduled program, and their times with the recorded ones, which they may miss by `factor`
@@ -131,7 +131,7 @@ class _Measurement:
     def faults(
         self, record: TuningRecord, candidate: MeasureCandidate
     ) -> Iterator[tuple[Kind, str]]:
-        """Yield what is wrong with a record when it is built and run."""
+        """Yield the faults of a record that show when it is built and run."""
         target = record.target or Target("llvm")
         place = (record.workload.script, target)
         if place not in self._references:

@@ -28,7 +28,7 @@ class WorkloadTable:
     def __getitem__(self, place: int) -> Workload:
         workload = self._rows[place]
         if workload is None:
-            raise DatabaseError(f"the line of workload {place} holds none")
+            raise DatabaseError(f"its workload, number {place}, could not be read")
         return workload
 
     def key(self, place: int) -> str:

@@ -1,4 +1,4 @@
-"""Schedules of one program made of what was done to another one around the same anchor block.
+"""Schedules of one program by the trace of another one around the same anchor block.
 
 A schedule that was found for a product of matrices is a good one for that product with another
 tail (a bias, an activation): the anchor block does nearly all of the work. What the trace did to
@@ -124,7 +124,7 @@ def _block_names(mod: IRModule) -> set[str | None]:
 
 
 class _AnchorReplay(AdaptedReplay):
-    """Applies what fits of a trace, and insists on what concerns the anchor block.
+    """Applies the parts of a trace that fit, and insists on those of the anchor block.
 
     That includes blocks that the trace has made and asks for by name. Without an anchor block it
     insists on everything.
@@ -165,7 +165,7 @@ class _AnchorReplay(AdaptedReplay):
             self._of_anchor.update(rv for rv in inst.outputs if rv is not None)
 
     def _anchor_or_same(self, name: str) -> str | None:
-        """Return what the block that a trace calls `name` is called here, None if it is not."""
+        """Return the name here of the block that a trace calls `name`, None if there is none."""
         if name == self._recorded:
             return self._anchor
         return None if name == self._anchor else name

@@ -1,4 +1,4 @@
-"""Schedules of a program made of what was done to one with the same structure and shorter loops."""
+"""Schedules of a program by the trace of one with the same structure and shorter loops."""
 
 from __future__ import annotations
 

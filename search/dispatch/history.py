@@ -83,7 +83,7 @@ class _Remembered(Sampler):
         self._known: dict[tuple[int, str], list[tuple[IRModule, TuningRecord | None]]] = {}
 
     def sample(self, mod: IRModule, target: Target, task_name: str = "main") -> TuningRecord | None:
-        """Return what was sampled of the same program before, sampled now for the first time."""
+        """Return the sample of a program, which is made the first time that it is asked for."""
         key = (structural_hash(unnamed(mod)), target_key(target))
         known = self._known.setdefault(key, [])
         for other, record in known:

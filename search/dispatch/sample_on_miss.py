@@ -161,5 +161,5 @@ class SampleOnMiss(Sampler):
             try:
                 model.load(self.cost_model)
             except OutdatedModelError as error:
-                logger.warning("Sampling goes by estimates: %s", error)
+                logger.warning("Sampling orders candidates by estimates: %s", error)
         return model

@@ -60,7 +60,7 @@ def say_if_missing(
 
 
 def _holdings(database: Database, program: IRModule, wanted: Target) -> str:
-    """Return what a database has instead of a record of a program, and what to do."""
+    """Return a text on the contents of a database without a record of a program, with a remedy."""
     place = database.place
     count = len(database)
     if not count:
@@ -82,7 +82,7 @@ def _holdings(database: Database, program: IRModule, wanted: Target) -> str:
 
 
 def _near(database: Database, program: IRModule) -> str:
-    """Return which programs of a database are like one, and how to use what is known of them."""
+    """Return a text on the programs of a database that are like one, with a remedy."""
     if not isinstance(database, KeyedDatabase) or len(database.workloads()) > _MOST_COMPARED:
         return "; tune this one"
     for equality, likeness, option in (

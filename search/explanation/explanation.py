@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Rows = list[tuple[str, ...]]
 
 MOST_PROGRAMS: Final = 1000
-"""Of how many measurements the program is made for its resources: some milliseconds each."""
+"""The most measurements whose programs are made for their resources: some milliseconds each."""
 _LONGEST: Final = 50
 _WIDEST: Final = 76
 _SHARES: Final = (8, 4, 2, 1)

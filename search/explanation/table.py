@@ -45,7 +45,7 @@ class Measurement:
     task: str
     target: str
     index: int | None
-    """Of the configuration, or of the design space."""
+    """The number of the configuration, or of the design space."""
     knobs: Mapping[str, Any]
     resources: Resources | None
     flop: float | None
@@ -68,7 +68,7 @@ class Measurement:
 
 
 def spread_out(count: int, most: bool | int) -> range:
-    """Return which of `count` measurements have their programs made: all, none, or `most`.
+    """Return the indices of measurements whose programs are made: all of `count`, none, or `most`.
 
     They are spread over the whole log, as configurations get better from its start to its end.
     """
@@ -266,7 +266,7 @@ class LogTable(Sequence[Row]):
         )
 
     def turning_point(self, column: str, rise: bool = False) -> TurningPoint | None:
-        """Return where the curve of the best cost against a column drops (rises) most."""
+        """Return the place where the curve of the best cost against a column drops (rises) most."""
         return self.group_by(column).turning_point(rise)
 
     def frame(self) -> Any:

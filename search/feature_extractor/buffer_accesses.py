@@ -63,7 +63,7 @@ class MemoryBehaviour:
 def memory_behaviour(
     store: Store, program: StoredProgram, touched: Touched, cache_line: int
 ) -> MemoryBehaviour:
-    """Describe a store; `touched` holds what the stores before it touched, and is added to."""
+    """Describe a store; `touched` holds the elements that earlier stores touch, and is added to."""
     buffers = _collect(store, program)
     loops = store.loops[::-1]
     ranges: dict[Var, Interval] = {}

@@ -70,7 +70,7 @@ class _Probe:
     program: ProgramShape
     numbers: NDArray[np.float64]
     reaches: dict[int, Reach]
-    """By site that samples a place."""
+    """The reach at each site that samples a place."""
 
 
 class CompiledSpace:
@@ -81,9 +81,9 @@ class CompiledSpace:
         self._mod = mod
         self._rng = RandomState(seed)
         self._counts: dict[int, int] = {}
-        """The sites that decide numbers, and how many; those that decide most come first."""
+        """The count of numbers that each site decides; sites that decide most come first."""
         self._plain: set[int] = set()
-        """Those of them whose decisions are the numbers."""
+        """The sites whose decisions are the numbers."""
         self._structural: list[int] = []
         for k, site in enumerate(space.sites):
             numbers = _numbers(site, space.decisions[k])
@@ -105,7 +105,7 @@ class CompiledSpace:
         """The number of points for which the place after these was to be found."""
         self._forms: dict[Places, _Form | None] = {}
         self._rules: dict[Places, PlaceRule | None] = {}
-        """By the places of the sites before."""
+        """The rule for a place, by the places of the sites before."""
 
     @property
     def replays(self) -> int:

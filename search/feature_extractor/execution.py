@@ -22,7 +22,7 @@ from search.feature_extractor.reduction_tiles import tile_reduction
 from tensorir.stmt import ForKind
 
 _LONGEST: Final = 64
-"""Up to how many iterations the compiler itself makes one vector of a loop."""
+"""The most iterations of a loop that the compiler itself makes one vector of."""
 
 
 @dataclass(slots=True)
@@ -40,12 +40,12 @@ class Execution:
     parallel: Array
     """The iterations of the parallel loop [programs]."""
     fused: Array
-    """Of how many loops of several iterations the parallel one is made [programs]."""
+    """The number of loops of several iterations that the parallel one is made of [programs]."""
     register: int
     """The elements of the widest accessed type that a vector register holds."""
 
     def of_loops(self, places: Sequence[int]) -> Execution:
-        """Return how the iterations of some of the loops are spent."""
+        """Return the use of the iterations of some of the loops."""
         at = list(places)
         return Execution(
             self.outer[at],
@@ -74,7 +74,7 @@ class Execution:
 
 
 def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
-    """Return how a nest runs on a CPU with such vector registers."""
+    """Return the execution of a nest on a CPU with such vector registers."""
     widest = max(nest.item_bytes, default=4)
     register = max(1, vector_bits // (8 * widest))
     is_parallel, lanes = _parallel_and_lanes(nest)
@@ -116,7 +116,7 @@ def _vectorize_innermost(nest: Nest, result: Execution) -> None:
 
 
 def _parallel_and_lanes(nest: Nest) -> tuple[Mask, Array]:
-    """Return which loops become the parallel one, and the lanes that each loop gives."""
+    """Return a mask of the loops that become the parallel one, and the lanes of each loop."""
     extents, single = nest.extents, nest.store.single
     is_parallel = np.zeros(extents.shape, bool)
     limit = nest.limits[PARALLEL]

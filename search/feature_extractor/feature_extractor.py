@@ -65,7 +65,7 @@ class FeatureExtractor(ABC):
     def extract_points(
         self, context: TuneContext, space: DesignSpace, decisions: Sequence[Decisions]
     ) -> PackedFeatures | None:
-        """Return what `extract_from` gives for points of a design space, without replaying them.
+        """Return the features (`extract_from`) of points of a design space without replaying them.
 
         A point without rows has to be replayed; None says that all have, because this extractor
         reads programs only.

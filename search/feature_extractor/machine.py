@@ -28,7 +28,7 @@ class Machine:
     vector_bits: int
     vector_registers: int
     caches: tuple[int, int, int]
-    """Of one core, smallest first."""
+    """The sizes of the data caches of one core, smallest first."""
     line: int
     cores: int
 

@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 
 def nests(program: ProgramShape, numbers: Numbers) -> list[Nest]:
-    """Return the nests of all stores, with allocations shrunk to what is live."""
+    """Return the nests of all stores, with allocations shrunk to their live regions."""
     found = [Nest(program, store, numbers) for store in program.stores]
     live: dict[int, Array] = {}
     for nest in found:
@@ -45,11 +45,11 @@ class Nest:
         self.kinds = [program.kinds[loop] for loop in store.loops]
         self.item_bytes = [program.buffers[a.buffer].item_bytes for a in store.accesses]
         self.shapes: list[Array] = []
-        """For each access, the extents of its buffer; of an allocated one, of what is live."""
+        """The extents of the buffer of each access; of an allocated one, of its live region."""
         self.steps: list[Array] = []
-        """For each access, how a step of a loop moves each index."""
+        """The distance by which a step of a loop moves each index, for each access."""
         self.strides: list[Array] = []
-        """For each access, by how many elements of memory a step of a loop moves it."""
+        """The elements of memory by which a step of a loop moves each access."""
         self.direct: list[Array] = []
         """The same as far as indices are sums over loops: no quotients and remainders."""
         self.moves: list[Array] = []
@@ -82,7 +82,7 @@ class Nest:
         """The most statements that loops may be written out to; the pragma is for reductions."""
 
     def spans(self) -> list[Array]:
-        """Return for each access the extents of what it touches in all iterations."""
+        """Return for each access the extents of the box that it touches in all iterations."""
         reach = self.extents - 1
         return [
             np.minimum(1 + (steps * reach).sum(1), shape)

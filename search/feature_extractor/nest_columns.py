@@ -34,56 +34,65 @@ COLUMNS: Final = (
     ("pieces", "log2 of the registers that a vector fills"),
     ("accumulators", "log2 of the registers that the tile fills"),
     ("run", "log2 of the reduction steps while a tile stays in registers"),
-    ("pressure", "registers that the tile needs against those there are"),
+    ("pressure", "registers that the tile needs, relative to those there are"),
     ("loads", "loads for each vector update"),
-    ("contiguous", "of these, loads of vectors"),
-    ("broadcast", "loads of one element for all lanes"),
-    ("gathered", "loads of single lanes"),
-    ("scattered", "whether lanes are stored one by one"),
+    ("contiguous", "loads of whole vectors for each vector update"),
+    ("broadcast", "loads of one element for all lanes, for each vector update"),
+    ("gathered", "loads of single lanes for each vector update"),
+    ("scattered", "1 if lanes are stored one by one, else 0"),
     ("tile_traffic", "loads and stores of accumulators for each vector update"),
     ("chain", "cycles that too few accumulators wait for one another, for each step"),
     ("code", "log2 of the statements written out"),
     ("overhead", "log2 of the loop iterations for each vector update"),
-    ("innermost", "log2 of the iterations of the innermost loop that stays one"),
+    ("innermost", "log2 of the iterations of the innermost loop that remains a loop"),
     ("unroll", "log2 of the limit of unrolling, plus one"),
     ("update_cycles", "log2 of the cycles for a vector update, data in the first cache"),
-    ("element_cycles", "the same for each element, loops included"),
+    ("element_cycles", "log2 of the cycles for each element, loops included"),
     ("l1_lines", "log2 of the lines that the first cache fetches for each vector update"),
-    ("l2_lines", "of the second"),
-    ("l3_lines", "of the third"),
-    ("l1_largest", "of the first, by the access that needs most"),
-    ("l2_largest", "of the second"),
-    ("l1_written", "of the first, for what is stored"),
-    ("l2_written", "of the second"),
-    ("l1_entries", "log2 of how often the first cache is filled anew"),
-    ("l2_entries", "of the second"),
-    ("tile_bytes", "log2 of what a tile with its run touches against the first cache"),
-    ("bytes", "log2 of what all iterations touch against the second cache"),
-    ("memory", "the share of the estimated time that memory takes"),
-    ("memory_l1", "the share of fetches into the first cache"),
+    ("l2_lines", "log2 of the lines that the second cache fetches for each vector update"),
+    ("l3_lines", "log2 of the lines that the third cache fetches for each vector update"),
+    ("l1_largest", "log2 of the lines that the first cache fetches for the access that needs most"),
+    (
+        "l2_largest",
+        "log2 of the lines that the second cache fetches for the access that needs most",
+    ),
+    ("l1_written", "log2 of the lines that the first cache fetches for the stored buffer"),
+    ("l2_written", "log2 of the lines that the second cache fetches for the stored buffer"),
+    ("l1_entries", "log2 of the times that the first cache is filled anew"),
+    ("l2_entries", "log2 of the times that the second cache is filled anew"),
+    (
+        "tile_bytes",
+        "log2 of the bytes that a tile with its run touches, relative to the first cache",
+    ),
+    ("bytes", "log2 of the bytes that all iterations touch, relative to the second cache"),
+    ("memory", "the share of the estimated time that all fetches from memory take"),
+    ("memory_l1", "the share of the estimated time that fetches into the first cache take"),
     ("parallel", "log2 of the iterations of the parallel loop"),
-    ("fused", "of how many loops it is made"),
+    ("fused", "the number of loops that the parallel loop is made of"),
     ("balance", "the share of the cores that parallel iterations keep busy"),
-    ("updates", "whether the store updates what it loads"),
+    ("updates", "1 if the store updates an element that it loads, else 0"),
     ("functions", "mathematical functions for each element"),
     ("divisions", "divisions for each element"),
     ("choices", "comparisons and selections for each element"),
     ("arithmetic", "other operations for each element, a multiply-add counted once"),
     ("accesses", "the number of accesses"),
-    ("tiles", "log2 of how often a tile is begun"),
+    ("tiles", "log2 of the times that a tile is begun"),
     ("cycles", "log2 of the estimated cycles for each element, memory included"),
-    ("intrinsic", "whether the innermost loops are to become an intrinsic"),
-    ("repeats", "log2 of the iterations that do the same again and are moved out of their loops"),
+    ("intrinsic", "1 if the innermost loops are to become an intrinsic, else 0"),
+    (
+        "repeats",
+        "log2 of the iterations that repeat a computation and are moved out of their loops",
+    ),
 )
-"""The columns of one store, with what they say."""
+"""The columns of one store, with their meanings."""
 
 _LOOP_CYCLES: Final = 2.0
 _SPILL_CYCLES: Final = 2.0
 _FUNCTION_CYCLES: Final = (10.0, 20.0)
-"""Of a mathematical function on a vector register, and on one element."""
+"""The cycles of a mathematical function on a vector register, and on one element."""
 _DIVISION_CYCLES: Final = 4.0
 _MAX_COPIES: Final = 256
-"""Up to how many vector statements the compiler unrolls by itself."""
+"""The most vector statements that the compiler unrolls to by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +244,7 @@ def _loads(nest: Nest, how: Execution) -> _Loads:
 
 
 def _repeats(nest: Nest, written_out: Array) -> Array:
-    """Return how often what is computed is the same, where no loop inside hides it from LLVM."""
+    """Return the repetitions of the same computation that no loop inside hides from LLVM."""
     still = np.array(nest.strides).sum(0) == 0
     reduces = np.array([drives is Drives.REDUCTION for drives in nest.drives])
     again = still & ~reduces[:, None] & (nest.extents > 1)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 1024
 """Points computed together: more do not fit the caches."""
 _OF_PROGRAM: Final = (
-    ("time", "log2 of the estimated time against the least that the program could take"),
-    ("longest", "log2 of that of the store that takes longest"),
-    ("share", "the share of the time that this store takes"),
+    ("time", "log2 of the estimated time relative to the least that the program could take"),
+    ("longest", "log2 of the estimated time of the longest store relative to the same"),
+    ("share", "the share of the estimated time that the longest store takes"),
     ("all_cycles", "log2 of the estimated cycles of all stores"),
     ("stores", "the number of stores"),
 )

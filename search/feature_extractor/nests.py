@@ -82,7 +82,7 @@ class StoreShape:
 
     loops: tuple[int, ...]
     single: tuple[bool, ...]
-    """For each loop, whether its body is one statement."""
+    """True for each loop whose body is one statement."""
     accesses: tuple[AccessShape, ...]
     work: tuple[int, ...]
     """The number of operations of each sort of `Work` for one element."""
@@ -91,7 +91,7 @@ class StoreShape:
     """True if it is a reduction whose order the compiler may change: not a sum of floats."""
     is_init: bool
     intrinsic_from: int
-    """From which loop on the loops are what an intrinsic does; the number of loops if none."""
+    """The first of the loops that an intrinsic takes over; the number of loops if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ProgramShape:
     """
 
     kinds: tuple[ForKind, ...]
-    """Of all loops."""
+    """The kinds of all loops."""
     drives: tuple[Drives, ...]
     """The kind of axes that each loop drives, in all blocks below it together."""
     buffers: tuple[BufferShape, ...]
@@ -113,7 +113,7 @@ class ProgramShape:
 
     @property
     def loop_of_number(self) -> NDArray[np.int64]:
-        """For each number the loop that it says something about while that runs, else -1."""
+        """The loop that each number describes while that loop runs; -1 for other numbers."""
         loops = np.full(len(self.names), -1)
         for store in self.stores:
             for access in store.accesses:

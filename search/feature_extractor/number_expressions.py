@@ -1,4 +1,4 @@
-"""Finding what a number is of the factors and numbers that a point decides."""
+"""Finding the expression of a number in the factors and numbers that a point decides."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Factors:
     def __init__(self, tiles: Sequence[int]) -> None:
         self._ranges: list[tuple[int, int]] = []
         self.sites: list[int] = []
-        """For each product, the tile or number that it is of; -1 for 1, which comes first."""
+        """The tile or number that each product is of; -1 for the product 1, which comes first."""
         first = 0
         for site, size in enumerate(tiles):
             for start in range(size):
@@ -173,7 +173,7 @@ def _fitting(
 
 
 def _ratio(values: Array, products: Array) -> Array:
-    """Return what each product is to be multiplied by, judged where it is largest."""
+    """Return the factor of each product, judged where the product is largest."""
     at = products.argmax(1)
     largest = products[np.arange(len(products)), at]
     return np.asarray(values[at] / np.where(largest == 0, 1, largest))

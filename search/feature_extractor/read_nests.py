@@ -56,7 +56,7 @@ class Index:
     low: float = 0
     high: float = 0
     parts: tuple[tuple[float, int, bool, dict[int, float]], ...] = ()
-    """For each: factor, divisor, whether it is the quotient, and the steps of what is divided."""
+    """The quotients and remainders: factor, divisor, True for a quotient, steps of the dividend."""
 
     def scaled(self, factor: float) -> Index:
         """Return a multiple."""
@@ -305,7 +305,7 @@ class _Reader:
     # --------------------------------------------------------------------------------------- result
 
     def result(self) -> tuple[ProgramShape, NDArray[np.float64]]:
-        """Return what was read."""
+        """Return the structure and the numbers that were read."""
         buffers: dict[Buffer, int] = {}
         for store in self.stores:
             for access in (store.target, *store.loads):

@@ -83,7 +83,7 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
 
 
 def _perfect(nest: Nest, is_parallel: Mask) -> Mask:
-    """Return which loops are in the perfect nest around the store whose order may change."""
+    """Return a mask of the loops in the perfect nest around the store whose order may change."""
     inside = np.zeros(nest.extents.shape, bool)
     alive = np.ones(nest.count, bool)
     for place in reversed(nest.loops):
@@ -187,7 +187,7 @@ def _innermost_run(steps: Array) -> Array:
 
 
 def _short_run(steps: Array, sides: Array) -> Array:
-    """Return for how many iterations what is inside the last reduction loop stays."""
+    """Return the iterations of the reduction during which the innermost tile stays."""
     run = np.ones(steps.shape[1])
     met = np.zeros(steps.shape[1], bool)
     ended = np.zeros(steps.shape[1], bool)

@@ -145,7 +145,7 @@ class _Reader:
     def __init__(self) -> None:
         self.stores: list[Store] = []
         self.all_stores: list[Store] = []
-        """Those of constants too: they are accesses, though they are no rows."""
+        """The stores, with those of constants: they are accesses, though they are no rows."""
         self.allocated: set[Buffer] = set()
 
     def stmt(self, node: Stmt, bindings: Bindings, loops: list[Loop]) -> None:
@@ -229,7 +229,7 @@ def _shrink(shape: list[int], found: Sequence[tuple[Access, list[Loop]]], outer:
 
 
 def _drop(access: Access, hidden: set[Var]) -> None:
-    """Leave out of the indices what the base address of a shrunk allocation takes care of."""
+    """Leave out of the indices the parts in the base address of a shrunk allocation."""
     for index in access.indices:
         index.of = {var: factor for var, factor in index.of.items() if var not in hidden}
         index.parts = [

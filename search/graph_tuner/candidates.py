@@ -46,7 +46,7 @@ class Candidate:
 
     func: PrimFunc
     layouts: tuple[Layout, ...]
-    """One for each slot of the call."""
+    """A layout for each slot of the call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ def _best_forms(
 
 
 def _free_forms(call: KernelCall, database: Database, target: Target) -> Iterator[PrimFunc]:
-    """Yield what records of a kernel with inputs in any layout give, its inputs row-major."""
+    """Yield the forms by records of a kernel with inputs in any layout, its inputs row-major."""
     for form in _recorded(with_free_layouts(call.func, call.inputs), database, target):
         try:
             yield read_in_place(form, call.inputs)

@@ -57,7 +57,7 @@ class Tensor:
     maker: KernelCall | None
     """The kernel that gives it as its only output; None for any other value, which is row-major."""
     readers: list[tuple[KernelCall, int]] = field(default_factory=list)
-    """Kernels, and in which slot of theirs it is."""
+    """The kernels that read it, each with the slot that it is in."""
     used_otherwise: bool = False
     """True if something else than slots of kernels reads it, for which it has to be row-major."""
 

@@ -1,4 +1,4 @@
-"""The times of kernels: each is built and measured once, and what that gave is kept."""
+"""The times of kernels: each is built and measured once, and its time is kept."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class KernelTimes:
 
 
 def checked(measure: Measure, kernels: Sequence[PrimFunc]) -> list[float]:
-    """Return what a function gives for kernels; TuningError unless these are times."""
+    """Return the times that a function gives for kernels; TuningError for anything else."""
     seconds = [float(s) for s in measure(kernels)]
     if len(seconds) != len(kernels) or not all(s >= 0 for s in seconds):
         raise TuningError(

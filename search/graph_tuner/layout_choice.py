@@ -15,7 +15,7 @@ from search.graph_tuner.pbqp import least_cost
 from tensorir.relax.expr import GraphVar
 
 _MOST_SETS: Final = 256
-"""In how many sets of layouts a tensor is considered, the small ones first."""
+"""The most sets of layouts in which a tensor is considered, the small ones first."""
 
 _NOISE: Final = 0.03
 """The part of its time by which a kernel seems faster or slower when it is measured again."""
@@ -167,7 +167,7 @@ def best_choice(
 
 
 def _costs(alternatives: Sequence[Timed]) -> list[float]:
-    """Return what the alternatives of a kernel cost, the row-major one first."""
+    """Return the costs of the alternatives of a kernel, the row-major one first."""
     first, *others = (timed.known_seconds for timed in alternatives)
     return [first, *(seconds + _NOISE * first for seconds in others)]
 

@@ -1,4 +1,4 @@
-"""The result of tuning the layouts of a graph: the module, and what was chosen at what cost."""
+"""The result of tuning the layouts of a graph: the module, the choices and their costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KernelRow(NamedTuple):
     function: str
     """The graph function."""
     result: str
-    """The variable that holds what it gives."""
+    """The variable that holds its result."""
     kernel: str
     layouts: str
     candidates: int

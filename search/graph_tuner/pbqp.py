@@ -25,11 +25,11 @@ _Costs = NDArray[np.float64]
 
 
 class Assignment(NamedTuple):
-    """An alternative for every node, and what they cost together."""
+    """An alternative for every node, and the cost of all together."""
 
     choices: tuple[int, ...]
     cost: float
-    """Infinite if what was chosen is forbidden."""
+    """The sum of all costs; infinite if the choice is forbidden."""
     exact: bool
     """True if no assignment costs less; else it is a good guess."""
 
@@ -81,7 +81,7 @@ class _Reduction:
     ) -> None:
         self._costs = {u: costs.copy() for u, costs in enumerate(vectors)}
         self._edges: dict[int, dict[int, _Costs]] = {u: {} for u in self._costs}
-        """Of each node its neighbours and the matrix, the node's alternatives in rows."""
+        """The neighbours of each node and the matrices, the node's alternatives in rows."""
         for (u, v), costs in matrices.items():
             self._join(u, v, costs)
 

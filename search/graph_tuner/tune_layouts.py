@@ -175,7 +175,7 @@ class _Transforms:
         self._fastest: dict[_Transform, tuple[PrimFunc, float]] = {}
 
     def prepare(self, transforms: Iterable[tuple[Tensor, Layout, Layout]]) -> None:
-        """Measure what may be needed, all at once."""
+        """Measure all kernels and transforms that may be needed, at once."""
         needed = dict.fromkeys(starmap(_transform, transforms))
         forms = {key: transform_kernels(*key, cores=self._cores) for key in needed}
         funcs = [func for some in forms.values() for func in some]
@@ -185,7 +185,7 @@ class _Transforms:
             self._fastest[key] = min(timed, key=lambda pair: pair[1])
 
     def seconds(self, tensor: Tensor, source: Layout, destination: Layout) -> float:
-        """Return what a transform costs, infinity if it failed."""
+        """Return the seconds of a transform, infinity if it failed."""
         return self._fastest[_transform(tensor, source, destination)][1]
 
     def kernel(self, tensor: Tensor, source: Layout, destination: Layout) -> PrimFunc:
@@ -193,7 +193,7 @@ class _Transforms:
         return self._fastest[_transform(tensor, source, destination)][0]
 
     def rows(self, name: str, graph: KernelGraph, choice: Choice) -> Iterable[TransformRow]:
-        """Yield what is said of the transforms in a graph function."""
+        """Yield the rows on the transforms in a graph function."""
         for tensor, source, destination in choice.transforms(graph):
             layouts = f"{described(source)} => {described(destination)}"
             seconds = self.seconds(tensor, source, destination)

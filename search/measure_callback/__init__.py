@@ -1,4 +1,4 @@
-"""Measure callbacks, which are told what measuring gave."""
+"""Measure callbacks, which are told the results of each batch."""
 
 from search.measure_callback.add_to_database import AddToDatabase
 from search.measure_callback.measure_callback import MeasureCallback, PyMeasureCallback

@@ -1,4 +1,4 @@
-"""Keeping what was measured."""
+"""Keeping measurements in the database."""
 
 from __future__ import annotations
 

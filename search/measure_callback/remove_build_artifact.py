@@ -1,4 +1,4 @@
-"""Removing what was built."""
+"""Removing the artifacts of builds."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Mutator(ABC):
         return Mutator.kinds.make(kind)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take what the mutator needs; called once before the first use."""
+        """Take from the context what the mutator needs; called once before the first use."""
 
     @abstractmethod
     def apply(self, trace: Trace, rand_state: RandomState) -> Trace | None:

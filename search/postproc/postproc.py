@@ -30,7 +30,7 @@ class Postproc(ABC):
         return Postproc.kinds.make(kind)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take what the postprocessor needs; called once before the first use."""
+        """Take from the context what the postprocessor needs; called once before the first use."""
 
     @abstractmethod
     def apply(self, sch: Schedule) -> bool:

@@ -113,7 +113,7 @@ def choose_tile(nest: Nest, registers: int) -> Tile | None:
 
 
 def _innermost(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Return what the loops inside the last reduction loop span, and for how many iterations."""
+    """Return the sides of the loops inside the innermost reduction, and its iterations."""
     last = max((k for k in nest.reduction() if nest.loops[k].extent > 1), default=-1)
     sides = tuple(
         1 if loop.reduces or k < last else loop.extent for k, loop in enumerate(nest.loops)

@@ -23,7 +23,7 @@ from tensorir.node import Node
 from tensorir.visit import walk
 
 USUAL: Final = 8
-"""The numbers that there are to choose from where a program says nothing of the upper end."""
+"""The count of numbers to choose from where a program says nothing of the upper end."""
 _ROUNDING: Final = frozenset(("floor", "trunc", "round", "nearbyint", "likely"))
 _FOLDED: Final[Mapping[type, Any]] = {
     e.LT: lambda a, b: _truth(a[1] < b[0], a[0] >= b[1]),
@@ -52,21 +52,21 @@ class Values:
     def why_none(self, shape: Sequence[int]) -> str | None:
         """Return why no array of a shape holds such numbers, None if there is one."""
         if self.low > self.high:
-            return "no number is right wherever it is used as an index"
+            return "no number is in range everywhere it is used as an index"
         count = self.high - self.low + 1
         wanted = 1
         for axis in self.distinct:
             wanted *= shape[axis]
         if wanted > count:
             return (
-                f"it says where iterations in any order write, {wanted} of them, and there are "
-                f"{count} places"
+                f"its {wanted} numbers are the places that parallel iterations write, which have "
+                f"to differ, and there are {count} places"
             )
         return None
 
 
 def argument_values(func: PrimFunc) -> dict[int, Values]:
-    """Return what the arguments of a program may hold that decide where it reads and writes.
+    """Return the values of the arguments that decide where a program reads and writes.
 
     By the positions of parameters; those that are not there may hold anything of their dtype.
     """
@@ -90,7 +90,7 @@ def argument_values(func: PrimFunc) -> dict[int, Values]:
 
 
 class Requirements:
-    """In what interval the values of each buffer have to lie, as far as it has been found out."""
+    """The interval in which the values of each buffer have to lie, as far as it was found out."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.required: dict[Buffer, Interval] = {}
@@ -125,7 +125,7 @@ class Requirements:
     # ------------------------------------------------------------------------------- requirements
 
     def look_at(self, node: Node) -> None:
-        """Take note of what a node wants of the values in it."""
+        """Take note of the values that a node requires of its parts."""
         match node:
             case BufferLoad():
                 self._want_inside(node)
@@ -253,7 +253,7 @@ class Requirements:
     # ------------------------------------------------------------------------------------ intervals
 
     def interval(self, expr: PrimExpr) -> Interval:
-        """Return what an expression lies in while loads are what is required of them."""
+        """Return the interval of an expression while loads have the values required of them."""
         match expr:
             case BufferLoad():
                 return self._interval_of(expr.buffer)
@@ -278,7 +278,7 @@ class Requirements:
         return value_interval(expr, self.interval) or EVERYTHING
 
     def _interval_of(self, buffer: Buffer) -> Interval:
-        """Return what is in a buffer: of an argument from 0 on, of another what is stored."""
+        """Return the interval of a buffer: of an argument from 0 on, else that of stored values."""
         known = self._held.get(buffer)
         if known is not None:
             return known
@@ -378,7 +378,7 @@ def choice_of(expr: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
 
 
 def _but_itself(value: PrimExpr, buffer: Buffer) -> Iterator[PrimExpr]:
-    """Yield what may be stored to a buffer beside what it holds already."""
+    """Yield the values that may be stored to a buffer beside those it holds already."""
     if isinstance(value, BufferLoad) and value.buffer is buffer:
         return
     chosen = choice_of(value)

@@ -29,7 +29,7 @@ REFERENCE_SUFFIX: Final = ".npz"
 _CHANCE: Final = 4
 """The multiple of the difference between the two runs that a candidate may be off."""
 _USUAL_SHARE: Final = 0.99
-"""The elements that say what is usual: all but those that differ most."""
+"""The share of elements that counts as usual: all but those that differ most."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Expected:
 
     values: NDArray[Any]
     tolerance: NDArray[Any]
-    """Of the same shape; for integers 0 unless they come of rounded floats."""
+    """An array of the same shape; for integers 0 unless they come of rounded floats."""
 
     @staticmethod
     def unchanged(array: NDArray[Any], dtype: DataType) -> Expected:
-        """Return what to expect of an array that nobody writes."""
+        """Return the values expected of an array that nobody writes."""
         return Expected(as_numbers(array, dtype), np.zeros(1, np.uint8))
 
     @staticmethod
@@ -53,7 +53,7 @@ class Expected:
         rounding: float,
         is_exact: bool,
     ) -> Expected:
-        """Return what to expect after two runs; `is_exact` if the second was in float64.
+        """Return the values expected after two runs; `is_exact` if the second was in float64.
 
         Then its results are those that are expected, where the first run's are finite.
         """
@@ -96,7 +96,7 @@ class Reference:
 
     @staticmethod
     def load(path: Path) -> Reference:
-        """Read what `save` wrote."""
+        """Read the file that `save` wrote."""
         with np.load(path) as arrays:
             arguments = [TensorInfo(*entry[1:]) for entry in json.loads(str(arrays["arguments"]))]
             fill = json.loads(str(arrays["fill"]))
@@ -122,7 +122,7 @@ def all_finite(arrays: Sequence[NDArray[Any]], dtypes: Sequence[DataType]) -> bo
 
 
 def difference(array: NDArray[Any], dtype: DataType, expected: Expected) -> str | None:
-    """Return where an array is not what is expected, None if it is all right.
+    """Return a text on the elements that are not as expected, None if all are.
 
     NaN equals NaN.
     """

@@ -1,4 +1,4 @@
-"""The jobs of a runner's worker process: computing what to expect, measuring a candidate."""
+"""The jobs of a runner's worker process: computing expected results, measuring a candidate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def evaluate_reference(
     split: CoreSplit | None = None,
     given: str | None = None,
 ) -> str | None:
-    """Run the unscheduled program and write what to expect of candidates to `expected_path`.
+    """Run the unscheduled program and write the expected results to `expected_path`.
 
     The arguments have both signs if that gives finite numbers, else they are positive; those in the
     file `given` are taken as they are. Returns why the program cannot be measured, if it cannot:
@@ -203,7 +203,7 @@ def _arguments_of(function: Function) -> list[TensorInfo]:
 
 
 def _reference(expected_path: str) -> tuple[Reference, list[NDArray[Any]]]:
-    """Return what to expect and the arguments that it is expected of."""
+    """Return the expected results and the arguments for which they are expected."""
     known = _known.get(expected_path)
     if known is None:
         reference = Reference.load(Path(expected_path))
@@ -237,7 +237,7 @@ def _wrong(
     inputs: Sequence[NDArray[Any]],
     reference: Reference,
 ) -> str | None:
-    """Return what is wrong with the arrays after a call; what nobody writes stays as it was."""
+    """Return the fault of the arrays after a call; an array that nobody writes stays as it was."""
     for position, parameter in enumerate(module.entry_func.signature.parameters):
         expected = reference.expected.get(position)
         if expected is None:

@@ -63,7 +63,7 @@ class ProgramFacts:
         )
 
     def fill(self, signed: bool = False, given: str | None = None) -> Fill:
-        """Return what the arguments are made up of; `given` is the file of those that are not."""
+        """Return the recipe for made-up arguments; `given` is the file of those that are given."""
         return Fill(signed, self.integers_are_data, self.values, given)
 
 

@@ -44,7 +44,7 @@ class RunnerInput:
 
 @dataclass(frozen=True)
 class RunnerResult:
-    """Times in seconds per call, or what went wrong; exactly one of the two is set."""
+    """Times in seconds per call, or the error; exactly one of the two is set."""
 
     run_secs: tuple[float, ...] | None = None
     error_msg: str | None = None
@@ -79,7 +79,7 @@ class RunnerFuture(Future[RunnerResult]):
 
 
 class Runner(ABC):
-    """Measures what a builder built."""
+    """Measures the artifacts of a builder."""
 
     kinds: ClassVar[Kinds[Runner]] = Kinds("runner")
 
@@ -108,10 +108,10 @@ class Runner(ABC):
         return False
 
     def warm_up(self) -> None:
-        """Start what takes time to start, without waiting for it."""
+        """Start worker processes and the like, without waiting for them."""
 
     def close(self) -> None:
-        """Give back what the runner holds; it can be used again."""
+        """Free the resources of the runner; it can be used again."""
 
 
 PyRunner = Runner

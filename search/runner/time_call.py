@@ -12,7 +12,7 @@ from codegen import PreparedCall
 from search.runner.evaluator_config import EvaluatorConfig
 
 _SLICES: Final = 8
-"""In how many parts the calls of one result are timed."""
+"""The number of parts in which the calls of one result are timed."""
 _MOST_SLICES: Final = 64
 _NOISE: Final = 0.03
 """The distance between the quartiles of the slices, relative to their median, that is noise."""

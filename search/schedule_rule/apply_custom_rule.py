@@ -49,7 +49,7 @@ class ApplyCustomRule(ScheduleRule):
         self._logger = context.logger
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return what the rule that the block asks for makes of it."""
+        """Return the schedules that the rule that the block asks for makes of it."""
         wanted = sch.get(block).annotations.get(SCHEDULE_RULE)
         if not isinstance(wanted, str) or wanted == "None":
             return [sch]

@@ -38,7 +38,7 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
     extents, described = _described_nest(desc)
     node = block.block
     if not is_trivial_binding(block):
-        raise Mismatch("the axes of the block are not its loops, one by one", node, described)
+        raise Mismatch("an axis of the block is not bound to a loop of its own", node, described)
     _check_computation(node.body, described.block.body)
     free: dict[int, list[int]] = {}
     for position, axis in enumerate(node.iter_vars):
@@ -48,7 +48,9 @@ def intrin_loops(block: StmtSRef, desc: PrimFunc) -> list[IntrinLoop]:
     for axis, extent in zip(reversed(described.block.iter_vars), reversed(extents), strict=True):
         positions = free.get(axis.iter_type)
         if not positions:
-            raise Mismatch("the block has too few axes of a kind", node, described)
+            raise Mismatch(
+                "the block has fewer spatial or reduction axes than the intrinsic", node, described
+            )
         position = positions.pop()
         total = loops[position].loop.extent
         if not isinstance(total, IntImm) or total.value % extent != 0:
@@ -76,7 +78,9 @@ def _described_nest(desc: PrimFunc) -> tuple[list[int], BlockRealize]:
         values = stmt.iter_values
         if len(values) == len(loop_vars) and all(map(operator.is_, values, loop_vars)):
             return extents, stmt
-    raise Mismatch("the description is no nest of loops over one block with their axes")
+    raise Mismatch(
+        "the description of the intrinsic is no nest of loops over one block whose axes they are"
+    )
 
 
 def _check_computation(found: Stmt, expected: Stmt) -> None:

@@ -101,7 +101,7 @@ class MultiLevelTiling(ScheduleRule):
         return chosen or needs_multi_level_tiling(block)
 
     def designs(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return what the steps make of a block in `sch`, which may be one of them afterwards."""
+        """Return the schedules that the steps make of a block; `sch` itself may be one of them."""
         sch.annotate(block, TILING_STRUCTURE, self.structure)
         states = [TilingState(sch, block, [])]
         for step in self.steps():
@@ -109,7 +109,7 @@ class MultiLevelTiling(ScheduleRule):
         return [state.sch for state in states]
 
     def steps(self) -> list[Callable[[TilingState], list[TilingState]]]:
-        """Return what makes the designs, each step one state into several."""
+        """Return the steps that make the designs, each of them one state into several."""
         return [self.tile, self.add_write_reuse, self.add_read_reuse]
 
     # --------------------------------------------------------------------------------------- tiles

@@ -89,7 +89,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return [self.separate_intrin, *super().steps()]
 
     def separate_intrin(self, state: TilingState) -> list[TilingState]:
-        """Make what the intrinsic computes a block in another one, the one to be tiled."""
+        """Make the intrinsic's part an inner block, so that the outer one is to be tiled."""
         sch, block = state.sch, state.block
         try:
             outer = sch.blockize(self._innermost(sch, block))

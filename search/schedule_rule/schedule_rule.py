@@ -33,7 +33,7 @@ class ScheduleRule(ABC):
         return ScheduleRule.kinds.make(kind, **changed)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take what the rule needs (usually of the target); called once before the first use."""
+        """Take from the context what the rule needs, usually its target; called once before use."""
 
     @abstractmethod
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:

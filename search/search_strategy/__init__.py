@@ -1,4 +1,4 @@
-"""Search strategies, which decide what to measure next."""
+"""Search strategies, which choose the candidates to measure next."""
 
 from search.search_strategy.evolutionary_search import EvolutionarySearch
 from search.search_strategy.replay import ReplayFunc, ReplayTrace

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from search.runner import RunnerResult
 
 _EXHAUSTED_AFTER: Final = 64
-"""So many draws in a row that give nothing new mean that a space has no more.
+"""The draws in a row that give nothing new after which a space counts as exhausted.
 
 With the fewest points that this search can have left, one of n, it misses it with probability
 (1 - 1/n)^64: 6e-7 for n = 5, 0.2 for n = 40, and mutation finds most of what random draws missed.
@@ -46,7 +46,7 @@ _RANDOM_AT_FIRST: Final = 5
 _FIRST_SHARE: Final = 4
 """A quarter of few trials is the first batch; of many, 16 are enough to learn something."""
 _GUIDED_BATCHES: Final = 8
-"""In how many batches at least a trained model chooses all trials."""
+"""The least number of batches in which a trained model chooses all trials."""
 _LEAST_BATCH: Final = 3
 _POINTS_A_SECOND: Final = 1000
 """The points that may be bred for each second of measuring; it takes a tenth of that or less."""
@@ -62,7 +62,7 @@ _MOST_POPULATION: Final = 2048
 
 @SearchStrategy.kinds.register("evolutionary")
 class EvolutionarySearch(SearchStrategy):
-    """Changes the decisions of good candidates and measures what the cost model expects most of.
+    """Changes the decisions of good candidates; measures those the cost model expects most of.
 
     An individual is a point of a design space: which space, and what each sampling instruction
     decides. A model that scores points (`CostModel.score_points`) sees thousands of them in the
@@ -130,7 +130,7 @@ class EvolutionarySearch(SearchStrategy):
         database: Database | None = None,
         cost_model: CostModel | None = None,
     ) -> None:
-        """Start a search; what the database has of the program seeds it and is not repeated."""
+        """Start a search; the database's records of the program seed it and are not repeated."""
         if self._search is not None:
             raise already_started(self)
         if not design_spaces or database is None or cost_model is None:
@@ -219,7 +219,7 @@ class EvolutionarySearch(SearchStrategy):
         search.pending = {}
 
     def why_nothing(self) -> str | None:
-        """Return what rejected all samples, None if one was accepted."""
+        """Return the reasons for which all samples were rejected, None if one was accepted."""
         return None if self._search is None else self._search.breeding.application.why_nothing()
 
     def _in_progress(self) -> _Search:
@@ -304,7 +304,7 @@ class EvolutionarySearch(SearchStrategy):
                     in_vain += 1
         if count:
             summary = search.breeding.application.summary()
-            self._log("Random samples that postprocessors rejected:\n%s", summary)
+            self._log("Random samples, rejected by each postprocessor:\n%s", summary)
             self._log("Random candidates: %d", len(found))
         return found
 
@@ -318,7 +318,7 @@ class EvolutionarySearch(SearchStrategy):
         return search.programs.add(individual.sch.mod)
 
     def _evolve(self, search: _Search, wanted: int) -> list[Individual]:
-        """Return what an evolution found that was not measured, with its scores."""
+        """Return the individuals of an evolution that were not measured, with their scores."""
         size = self._population(search, wanted)
         first = {x.key: x for x in search.measured.best(int(size * self.init_measured_ratio))}
         self._log("Measured candidates in the first generation: %d", len(first))
@@ -332,14 +332,14 @@ class EvolutionarySearch(SearchStrategy):
     def _evolution(
         self, search: _Search, first: Sequence[Individual], wanted: int
     ) -> list[Individual]:
-        """Return what generations after the `first` found that was not measured."""
+        """Return the individuals of the generations after the `first` that were not measured."""
         context = self.context
         assert context is not None
 
         def report(number: int) -> None:
             context.progress.phase("evolving", number, self.genetic_num_iters)
             summary = search.breeding.application.summary()
-            self._log("Generation %d is bred. What postprocessors rejected:\n%s", number, summary)
+            self._log("Generation %d, rejected by each postprocessor:\n%s", number, summary)
 
         evolution = Evolution(
             search.breeding,
@@ -382,7 +382,7 @@ class _Search:
     per_iter: int
     sent: int = 0
     known: set[Key] = field(default_factory=set)
-    """Keys of what was measured, of what has the same program, and of what was rejected."""
+    """The keys of measured candidates, of others with the same programs, and of rejected ones."""
     measured: Measured = field(default_factory=Measured)
     pending: dict[MeasureCandidate, Individual] = field(default_factory=dict)
     """The batch that is being measured."""

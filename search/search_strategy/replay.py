@@ -92,7 +92,7 @@ class _Replay(SearchStrategy):
         """Return a random candidate, None if it is rejected."""
 
     def why_nothing(self) -> str | None:
-        """Return what rejected all draws, None if one was accepted."""
+        """Return the reasons for which all draws were rejected, None if one was accepted."""
         return None if self._application is None else self._application.why_nothing()
 
 

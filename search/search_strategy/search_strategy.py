@@ -68,7 +68,7 @@ class SearchStrategy(ABC):
     def notify_runner_results(
         self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Take note of what measuring the last batch gave, in the order of the candidates.
+        """Take note of the results of the last batch, in the order of the candidates.
 
         After an interruption there are fewer of both than were generated.
         """

@@ -38,7 +38,7 @@ class ScheduleFn(SpaceGenerator):
         self.sch_fn = sch_fn
 
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
-        """Return what the function makes of `mod`."""
+        """Return the schedules that the function makes of `mod`."""
         sch = self.fresh_schedule(mod)
         made = self.sch_fn(sch)
         if made is None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _EMPTY_BATCHES: Final = 3
-"""So many in a row mean that a strategy has nothing more."""
+"""The number of empty batches in a row after which a strategy counts as exhausted."""
 
 Objective: TypeAlias = Callable[[Sequence[float]], float]
 """The number to minimise, from the best latency of each task in seconds, in their order."""
@@ -67,7 +67,7 @@ class TaskScheduler(ABC):
         """Return the index of the task to work on, -1 when none is left."""
 
     def objective(self, latencies: Sequence[float]) -> float:
-        """Return what is minimised, at a latency in seconds for each task."""
+        """Return the objective at a latency in seconds for each task; a run makes it smaller."""
         if self.objective_func is not None:
             return float(self.objective_func(latencies))
         weights = [task.task_weight for task in self.tasks]
@@ -129,7 +129,10 @@ class TaskScheduler(ABC):
             ctx.logger.info("\n%s", ctx.mod)
             spaces = run.spaces[index]
             if not spaces:
-                raise TuningError(f'Task #{index} "{ctx.task_name}" has no design space')
+                raise TuningError(
+                    f'Task #{index} "{ctx.task_name}" has no design space: its space generator '
+                    "gave none"
+                )
             ctx.logger.info("Design spaces: %d", len(spaces))
             for k, space in enumerate(spaces):
                 ctx.logger.info(
@@ -154,7 +157,7 @@ class TaskScheduler(ABC):
                 break
             if self._patience.is_over:
                 self.logger.info(
-                    "The search ends early: none of the last %d trials made it better",
+                    "The search ends early: none of the last %d trials was better than the best",
                     self._patience.in_vain,
                 )
                 break
@@ -216,7 +219,7 @@ class TaskScheduler(ABC):
         task, run = self.tasks[task_id], self.run
         batch = task.batch
         if batch is None or run is None:
-            raise TuningError(f"Task #{task_id} has nothing that runs")
+            raise TuningError(f"Task #{task_id} has no batch that is being measured")
         results: list[RunnerResult] = []
         try:
             for k, future in enumerate(batch.runner_futures):
@@ -360,7 +363,7 @@ class TaskScheduler(ABC):
         """Take a task out of the search."""
         task = self.tasks[task_id]
         if task.is_terminated:
-            raise TuningError(f"Task #{task_id} has finished before")
+            raise TuningError(f"Task #{task_id} is finished already")
         task.is_terminated = True
         self.remaining_tasks -= 1
         self.logger.debug(

@@ -22,7 +22,7 @@ def trial_of(
     build: BuilderResult,
     result: RunnerResult,
 ) -> Trial:
-    """Return what became of a candidate that has just been measured, or failed on the way."""
+    """Return the trial of a candidate that has just been measured, or failed on the way."""
     assert task.ctx.mod is not None
     return Trial(
         task=task.ctx.task_name,

@@ -150,7 +150,7 @@ class _Dispatcher:
 
     def cancel(self) -> None:
         with self._lock:
-            self._give_up(Outcome("cancelled", "nobody waits for it any more"))
+            self._give_up(Outcome("cancelled", "nobody waits for its result any more"))
 
     def _give_up(self, answer: Outcome | WorkerError) -> None:
         for task in (*self._busy.values(), *self._todo):
@@ -192,7 +192,7 @@ class _Dispatcher:
         try:
             self._listen()
         except Exception as error:  # noqa: BLE001  else whoever waits for an answer waits forever
-            answer = WorkerError(f"worker processes cannot be started or heard: {error}")
+            answer = WorkerError(f"worker processes cannot be started or do not answer: {error}")
         with self._lock:
             self._give_up(answer)
             for worker in self._workers():
@@ -237,10 +237,12 @@ class _Dispatcher:
         if outcome is None:
             self._idle.append(worker)
         elif self._killed > _MOST_KILLED:
-            raise WorkerError(f"{outcome.value}, {self._killed} times in a row; is memory short?")
+            raise WorkerError(
+                f"{outcome.value}, {self._killed} times in a row; the system may be short of memory"
+            )
 
     def _hear(self, worker: Worker) -> None:
-        """Take what a worker says, or end it if its time is over."""
+        """Take the message of a worker, or end the worker if its time is over."""
         is_new = worker in self._starting
         if is_new:
             self._starting.remove(worker)

@@ -116,8 +116,9 @@ def test_places_that_parallel_iterations_write_are_distinct() -> None:
     [
         (
             SCATTER.replace("(8, 5)", "(4, 5)"),
-            "the numbers in I cannot be made up: it says where iterations in any order write, 7 of "
-            'them, and there are 4 places; give an array with input_data={"I": ...}',
+            "the numbers in I cannot be made up: its 7 numbers are the places that parallel "
+            "iterations write, which have to differ, and there are 4 places; give an array with "
+            'input_data={"I": ...}',
         ),
         (
             GATHER.format(index="I[vi] * I[vi] - T.int64(64)"),

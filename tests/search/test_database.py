@@ -187,7 +187,10 @@ def test_a_workload_that_is_no_program_is_left_out_with_its_records(
     assert first.startswith(
         f"{path}: left out 1 line(s): line 1: field 1 (program) cannot be parsed"
     )
-    assert second == f"{records}: left out 1 line(s): line 2: the line of workload 0 holds none"
+    assert (
+        second
+        == f"{records}: left out 1 line(s): line 2: its workload, number 0, could not be read"
+    )
     assert len(database) == 1
     assert_structural_equal(database.workloads()[0].mod, Matmul)
 

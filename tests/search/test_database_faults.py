@@ -143,7 +143,7 @@ def test_a_directory_that_cannot_be_written_is_said(kind: Files, tmp_path: Path)
         commit(kind(work_dir=tmp_path / "file" / "below"), (8, 4), 1e-6)
     assert "give a work_dir that can be written" in str(caught.value)
     with pytest.raises(
-        DatabaseError, match=r"tuning_trials\.json: the system refuses it: File exists"
+        DatabaseError, match=r"tuning_trials\.json cannot be read or written: File exists"
     ):
         TrialLog(tmp_path / "file").append(FIRST)
 
@@ -161,7 +161,9 @@ def test_a_directory_made_unwritable_is_said_at_the_commit(
         return opened(path, flags, *args)
 
     monkeypatch.setattr(os, "open", refuses_writing)
-    with pytest.raises(DatabaseError, match=f"{WORKLOAD_FILE}: the system refuses it: Permission"):
+    with pytest.raises(
+        DatabaseError, match=f"{WORKLOAD_FILE} cannot be read or written: Permission"
+    ):
         commit(database, (4, 8), 1e-6)
     monkeypatch.undo()
     assert len(database) == len(JSONDatabase(work_dir=tmp_path)) == 1

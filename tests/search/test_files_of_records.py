@@ -85,7 +85,9 @@ def test_a_file_of_another_kind_is_neither_read_nor_written(tmp_path: Path) -> N
         folder = tmp_path / file
         folder.mkdir()
         (folder / file).write_text("Dear diary,\ntoday I tuned a matmul")
-        with pytest.raises(DatabaseError, match="this is another file, and was left alone"):
+        with pytest.raises(
+            DatabaseError, match="this is no file of records, and was left as it is"
+        ):
             JSONDatabase(work_dir=folder)
         assert (folder / file).read_text() == "Dear diary,\ntoday I tuned a matmul"
 
@@ -169,7 +171,9 @@ def test_a_read_only_file_answers_and_refuses_commits(kind: Files, stranger: Pat
     found = read.query_schedule(Matmul, TARGET)
     assert found is not None
     assert len(read.records_like(Matmul, TARGET, "ignore-lengths")) == 1
-    with pytest.raises(DatabaseError, match=f"{stranger}.*(may not be written|refuses it)"):
+    with pytest.raises(
+        DatabaseError, match=f"{stranger}.*(may not be written|cannot be read or written)"
+    ):
         commit(read, (4, 8), 1e-6)
     assert seconds(read) == [1e-6]
     memory = MemoryDatabase()

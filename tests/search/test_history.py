@@ -65,7 +65,7 @@ def test_the_innermost_is_current(database: MemoryDatabase) -> None:
             assert Database.current() is inner
             assert ms.History.current() is not history
         assert ms.History.current() is history
-    with pytest.raises(TuningError, match="another order"), history:
+    with pytest.raises(TuningError, match="is left before another one"), history:
         MemoryDatabase().__enter__()
     Database.current().__exit__()  # type: ignore[union-attr]
     history.__exit__()

@@ -213,8 +213,11 @@ def of_a_later_xgboost(path: Path) -> None:
     ("damage", "why"),
     [
         (cut_short, "{} is no saved cost model: "),
-        (of_another_version, "the cost model {} is of version 99, and this is "),
-        (of_other_features, "the cost model {} was made with Guesses() of 7 columns, and this is "),
+        (of_another_version, "the cost model {} has version 99, and this package reads version "),
+        (
+            of_other_features,
+            "the cost model {} was made with Guesses() of 7 columns, and the one that loads it ",
+        ),
         (of_a_later_xgboost, "XGBoost cannot read its part of a saved model: "),
         (Path.unlink, "there is no saved cost model {}"),
     ],
@@ -285,9 +288,10 @@ def test_another_run_starts_anew_beside_one_that_was_interrupted(
     shown = capsys.readouterr().out
     assert "Resuming" not in shown
     assert (
-        'Beside an unfinished run of "main", which goes on when it is started as it was; ' in shown
+        'This run starts beside an unfinished one of "main", which goes on when it is started with '
+        "its settings again; " in shown
     )
-    assert re.search(f"this one has another ({name}, )?max_trials_global|another {name}", shown)
+    assert re.search(f"the two differ in ({name}, )?max_trials_global|differ in {name}", shown)
     assert len(trials_of(tmp_path)) == 10
     run(tmp_path, task())
     assert "Resuming after 6 of 8 trials" in capsys.readouterr().out
@@ -380,8 +384,8 @@ def test_records_for_another_target_are_kept_and_not_used(
     other = "llvm -num-cores=4"
     made = run(tmp_path, task(target=other))
     assert (
-        f'Task "main": records of the database that are for other targets than {Target(other)} '
-        "and not used: 8" in capsys.readouterr().out
+        f'Task "main": 8 record(s) of the database are for other targets than {Target(other)} '
+        "and not used" in capsys.readouterr().out
     )
     assert len(made.database) == 16
     for target in (TARGET, other):

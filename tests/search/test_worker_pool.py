@@ -90,7 +90,7 @@ def kill_this_process() -> None:
 
 def test_workers_that_never_start_are_an_error() -> None:
     pool = WorkerPool(1, kill_this_process)
-    with pytest.raises(WorkerError, match="4 times in a row; is memory short"):
+    with pytest.raises(WorkerError, match="4 times in a row; the system may be short of memory"):
         pool.run([(square, (1,))], timeout_sec=30)
     pool.close()
 
@@ -181,7 +181,9 @@ def test_a_system_without_processes_left_is_an_error_of_the_set_up(
         raise OSError("Too many open files")
 
     monkeypatch.setattr("search.workers.worker_pool.Worker", refuse)
-    with pytest.raises(WorkerError, match="cannot be started or heard: Too many open files"):
+    with pytest.raises(
+        WorkerError, match="cannot be started or do not answer: Too many open files"
+    ):
         WorkerPool(1).run([(square, (1,))], timeout_sec=30)
 
 

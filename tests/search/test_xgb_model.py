@@ -343,7 +343,10 @@ def test_a_model_of_other_features_is_refused(tmp_path: Path) -> None:
 def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", version=np.array(1), rows=np.zeros((2, 3)))
     learner = model()
-    with pytest.raises(OutdatedModelError, match="is of version 1, and this is 2: it is not used"):
+    with pytest.raises(
+        OutdatedModelError,
+        match="has version 1, and this package reads version 2: the model is not",
+    ):
         learner.load(tmp_path / "model.npz")
     assert not learner.trained
 

@@ -184,7 +184,7 @@ def no_log(given: object) -> TuningError:
 
 
 def name_of(records: Records) -> str:
-    """Return what a log is called in messages."""
+    """Return the name of a log in messages."""
     if isinstance(records, RecordReader):
         return records.filename
     if isinstance(records, (str, os.PathLike)):

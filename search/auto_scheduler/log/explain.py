@@ -33,7 +33,7 @@ from tensorir.errors import TensorIRError
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
-    """Return what a log says; it prints, and in a notebook it shows tables.
+    """Return the explanation of a log; it prints, and in a notebook it shows tables.
 
     The line that it takes apart is the best, as `load_best_record` has it.
     `.table()` are the measurements, `.plot()` is a picture. Workloads that are registered here tell

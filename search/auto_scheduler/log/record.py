@@ -54,7 +54,7 @@ class MeasureInput:
     def __init__(self, task: SearchTask, state: AnyState) -> None:
         if not isinstance(state, (State, Schedule, Trace, LoggedSteps)):
             raise TuningError(
-                f"what is measured is a State, a Schedule or a Trace, got {type(state).__name__}"
+                f"a measurement is of a State, a Schedule or a Trace, got {type(state).__name__}"
             )
         self.task = task
         self.state = state
@@ -235,7 +235,7 @@ def load_record_from_string(record: str) -> MeasureRecord:
 
 
 def line_decoder() -> Callable[[str], MeasureRecord]:
-    """Return what `load_record_from_string` does, for lines of one log: they share their tasks."""
+    """Return `load_record_from_string` for the lines of one log, which share their tasks."""
     tasks: dict[str, SearchTask] = {}
 
     def decode(line: str) -> MeasureRecord:
@@ -244,7 +244,8 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
             raise LineError("it is a line of AutoTVM; read the log by search.autotvm.record")
         if fields.get("v") not in _READ:
             raise LineError(
-                f"it has log version {fields.get('v')!r}, known is {LOG_VERSION} and before"
+                f"its log version is {fields.get('v')!r}; this package reads {LOG_VERSION} and "
+                "earlier"
             )
         try:
             task_row, (_, steps) = fields["i"]
@@ -265,7 +266,7 @@ def line_decoder() -> Callable[[str], MeasureRecord]:
         except (TensorIRError, TypeError, ValueError, OverflowError) as error:
             raise LineError(str(error)) from error
         if not isinstance(steps, list) or not all(map(_is_step, steps)):
-            raise LineError('its steps are no lists that begin with a code, ["SP", ...] say')
+            raise LineError('its steps are not lists that begin with a code, such as ["SP", ...]')
         return MeasureRecord(MeasureInput(tasks[key], LoggedSteps(json.dumps(steps))), result)
 
     return decode

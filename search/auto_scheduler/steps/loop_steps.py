@@ -211,8 +211,8 @@ class AnnotateStep(HintOnLoop):
             )
         if _ANNOTATIONS[self.annotation][0] == "tensorize":
             raise StepError(
-                "tensorize is not replayed, because the step does not say with what; leave it out, "
-                "and call Schedule.tensorize"
+                "tensorize is not replayed, because the step does not name its intrinsic; leave it "
+                "out, and call Schedule.tensorize"
             )
         stage = state.stage_with_loops(self.stage)
         name = iterator_at(stage, self.iterator).name

@@ -14,7 +14,7 @@ _SIGNS: Final[dict[type[PrimExpr], str]] = {Add: "+=", Mul: "*=", Max: "max=", M
 
 
 def dag_text(ops: Sequence[Operation]) -> str:
-    """Return what each operation computes.
+    """Return the definition of each operation as text.
 
     `A = PLACEHOLDER [64, 32]` is an input, `C(i, j) += A[i, k] * B[k, j]` a sum over the axes that
     are not on the left.
@@ -43,7 +43,7 @@ def _defined(body: PrimExpr) -> str:
 
 
 def _sign(combiner: CommReducer) -> str:
-    """Return how results are combined; several at a time have no sign of their own."""
+    """Return the sign by which results are combined; several at a time have none of their own."""
     return (
         _SIGNS.get(type(combiner.result[0]), "reduce=") if len(combiner.result) == 1 else "reduce="
     )

@@ -49,7 +49,7 @@ def _nest(state: State, index: int, depth: int, unit_loops: bool) -> list[str]:
 
 
 def notes_of(stage: Stage) -> list[str]:
-    """Return what is said of a stage besides how its loops are run, such as `auto_unroll: 16`."""
+    """Return the notes on a stage that are no marks of its loops, such as `auto_unroll: 16`."""
     return [note for hint in stage.hints if (note := hint.says.note)]
 
 

@@ -173,7 +173,7 @@ class State:
         return replace(self, stages=(*moved[:index], stage, *moved[index:]))
 
     def attached_to(self, index: int) -> list[tuple[int, ComputedAt]]:
-        """Return which stages are computed in loops of a stage, and where, in order of stages."""
+        """Return the stages that are computed in loops of a stage, with their places, in order."""
         return [
             (k, stage.place)
             for k, stage in enumerate(self.stages)
@@ -198,7 +198,7 @@ def iterator_at(stage: Stage, index: int) -> Iterator:
 
 
 def loops_of(stage: Stage) -> str:
-    """Say which loops a stage has, by position."""
+    """Return a sentence on the loops of a stage, by position."""
     names = ", ".join(f"{k} {it.name}" for k, it in enumerate(stage.iters))
     return f"its loops are {names}" if names else "it has no loops"
 

@@ -73,7 +73,7 @@ class Step:
         raise NotImplementedError
 
     def restructure(self, state: State, program: StagedProgram) -> None:
-        """Do to the program of a state what gives it another stage; most steps do nothing."""
+        """Add to the program of a state the stage that the step adds; most steps add none."""
 
     def __str__(self) -> str:
         return self.code
@@ -91,7 +91,7 @@ class StageStep(Step):
 
 @contextmanager
 def blamed_on_step(at: int, step: object) -> Iterator[None]:
-    """Make what is raised inside a StepError that names the step; a `step` may be unread JSON."""
+    """Turn errors raised inside into a StepError that names the step, which may be unread JSON."""
     try:
         yield
     except StepError as error:

@@ -1,4 +1,4 @@
-"""The step that says all: a trace, which is what searches of this project write."""
+"""The step that is a whole schedule: a trace, which searches of this project write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TraceStep(Step):
 
     @property
     def trace(self) -> Trace:
-        """The trace; StepError for what is none."""
+        """The trace; StepError for text that is none."""
         try:
             return Trace.from_json(self.trace_json)
         except ValueError as error:

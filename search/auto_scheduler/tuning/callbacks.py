@@ -138,7 +138,7 @@ class LogEstimatedLatency(MeasureCallback):
 
 
 def _result(build: BuilderResult, run: RunnerResult) -> MeasureResult:
-    """Return what a trial gave, with the error numbers that logs have.
+    """Return the result of a trial, with the error numbers that logs have.
 
     One that was ended early has no cost: what is known is a bound of it.
     """

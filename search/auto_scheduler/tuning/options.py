@@ -71,7 +71,7 @@ class LocalRunner(runner.LocalRunner):
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """The extent of a search, and what measures.
+    """The extent of a search, and its builder and runner.
 
     With `num_measure_trials` 0 nothing is measured: the result is what the cost model expects most
     of. The search ends early after `early_stopping` trials that did not make it better (None: it

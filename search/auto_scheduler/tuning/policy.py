@@ -73,10 +73,10 @@ class SearchPolicy(ABC):
 
     @abstractmethod
     def space_generator(self) -> SpaceGenerator:
-        """Return what makes the design spaces of the task."""
+        """Return the generator of the design spaces of the task."""
 
     def search_strategy(self) -> EvolutionarySearch:
-        """Return what searches them."""
+        """Return the strategy that searches them."""
         return EvolutionarySearch()
 
     def context(self) -> TaskContext:
@@ -139,7 +139,7 @@ class SearchPolicy(ABC):
         with self._searching(_CANDIDATES) as strategy:
             candidates = strategy.generate_measure_candidates()
             if not candidates:
-                why = strategy.why_nothing() or "all there are were measured"
+                why = strategy.why_nothing() or "all that the policy can find were measured"
                 raise TuningError(f"there is no program of {self.search_task}: {why}")
         return candidates[0].sch
 

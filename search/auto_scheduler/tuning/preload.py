@@ -31,7 +31,7 @@ class SearchCallback(ABC):
 
 
 class PreloadMeasuredStates(SearchCallback):
-    """Lets a policy know what a log has of its task.
+    """Shows a policy the records that a log has of its task.
 
     That is not measured again, seeds the search, and a cost model learns from it. OSError for a log
     that cannot be opened.
@@ -95,7 +95,7 @@ class CustomSketchRule(ScheduleRule):
         self._policy = policy
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """Return what the functions make of a block."""
+        """Return the schedules that the functions make of a block."""
         condition = self._rule.meet_condition_func(self._policy, sch, block)
         try:
             asked = SketchRuleCondition(condition)

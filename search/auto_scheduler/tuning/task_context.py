@@ -34,7 +34,7 @@ def search_task_of(asking: object, context: TuneContext) -> SearchTask:
     """Return the task that a search is of; TuningError, who is asking, where there is none."""
     if not isinstance(context, TaskContext):
         raise TuningError(
-            f"{type(asking).__name__} writes what a SearchTask is tuned for, and the task "
+            f"{type(asking).__name__} writes the SearchTask of each measurement, and the task "
             f'"{context.task_name}" was not made of one; use SearchTask.tune or a TaskScheduler of '
             "auto_scheduler, or keep a database"
         )

@@ -49,7 +49,7 @@ def store_features(task: Task, config: ConfigEntity) -> Row:
 
 
 def nest_features(task: Task, config: ConfigEntity) -> Row:
-    """Return what decides how fast the loop nests run on the target, then the options."""
+    """Return the features that decide how fast the loop nests run, then the options."""
     candidate = MeasureCandidate(task.instantiate(config), [])
     context = TuneContext(task.mod, target=task.target or Target())
     rows = NestFeature().extract_from(context, [candidate])

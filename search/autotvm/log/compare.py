@@ -111,7 +111,7 @@ class LogComparison:
 
 
 def compare(log_a: LogSource, log_b: LogSource) -> LogComparison:
-    """Return what two logs, or working directories, say of the same tasks and configurations.
+    """Compare two logs, or working directories, on the same tasks and configurations.
 
     Joined are rows of the same task with the same values of all knobs, whatever their targets;
     of several measurements the best counts. What has no cost in one of them is left out.

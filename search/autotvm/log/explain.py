@@ -19,7 +19,7 @@ from search.trials import TRIALS_FILE, load_run
 
 
 def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
-    """Return what a log says, or the working directory of a `tune_tir` run.
+    """Return the explanation of a log, or of the working directory of a `tune_tir` run.
 
     It prints; in a notebook it shows tables. `.table()` are the measurements, `.plot()` is a
     picture. Templates that are registered here tell what the log does not: see `records_to_table`.

@@ -25,13 +25,13 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
     return [
         Field("input[0]", target, "the target it was compiled for"),
         Field("input[1]", name, "the name of the template"),
-        Field("input[2]", json.dumps(args), "what the template was called with"),
+        Field("input[2]", json.dumps(args), "the arguments of the template"),
         Field("input[3]", json.dumps(kwargs), "arguments by name; AutoTVM leaves them empty"),
         Field("config.index", str(config["index"]), _index_meaning(inp.task, inp.config)),
         Field(
             "config.code_hash",
             json.dumps(config.get("code_hash")),
-            "what a schedule said of the code it was made for, if it said something",
+            "the hash of the code that the schedule was made for, if it states one",
         ),
         *_entities(inp.task, inp.config),
         Field("result[0]", json.dumps(costs), _costs_meaning(inp.task, result)),
@@ -50,7 +50,7 @@ def fields_of_record(text: str, inp: MeasureInput, result: MeasureResult) -> lis
 
 
 def _bound(result: MeasureResult) -> Iterator[Field]:
-    """Yield what the configuration takes at least, if it was ended early."""
+    """Yield the field of the least time of a configuration, if it was ended early."""
     if result.slower_than is not None:
         meaning = "seconds that a run takes at least: it was ended early"
         yield Field("slower_than", f"{result.slower_than:.6g}", meaning)
@@ -64,7 +64,7 @@ def _index_meaning(task: Task, config: ConfigEntity) -> str:
     if index != config.index:
         return (
             f"the number that the configuration had in the space it was taken from; here it has "
-            f"{'none' if index is None else index}, and what counts is config.entity"
+            f"{'none' if index is None else index}, and config.entity counts"
         )
     digits, weights = space.point2knob(index), [1]
     for dim in space.dims[:-1]:

@@ -1,4 +1,4 @@
-"""Building and running configurations: what is measured, with what, and what comes of it."""
+"""Building and running configurations: inputs, builders, runners and results."""
 
 from search.autotvm.measure.builder import Builder, LocalBuilder
 from search.autotvm.measure.measurement import (

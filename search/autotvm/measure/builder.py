@@ -49,7 +49,7 @@ class Builder(ABC):
     def start(
         self, measure_inputs: Sequence[MeasureInput], beside_measuring: bool = False
     ) -> Iterator[Built]:
-        """Yield what `build` gives, each as soon as it is there, where a builder can.
+        """Yield the results of `build`, each as soon as it is there, where a builder can.
 
         `beside_measuring`: others are measured meanwhile, and not to be disturbed.
         """

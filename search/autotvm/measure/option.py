@@ -24,7 +24,7 @@ class MeasureOption(TypedDict):
 def measure_option(
     builder: Literal["local"] | Builder, runner: Literal["local"] | Runner
 ) -> MeasureOption:
-    """Return how to measure: what builds and what runs; `"local"` is either with its defaults."""
+    """Return the builder and the runner to measure with; `"local"` is either with its defaults."""
     if builder == "local":
         builder = LocalBuilder()
     if runner == "local":
@@ -72,7 +72,7 @@ class MeasureBatch:
 
 
 def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
-    """Return what measures configurations of a task; `option` is of `measure_option`.
+    """Return a function that measures configurations of a task; `option` is of `measure_option`.
 
     TemplateError for an option without a builder or a runner.
     """

@@ -1,4 +1,4 @@
-"""Running and timing what was built."""
+"""Running and timing builds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_ERROR_TEXT: Final = 1024
 
 
 class Runner(ABC):
-    """Measures what a builder built."""
+    """Measures the builds of a builder."""
 
     def set_task(self, task: Task) -> object:
         """Prepare for a task; what is returned is kept as long as its configurations are run."""
@@ -41,7 +41,7 @@ class Runner(ABC):
         return None
 
     def get_build_kwargs(self) -> dict[str, Any]:
-        """Return what the builder has to know of where its programs run."""
+        """Return the options that the builder needs for the machine that its programs run on."""
         return {}
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Runner(ABC):
     def each(
         self, measure_inputs: Sequence[MeasureInput], build_results: Iterable[Built]
     ) -> Iterator[MeasureResult]:
-        """Yield what `run` gives, each as soon as it is there, where a runner can."""
+        """Yield the results of `run`, each as soon as it is there, where a runner can."""
         return iter(self.run(measure_inputs, list(build_results)))
 
     def may_overlap(self, target: Target) -> bool:
@@ -122,7 +122,7 @@ class LocalRunner(Runner):
         self._best: float | None = None
 
     def set_task(self, task: Task) -> None:
-        """Prepare for a task: say what its configurations have to compute, if that is checked.
+        """Prepare for a task: give the right results of its configurations, if they are checked.
 
         TemplateError for a target that this machine cannot run code for.
         """

@@ -1,4 +1,4 @@
-"""Logs of measurements: their lines, their files, and what is picked from them."""
+"""Logs of measurements: their lines, their files, and the choice of their best records."""
 
 from search.appended_file import PathLike
 from search.autotvm.record.encoding import (

@@ -24,7 +24,7 @@ from tensorir.errors import TensorIRError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the command line says; what cannot be done ends it with a message."""
+    """Run the command line; an error ends it with a message."""
     parser = argparse.ArgumentParser(
         prog="python -m search.autotvm.record",
         description=__doc__,

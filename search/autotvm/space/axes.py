@@ -35,7 +35,7 @@ AxisLike: TypeAlias = "int | IntImm | VirtualAxis | Axis | LoopRV | IterVar"
 
 
 def virtual_axis(axis: AxisLike) -> VirtualAxis:
-    """Return what a knob needs to know of an axis; KnobError for what is none."""
+    """Return an axis with the facts that a knob needs; KnobError for anything else."""
     if isinstance(axis, VirtualAxis):
         return axis
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):

@@ -169,7 +169,9 @@ class ConfigSpace(Config):
         if len(knob) != len(dims) or any(
             not 0 <= d < dim for d, dim in zip(knob, dims, strict=True)
         ):
-            raise SpaceIndexError(f"{list(knob)} has not an index below each of {dims}")
+            raise SpaceIndexError(
+                f"{list(knob)} is no list of one index for each knob; the knobs have {dims} values"
+            )
         point = 0
         for digit, dim in zip(reversed(knob), reversed(dims), strict=True):
             point = point * dim + digit
@@ -231,7 +233,9 @@ class ConfigSpace(Config):
     def subrange_length(self, start: int, end: int) -> int:
         """Return the number of configurations with indices in [start, end)."""
         if not 0 <= start <= end <= self.range_length:
-            raise SpaceIndexError(f"[{start}, {end}) is not within [0, {self.range_length})")
+            raise SpaceIndexError(
+                f"the indices [{start}, {end}) are not all in [0, {self.range_length})"
+            )
         if self._constraint is None:
             return end - start
         return self._constraint.number_in(start, end)
@@ -244,7 +248,9 @@ class ConfigSpace(Config):
         None where there is none in [start, end).
         """
         if n == 0:
-            raise SpaceIndexError("the 0-th configuration after one is that one; n is another")
+            raise SpaceIndexError(
+                "n counts configurations after index, or before it if negative; got 0"
+            )
         first, last = self._window(start, end)
         if self._constraint is not None:
             return self._constraint.next(index, n, first, last)

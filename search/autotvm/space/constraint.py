@@ -93,7 +93,7 @@ class Constraint:
 
 
 def asked(filter: Callable[[V], Any], value: V, which: str) -> bool:
-    """Return what a filter of a template says of a value; KnobError where it raises an error."""
+    """Return the answer of a template's filter on a value; KnobError where it raises an error."""
     try:
         return bool(filter(value))
     except Exception as error:

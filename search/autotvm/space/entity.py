@@ -65,7 +65,7 @@ class ConfigEntity(Config):
             space = checked_space(name, make)
             if name not in self.entity_map:
                 why = (
-                    "perhaps for an older template"
+                    "perhaps for an older version of the template"
                     if self._whole is None
                     else "as it declares it for some values of others only; declare it for all"
                 )
@@ -77,7 +77,7 @@ class ConfigEntity(Config):
                 self.entity_map[name] = space.fitting(self.entity_map[name])
             except KnobError as error:
                 raise KnobError(
-                    f"the knob {name!r} is not what the configuration was made for: {error}"
+                    f"the knob {name!r} differs from the one of the configuration: {error}"
                 ) from error
         self._spaces[name] = space
         return [Axis(space, k) for k in range(space.num_output)]

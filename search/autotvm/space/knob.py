@@ -98,7 +98,7 @@ class KnobSpace(ABC, Generic[E]):
         return self.entity_of(self.domain.at(index))
 
     def index_of(self, entity: Entity) -> int | None:
-        """Return where a value is, None if the knob does not offer it."""
+        """Return the index of a value, None if the knob does not offer it."""
         return self.domain.index_of(tuple(entity._value))
 
     def fitting(self, entity: Entity) -> E:
@@ -114,7 +114,7 @@ class KnobSpace(ABC, Generic[E]):
         return self._made_of(entity._value)
 
     def _made_of(self, value: Any) -> E:
-        """Return what stands for a plain value; KnobError for one that none of the knob has."""
+        """Return the entity of a plain value; KnobError for a value that the knob cannot have."""
         try:
             return self.entity_of(self.domain.repair(value))
         except ValueError as error:

@@ -69,7 +69,7 @@ class OtherOptionSpace(KnobSpace[OtherOptionEntity]):
             self._indices.setdefault(text, index)
 
     def index_of(self, entity: Entity) -> int | None:
-        """Return where a value is, None if it is not offered."""
+        """Return the index of a value, None if it is not offered."""
         return self._place(entity._value)
 
     def _place(self, value: Any) -> int | None:

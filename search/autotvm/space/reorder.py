@@ -137,7 +137,7 @@ class ReorderSpace(KnobSpace[ReorderEntity]):
 
 
 def _positions(axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> tuple[int, ...]:
-    """Return where the axes of an order stand among the axes."""
+    """Return the positions of the axes of an order among the axes."""
     places: dict[AxisLike, int] = {axis: position for position, axis in enumerate(axes)}
     unknown = [axis for axis in order if axis not in places]
     once = len(places) == len(axes) == len(order) == len(set(order))

@@ -108,7 +108,7 @@ class SplitSpace(KnobSpace[SplitEntity]):
             self.domain = CandidatesDomain(whole, tuple(kept))
 
     def index_of(self, entity: Entity) -> int | None:
-        """Return where a split is, None if it is not offered.
+        """Return the index of a split, None if it is not offered.
 
         The first size may be given where -1 says the same.
         """

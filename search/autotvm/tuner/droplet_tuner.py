@@ -164,7 +164,7 @@ class DropletTuner(Tuner):
 
 
 def _directions(count: int) -> Iterator[list[int]]:
-    """Yield which of `count` knobs go up, all of them first; after each, the same knobs down.
+    """Yield steps of `count` knobs: some of them up, all first; after each, the same ones down.
 
     Of very many knobs, only the first ones stay at times.
     """

@@ -1,4 +1,4 @@
-"""Tuners that measure what a model expects most of."""
+"""Tuners that measure the configurations that a model expects most of."""
 
 from __future__ import annotations
 

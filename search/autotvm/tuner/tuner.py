@@ -139,7 +139,7 @@ class Tuner(ABC):
                 raise
 
     def _proposed(self, size: int) -> list[ConfigEntity]:
-        """Return what to measure next, nothing when there is no more."""
+        """Return the configurations to measure next, none when there are no more."""
         if self._put_off:
             configs, self._put_off = self._put_off[:size], self._put_off[size:]
             return configs
@@ -192,7 +192,7 @@ class _Trials:
         self._failures = 0
         """The number of trials in a row that failed."""
         self._errors: list[str] = []
-        """Those of the trials before the first that succeeded."""
+        """The errors of the trials before the first that succeeded."""
         self._level = logger.level
 
     def __enter__(self) -> None:

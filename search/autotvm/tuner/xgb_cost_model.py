@@ -127,7 +127,7 @@ class XGBoostCostModel(FittedModel):
         return float(2.0 ** (-self.sample_size / _HALVED_AFTER))
 
     def _margin(self, xs: Sequence[int]) -> Floats | None:
-        """Return what the base model says, None without one."""
+        """Return the scores of the base model, None without one."""
         if self.base_model is None:
             return None
         return self._base_weight() * self.base_model.predict(xs)

@@ -212,7 +212,10 @@ def test_a_task_is_served_by_a_compatible_one(log):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"print_mode": "cuda"}, "print_mode is 'schedule' or 'source', got 'cuda'; there is no d"),
+        (
+            {"print_mode": "cuda"},
+            "print_mode is 'schedule' or 'source', got 'cuda'; a CPU has no d",
+        ),
         ({"print_mode": "python"}, "print_mode is 'schedule' or 'source', got 'python'"),
     ],
 )

@@ -197,7 +197,7 @@ def test_the_option_of_layouts_is_that_of_a_program_on_its_own():
     [
         ({}, "needs func and args, workload_key, or compute_dag"),
         ({"func": "demo_m", "args": ()}, "do you mean 'demo_mm'"),
-        ({"workload_key": "[]", "args": (8,)}, r"args are those of func, which is not given: \(8,"),
+        ({"workload_key": "[]", "args": (8,)}, r"args \(8,\) are given without func"),
         ({"workload_key": '["elsewhere", 3]'}, "there is no workload 'elsewhere'"),
         ({"func": demo_mm, "args": (1, 1, 1), "hardware_params": 4}, "is a HardwareParams, as in"),
         (

@@ -149,7 +149,9 @@ def test_the_best_measured_again_is_in_the_log(tmp_path):
 
 
 def test_the_log_of_something_else_is_refused(tmp_path):
-    with pytest.raises(ms.TuningError, match="RecordToFile writes what a SearchTask is tuned for"):
+    with pytest.raises(
+        ms.TuningError, match="RecordToFile writes the SearchTask of each measurement"
+    ):
         ms.tune_tir(
             matmul().mod,
             TARGET,

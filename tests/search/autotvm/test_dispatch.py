@@ -165,8 +165,8 @@ def test_a_graph_gets_its_records_in_order(caplog):
         for _ in range(2):
             assert isinstance(answer(args=(1, 1, 1, "float32")), FallbackConfigEntity)
     (message,) = [r.getMessage() for r in caplog.records]
-    assert message.startswith("Config for target=llvm -keys=cpu -mcpu=skylake-avx512, workload=(")
-    assert "is missing in ApplyGraphBest" in message
+    assert message.startswith("the records of ApplyGraphBest have no configuration of (")
+    assert "for llvm -keys=cpu -mcpu=skylake-avx512: the fallback is used" in message
 
 
 def test_records_of_another_graph_are_refused(tmp_path):
