@@ -58,7 +58,7 @@ class DecisionDomain(ABC):
         return others[rng.uniform_int(0, len(others))] if others else None
 
     def repair(self, decision: Any) -> Decision:
-        """Return the nearest decision for a stored one, as the program may have changed since.
+        """Return the decision that a stored one means here; the program may be another by now.
 
         What is possible is kept, even where sampling would not have drawn it. ValueError, which may
         be an ArgumentError, if the decision means nothing here.

@@ -8,7 +8,7 @@ from tensorir.stmt import Block, BlockRealize, For
 
 
 class StmtSRef:
-    """A reference to a loop or block that stays valid while the program changes.
+    """A reference to a loop or block that follows it through changes of the program.
 
     Statements are immutable, so a transformation builds new ones; a reference is re-pointed at the
     statement that took the old one's place. `stmt` is None once the loop or block is gone, and

@@ -33,7 +33,7 @@ from tensorir.visit import collect_vars
 GUARDED = Problem(
     "GuardedBlockError",
     "{0} runs only under `{guard}`, a statement around it that would not move with it",
-    "write the condition as T.where of the block, or change only the loops inside that statement",
+    "write the condition as T.where of the block; as it is, only loops around it can be changed",
 )
 BARE = Problem(
     "BareAccessError",

@@ -90,7 +90,7 @@ def knob_reorder_domain(
     if not 1 <= count <= MOST_PARTS:
         raise ArgumentError(method, "count", f"is {count}; it must be in [1, {MOST_PARTS}]")
     if not 0 <= begin < last <= count:
-        reason = f"is [{begin}, {last}); it must not be empty and lie in [0, {count})"
+        reason = f"is [{begin}, {last}); it must be a range in [0, {count}) that is not empty"
         raise ArgumentError(method, "begin", reason)
     if candidates is None:
         return PermutationDomain(count, begin, last)
