@@ -160,6 +160,11 @@ def functions_of(program: Program) -> dict[str, PrimFunc]:
     if isinstance(program, BaseFunc):
         program = IRModule.from_expr(program)
     functions = program.functions if isinstance(program, IRModule) else program
+    if not isinstance(functions, Mapping):
+        raise CodegenError(
+            f"a program is a module, a function, or functions by name, got a "
+            f"{type(program).__name__}"
+        )
     if not functions:
         raise CodegenError("cannot compile an empty module")
     compiled: dict[str, PrimFunc] = {}

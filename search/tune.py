@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import Block
 from tensorir.visit import walk
+
+logger = logging.getLogger("tensorir.search")
 
 
 class ModuleOptions(TypedDict, total=False):
@@ -165,7 +168,22 @@ def tune_tir(
         ) as run:
             run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
-        return winners[0].record.schedule() if winners else compile_tir(run.database, mod, target)
+        return winners[0].record.schedule() if winners else _of_earlier_runs(run.database, context)
+
+
+def _of_earlier_runs(database: Database, task: TuneContext) -> Schedule | None:
+    """Return the best schedule that a database has for a task none of whose trials succeeded."""
+    assert task.mod is not None
+    found = find_schedule(database, task.mod, task.target)
+    if found is None:
+        logger.warning(
+            'Task "%s": there is no schedule, as no trial has succeeded; the table of trials and '
+            "the log of the task say how they ended",
+            task.task_name,
+        )
+        return None
+    say_if_missing(database, task.mod, task.target, task.task_name or "main", found)
+    return found.schedule
 
 
 def _call_of_tune_module(
