@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -36,8 +35,6 @@ from tensorir.errors import IRTypeError
 from tensorir.function import IRModule, PrimFunc
 from tensorir.stmt import Block
 from tensorir.visit import walk
-
-logger = logging.getLogger("tensorir.search")
 
 
 class ModuleOptions(TypedDict, total=False):
@@ -176,12 +173,7 @@ def _of_earlier_runs(database: Database, task: TuneContext) -> Schedule | None:
     assert task.mod is not None
     found = find_schedule(database, task.mod, task.target)
     if found is None:
-        logger.warning(
-            'Task "%s": there is no schedule, as no trial has succeeded; the table of trials and '
-            "the log of the task say how they ended",
-            task.task_name,
-        )
-        return None
+        return None  # the scheduler has said how the trials ended
     say_if_missing(database, task.mod, task.target, task.task_name or "main", found)
     return found.schedule
 
