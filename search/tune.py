@@ -203,9 +203,13 @@ def _call_of_tune_module(
     folder, trials = (work_dir, by_name) if config is None else (config, work_dir or by_name)
     if isinstance(folder, (str, os.PathLike)) and isinstance(trials, int):
         return folder, trials
+    remedy = "say how much to search, as in config=TuneConfig(max_trials_global=64); " * (
+        config is None
+    )
     raise IRTypeError(
-        f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; to tune "
-        "every function of a module call tune_module(mod, target, work_dir, max_trials_global, ...)"
+        f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; {remedy}to "
+        "tune every function of a module call tune_module(mod, target, work_dir, "
+        "max_trials_global, ...)"
     )
 
 
