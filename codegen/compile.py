@@ -150,16 +150,28 @@ def _kernels(lowered: Mapping[str, PrimFunc], target: Target) -> Iterator[Kernel
         yield kernel
 
 
+def functions_by_name(program: Program) -> Mapping[str, BaseFunc]:
+    """Return the functions of a program, a lone one by its name; CodegenError for no program."""
+    if isinstance(program, BaseFunc):
+        program = IRModule.from_expr(program)
+    functions: object = program.functions if isinstance(program, IRModule) else program
+    if not isinstance(functions, Mapping):
+        remedy = "; pass its .mod" if hasattr(program, "mod") else ""
+        raise CodegenError(
+            "a program is a module, a function, or functions by name, got a "
+            f"{type(program).__name__}{remedy}"
+        )
+    return functions
+
+
 def functions_of(program: Program) -> dict[str, PrimFunc]:
     """Return the functions of a program by name.
 
-    Raises CodegenError if there are none, or there are graph functions.
+    Raises CodegenError if there are none or graph functions among them, and for no program.
     """
     if isinstance(program, PrimFunc):
         return {str(program.attrs.get("global_symbol") or "main"): program}
-    if isinstance(program, BaseFunc):
-        program = IRModule.from_expr(program)
-    functions = program.functions if isinstance(program, IRModule) else program
+    functions = functions_by_name(program)
     if not functions:
         raise CodegenError("cannot compile an empty module")
     compiled: dict[str, PrimFunc] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
-from codegen.compile import Program
+from codegen.compile import Program, functions_by_name
 from codegen.target import Target
 from tensorir.function import BaseFunc, IRModule, PrimFunc
 from tensorir.stmt import Block, BlockRealize
@@ -55,9 +55,8 @@ def with_history(program: Program, target: Target) -> Program:
     """
     if _lookup is None or not _consulted.get():
         return program
-    module = IRModule.from_expr(program) if isinstance(program, BaseFunc) else program
-    functions = module.functions if isinstance(module, IRModule) else module
-    found = {}
+    functions = functions_by_name(program)
+    found: dict[str, BaseFunc] = {}
     for name, func in functions.items():
         if isinstance(func, PrimFunc) and can_be_scheduled(func):
             scheduled = _lookup(name, func, target)
@@ -65,7 +64,7 @@ def with_history(program: Program, target: Target) -> Program:
                 found[name] = scheduled
     if not found:
         return program
-    attrs = module.attrs if isinstance(module, IRModule) else None
+    attrs = program.attrs if isinstance(program, IRModule) else None
     return IRModule({**functions, **found}, attrs)
 
 

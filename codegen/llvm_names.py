@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from codegen import host
 from codegen.errors import TargetError
 from codegen.target_presets import ARCHITECTURES, BASELINE_FEATURES, KNOWN_FEATURES
 
@@ -81,9 +82,9 @@ def check_names(
 def _ask(triple: str, architecture: str, cpu: str | None, changes: tuple[str, ...]) -> None:
     names = names_of(triple)
     if cpu is not None and cpu not in names.cpus:
+        native = "; -mcpu=native is the CPU of this machine" * (architecture == host.machine())
         raise TargetError(
-            f"LLVM knows no CPU {cpu!r} of {architecture}{_near(cpu, names.cpus)}. "
-            f"-mcpu=native is the CPU of this machine"
+            f"LLVM knows no CPU {cpu!r} of {architecture}{_near(cpu, names.cpus) or native}"
         )
     for change in changes:
         if change[1:] not in names.features:

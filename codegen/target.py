@@ -279,9 +279,11 @@ def _option_value(key: str, value: Any) -> Any:
             number = int(value)
         except (TypeError, ValueError, OverflowError):
             number = low - 1
-        if not low <= number <= high:
+        whole = "a power of two" if key == "vector-width" else "an integer"
+        fits = low <= number <= high and (key != "vector-width" or number.bit_count() == 1)
+        if not fits:
             raise TargetError(
-                f"target option -{key} takes an integer from {low} to {high}, got {value!r}"
+                f"target option -{key} takes {whole} from {low} to {high}, got {value!r}"
             )
         return number
     if key in _LISTS:

@@ -173,9 +173,10 @@ def normalize_mod(mod: IRModule | PrimFunc) -> IRModule:
         raise IRTypeError(f"a task is an IRModule or a PrimFunc, got {type(mod).__name__}")
     functions = functions_to_tune(mod)
     if not functions:
+        others = ", ".join(sorted(mod.functions))
         raise TuningError(
-            f"a task is one function, this module has no function to tune: {sorted(mod.functions)} "
-            "are functions of a graph, or have tir.is_scheduled"
+            "a task is one function, this module has no function to tune: "
+            + (f"{others}: of a graph, or with tir.is_scheduled" if others else "it is empty")
         )
     if len(functions) > 1:
         names = sorted(functions)

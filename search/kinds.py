@@ -66,11 +66,16 @@ class Kinds(Generic[T]):
             )
         self.check(kind)
         maker = self._makers[_normalized(kind)]
+        signature = inspect.signature(maker)
         try:
-            inspect.signature(maker).bind(*args, **kwargs)
+            signature.bind(*args, **kwargs)
         except TypeError as error:
+            takes = ", ".join(
+                str(p.replace(annotation=p.empty)) for p in signature.parameters.values()
+            )
             raise IRValueError(
-                f"a {self.what} cannot be made of the name {kind!r} here: {error}; give an instance"
+                f"a {self.what} cannot be made of the name {kind!r} here: {error}, it takes "
+                f"({takes}); give an instance"
             ) from error
         return maker(*args, **kwargs)
 

@@ -165,7 +165,17 @@ def tune_tir(
         ) as run:
             run.tune(on_interrupt)
         winners = [task.winner for task in run.scheduler.tasks if task.winner is not None]
-        return winners[0].record.schedule() if winners else compile_tir(run.database, mod, target)
+        return winners[0].record.schedule() if winners else _of_earlier_runs(run.database, context)
+
+
+def _of_earlier_runs(database: Database, task: TuneContext) -> Schedule | None:
+    """Return the best schedule that a database has for a task none of whose trials succeeded."""
+    assert task.mod is not None
+    found = find_schedule(database, task.mod, task.target)
+    if found is None:
+        return None  # the scheduler has said how the trials ended
+    say_if_missing(database, task.mod, task.target, task.task_name or "main", found)
+    return found.schedule
 
 
 def _call_of_tune_module(
@@ -193,9 +203,13 @@ def _call_of_tune_module(
     folder, trials = (work_dir, by_name) if config is None else (config, work_dir or by_name)
     if isinstance(folder, (str, os.PathLike)) and isinstance(trials, int):
         return folder, trials
+    remedy = "say how much to search, as in config=TuneConfig(max_trials_global=64); " * (
+        config is None
+    )
     raise IRTypeError(
-        f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; to tune "
-        "every function of a module call tune_module(mod, target, work_dir, max_trials_global, ...)"
+        f"the third argument of tune_tir is a TuneConfig, got {type(config).__name__}; {remedy}to "
+        "tune every function of a module call tune_module(mod, target, work_dir, "
+        "max_trials_global, ...)"
     )
 
 

@@ -323,8 +323,9 @@ def _writable(work_dir: PathLike) -> Path:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, _PROBE_BYTES)
     except OSError as error:
+        reason = "it is a file" if folder.is_file() else error.strerror
         raise TuningError(
-            f"nothing can be written to work_dir {folder}: {error.strerror}; give a directory that "
+            f"nothing can be written to work_dir {folder}: {reason}; give a directory that "
             "may be written to, with space left on its disk"
         ) from error
     return folder

@@ -28,6 +28,8 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if target.exists():
             beside.chmod(target.stat().st_mode)
         beside.replace(target)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == os.fspath(beside):
+            error.filename = os.fspath(path)  # the name that the caller knows
         raise

@@ -37,6 +37,12 @@ def specialize(func: PrimFunc, values: Mapping[Var, PrimExpr | int | Buffer]) ->
     This is `PrimFunc.specialize`, which says what `values` may hold.
     """
     known = _Known(func)
+    for key in values:
+        if not isinstance(key, Var):
+            raise IRTypeError(
+                f"specialize takes variables of the function and what they stand for, got the key "
+                f"{key!r}; parameters are in func.params, sizes in func.buffer_map[param].shape"
+            )
     for var, value in values.items():
         if not isinstance(value, Buffer):
             known.scalar(var, value)

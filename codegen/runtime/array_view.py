@@ -124,11 +124,21 @@ _capsule_name.restype = ctypes.c_char_p
 _capsule_name.argtypes = (ctypes.py_object,)
 
 
+def _capsule_of(value: Any) -> Any:
+    try:
+        return value.__dlpack__(max_version=(1, 0))
+    except TypeError:  # of a release that knows no versions
+        return value.__dlpack__()
+
+
 def _from_dlpack(value: Any) -> ArrayView:
     try:
-        capsule = value.__dlpack__(max_version=(1, 0))
-    except TypeError:
-        capsule = value.__dlpack__()
+        capsule = _capsule_of(value)
+    except BufferError as problem:
+        raise IRTypeError(
+            f"its {type(value).__name__} does not share its memory with the CPU ({problem}); copy "
+            f"it to a NumPy array first"
+        ) from problem
     name = _capsule_name(capsule)
     pointer = _capsule_pointer(capsule, name)
     read_only = False

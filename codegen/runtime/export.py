@@ -31,6 +31,7 @@ from codegen.object_code import read_object_code
 from codegen.runtime import openmp
 from codegen.runtime.host_features import prepare_host, why_not_loaded
 from codegen.runtime.jit import LoadedCode
+from codegen.runtime.library_file import why_not_opened
 from codegen.signature import ModuleInfo, Parameter, Signature, dim_text
 from codegen.target import Target
 from tensorir.dtype import HANDLE
@@ -55,9 +56,14 @@ def link_library(
 ) -> None:
     """Link the result of `compile_object` into the shared library `path`.
 
-    `embedded` are data by the symbols that they get. Raises LinkError without a linker, and for
-    two functions of one name for C.
+    `embedded` are data by the symbols that they get. Raises LinkError without a linker, for two
+    functions of one name for C, and for a path at which no file can be.
     """
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = (
+            f"{path} is a directory" if path.is_dir() else f"there is no directory {path.parent}"
+        )
+        raise LinkError(f"no library can be written to {path}: {wrong}; name a file to be made")
     info, objects = read_object_code(object_code)
     target = Target(info.target)
     command = _linker(target)
@@ -89,19 +95,9 @@ def link_library(
 def _interface(
     info: ModuleInfo, target: Target, embedded: Mapping[str, bytes | memoryview], folder: Path
 ) -> bytes:
-    """Return an object with the functions as C knows them and with data.
-
-    The assembler takes the data from files: text of it would be long.
-    """
-    section = "__TEXT,__const" if sys.platform == "darwin" else '.rodata,"a"'
-    prefix = "_" if sys.platform == "darwin" else ""
-    lines = [f".section {section}"]
-    for k, (symbol, data) in enumerate(embedded.items()):
-        file = folder / f"data{k}"
-        file.write_bytes(data)
-        name = prefix + symbol
-        lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{file}"', ".byte 0"]
-    text = "".join(f"module asm {_quoted(line)}\n" for line in lines)
+    """Return an object with the functions as C knows them and with data."""
+    is_foreign = target.architecture != host.machine()
+    text = _constants(embedded) if is_foreign else _included(embedded, folder)
     callable_from_c: dict[str, str] = {}
     for signature in info.public:
         c_name = c_name_of(signature)
@@ -115,6 +111,32 @@ def _interface(
             )
         text += _named_for_c(signature, c_name)
     return object_code(text, target, has_scalar_loop=False)
+
+
+def _included(embedded: Mapping[str, bytes | memoryview], folder: Path) -> str:
+    """Return LLVM IR with data that the assembler takes from files: text of it would be long."""
+    section = "__TEXT,__const" if sys.platform == "darwin" else '.rodata,"a"'
+    prefix = "_" if sys.platform == "darwin" else ""
+    lines = [f".section {section}"]
+    for k, (symbol, data) in enumerate(embedded.items()):
+        file = folder / f"data{k}"
+        file.write_bytes(data)
+        name = prefix + symbol
+        lines += [f".globl {name}", ".p2align 6", f"{name}:", f'.incbin "{file}"', ".byte 0"]
+    return "".join(f"module asm {_quoted(line)}\n" for line in lines)
+
+
+def _constants(embedded: Mapping[str, bytes | memoryview]) -> str:
+    """Return LLVM IR with data written out, for machines whose assembler LLVM does not have here.
+
+    It ends the process at text for one.
+    """
+    text = ""
+    for symbol, data in embedded.items():
+        content = "".join(f"\\{byte:02X}" for byte in (*bytes(data), 0))
+        kind = f"[{len(content) // 3} x i8]"
+        text += f'{global_name(symbol)} = constant {kind} c"{content}", align 64\n'
+    return text
 
 
 def _named_for_c(signature: Signature, name: str) -> str:
@@ -182,8 +204,11 @@ def _linker(target: Target) -> list[str]:
 
 def load_library(path: Path) -> LoadedCode:
     """Open a library that `link_library` wrote."""
-    if not path.exists():
-        raise LinkError(f"there is no library {path}")
+    if not path.is_file():
+        raise LinkError(f"there is no library {path}{': it is a directory' * path.is_dir()}")
+    reason = why_not_opened(path)
+    if reason is not None:
+        raise LinkError(f"the library {path} cannot be loaded: {reason}")
     runtime = openmp.runtime()
     if runtime is not None:
         # Parallel loops refer to it weakly; it has to be visible before the library is opened.

@@ -17,6 +17,7 @@ from codegen.runtime.jit import LoadedCode
 from codegen.runtime.timed_loop import Batch, flush, time_calls
 from codegen.signature import Signature
 from tensorir.dtype import DataType
+from tensorir.errors import IRTypeError
 
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
@@ -127,6 +128,13 @@ class Function:
         if messages:
             raise AssertionFailedError(f"{self.name}: {' (or) '.join(messages)}")
         raise ExecutionError(f"{self.name} stopped with status {status}")
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: modules are."""
+        raise IRTypeError(
+            f"the compiled function {self.name} cannot be pickled or copied alone; pickle its "
+            f'module, which has it again: module["{self.name}"]'
+        )
 
     def __repr__(self) -> str:
         return f"<compiled function {self.signature}>"

@@ -14,6 +14,7 @@ from codegen.runtime.function import Function
 from codegen.runtime.jit import LoadedCode, load_object
 from codegen.runtime.timing import TimedFunctions
 from codegen.target import Target, as_target
+from tensorir.errors import IRValueError
 
 
 class Module(TimedFunctions[Function]):
@@ -65,9 +66,15 @@ class Module(TimedFunctions[Function]):
 
     @property
     def entry_func(self) -> Function:
-        """The function called `main`, or the only one."""
+        """The function called `main`, or the only one; IRValueError if there is neither."""
         if len(self._functions) == 1:
             return next(iter(self._functions.values()))
+        if "main" not in self._functions:
+            names = list(self._functions)
+            raise IRValueError(
+                f"the module has {len(names)} functions and none is called main: {names}; say "
+                f'which one is meant, as in module["{names[0]}"](...)'
+            )
         return self.get_function("main")
 
     def __call__(self, *args: Any) -> Any:

@@ -49,7 +49,8 @@ NOT_COMPLETE_OR_REDUCTION = Problem(
 NOT_COMPACT = Problem(
     "NotCompactDataFlowError",
     "the subtree below {0} has no compact dataflow, because {1} is neither a local complete block "
-    "nor a local reduction block there",
+    "(it violates condition #{complete}) nor a local reduction block there (it violates condition "
+    "#{reduction}). " + COMPLETE_CONDITIONS + ". " + REDUCTION_CONDITIONS,
 )
 OUTPUT_BLOCK = Problem(
     "OutputBlockError",
@@ -157,8 +158,12 @@ def check_compact_dataflow(state: ScheduleState, subtree: StmtSRef) -> None:
     crowded = {b.data for writers in inner for b, found in writers.items() if len(found) > 1}
     for child in children:
         dominant = not any(region.buffer.data in crowded for region in child.block.writes)
-        if complete_violation(child, dominant) and reduction_violation(state, child, dominant):
-            fail(NOT_COMPACT, subtree, child)
+        complete = complete_violation(child, dominant)
+        if complete:
+            reduction = reduction_violation(state, child, dominant)
+            check(
+                not reduction, NOT_COMPACT, subtree, child, complete=complete, reduction=reduction
+            )
 
 
 # ----------------------------------------------------------------------------------------- scopes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from codegen.target import as_target
 from search.context import normalize_mod, with_num_cores
+from search.database.database import Database
 from search.database.module_equality import same_structure
 from search.database.program_lengths import ProgramLengths
 from search.database.target_key import same_target
@@ -19,13 +20,14 @@ from search.dispatch.adapted_replay import ReplayError
 from search.dispatch.anchor_trace import schedule_by_anchor
 from search.dispatch.compatible_trace import schedule_by_compatible
 from search.errors import DatabaseError
+from tensorir.errors import IRTypeError
 from tensorir.function import IRModule
 from tensorir.layout_rewrite import LAYOUT_FREE_BUFFERS
 
 if TYPE_CHECKING:
     from codegen import Target
     from schedule import Schedule, Trace
-    from search.database import Database, ModuleEquality, TuningRecord, Workload
+    from search.database import ModuleEquality, TuningRecord, Workload
     from search.dispatch.sample_on_miss import Sampler
     from tensorir.function import PrimFunc
 
@@ -119,7 +121,14 @@ def find_schedule(
     are the same under `module_equality`, by default that of the database: with `"anchor-block"`
     they are of other programs around the same anchor block. If there is nothing, `sample_on_miss`
     may make a schedule up.
+
+    IRTypeError for what is no database, the path of one for example.
     """
+    if not isinstance(database, Database):
+        raise IRTypeError(
+            f"schedules are found in a Database, got {type(database).__name__}: {database!r}; open "
+            "the directory of a search by search.database.JSONDatabase(work_dir=...)"
+        )
     program = normalize_mod(mod)
     wanted = with_num_cores(as_target(target))
     programs = [program, *_with_fewer_free_layouts(program)]

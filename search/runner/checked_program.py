@@ -103,5 +103,6 @@ class _Checker(Rewriter):
                 yield (
                     under(e.And(low, high)),
                     f"{access.buffer.name} is {what} outside of its {extent} places along axis "
-                    f"{axis}, at {index}; give arrays with input_data={{{remedy}}}",
+                    f"{axis}, at {index}; give arrays that stay inside with "
+                    f"input_data={{{remedy}}}",
                 )

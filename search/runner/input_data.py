@@ -47,15 +47,12 @@ def checked_input_data(func: PrimFunc, input_data: InputData | None) -> dict[int
         info = infos[positions[name]]
         assert isinstance(info, TensorInfo)
         array = np.asarray(value)
-        if array.shape != info.shape or array.dtype != info.dtype.to_numpy():
+        dtype = info.dtype.to_numpy()
+        if array.shape != info.shape or array.dtype != dtype:
+            held = "" if str(dtype) == str(info.dtype) else f" (the bits of {info.dtype})"
             raise TuningError(
                 f"input_data[{name!r}] has the shape {array.shape} and dtype {array.dtype}; the "
-                f"program takes {info.shape} of {info.dtype}"
-                + (
-                    ""
-                    if array.dtype == info.dtype.to_numpy()
-                    else f", {info.dtype.to_numpy()} here"
-                )
+                f"program takes {info.shape} of {dtype}{held}"
             )
         found[positions[name]] = array
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tensorir.errors import DiagnosticError
+from tensorir.errors import DiagnosticError, IRTypeError
 from tensorir.node import Node
 
 Place: TypeAlias = tuple[int, int, int, int]
@@ -26,6 +26,8 @@ class Source:
     """The text of a script or of a part of a file."""
 
     def __init__(self, text: str, filename: str = "<script>", first_line: int = 1) -> None:
+        if not isinstance(text, str):
+            raise IRTypeError(f"a script is text, got {type(text).__name__}: {text!r}")
         self.text = text
         self.filename = filename
         self.first_line = first_line

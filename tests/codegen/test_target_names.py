@@ -37,7 +37,7 @@ def test_native_is_this_machine() -> None:
     [
         ("-mcpu=haswel", r"no CPU 'haswel' of x86_64; did you mean haswell\?"),
         ("-mcpu=Skylake_AVX512", r"no CPU 'Skylake_AVX512' of x86_64; did you mean skylake-avx512"),
-        ("-mcpu=nothing-like-it-at-all", r"no CPU 'nothing-like-it-at-all' of x86_64\. -mcpu=nat"),
+        ("-mcpu=nothing-like-it-at-all", r"no CPU 'nothing-like-it-at-all' of x86_64; -mcpu=nat"),
         (
             "-mcpu=haswell -mattr=+avx512_vnni",
             r"no feature 'avx512_vnni' .*did you mean avx512vnni",
@@ -176,3 +176,9 @@ def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), C: T.Buff
     ).inspect_asm()
     assert "%zmm" not in text
     assert ("%ymm" in text) == (width == 256)
+
+
+@pytest.mark.parametrize("width", ["100", "63", "4096", "wide"])
+def test_a_width_is_a_power_of_two(width: str) -> None:
+    with pytest.raises(TargetError, match=f"takes a power of two from 64 to 2048, got '{width}'"):
+        Target(f"llvm -vector-width={width}")

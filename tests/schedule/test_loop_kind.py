@@ -303,7 +303,8 @@ CHECKED = [
             "A",
             0,
             "NotCompactDataFlowError",
-            "below loop `i` has no compact dataflow",
+            "neither a local complete block (it violates condition #3) nor a local reduction block "
+            "there (it violates condition #1)",
             ["loop i", "block B"],
         ),
         (

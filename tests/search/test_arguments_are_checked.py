@@ -11,7 +11,7 @@ import search as ms
 from schedule import Schedule
 from search.postproc import DisallowDynamicLoop
 from search.search_strategy import SearchStrategy
-from tensorir import IRModule
+from tensorir import IRModule, IRTypeError
 from tests.search.programs import Matmul, adds_one, split_j
 from tests.search.test_tune_calls import FEW, OF_TVM, TARGET, SplitTheSecond
 
@@ -60,7 +60,7 @@ def test_the_later_signature_takes_blocks(tmp_path: Path) -> None:
         ({"task_scheduler": "gradiant"}, r"no task scheduler 'gradiant'.*mean 'gradient'\?"),
         (
             {"database": "union"},
-            "a database cannot be made of the name 'union' here: .*give an ins",
+            r"a database cannot be made of the name 'union' here: .*\(\*databases\); give an ins",
         ),
         ({"database": "jsn"}, r"no database 'jsn'.*mean 'json'\?"),
         ({"cost_model": "xgbost"}, r"no cost model 'xgbost'.*mean 'xgb'\?"),
@@ -87,7 +87,8 @@ def test_what_is_misspelt_is_refused_before_anything_is_written(
         (lambda: ms.TuneConfig(8, task_scheduler="greedy"), "there is no task scheduler 'greedy'"),
         (
             lambda: ms.TuneConfig(8, search_strategy_config={"population": 8}),
-            "cannot be made of the name 'evolutionary' here: got an unexpected keyword argument",
+            "cannot be made of the name 'evolutionary' here: got an unexpected keyword argument "
+            r"'population', it takes \(population_size=None, ",
         ),
         (
             lambda: ms.tune_tir(Matmul, TARGET, FEW, "x", blocks="C"),
@@ -144,3 +145,38 @@ def test_a_strategy_of_empty_batches_ends(
     strategy = Empty()
     later(tmp_path, strategy=strategy, space=split_j, task_scheduler=scheduler)
     assert 'Task "main" ends: its search strategy gave 3 empty batches' in capsys.readouterr().out
+
+
+def test_a_search_without_a_good_trial_does_not_doubt_its_own_database(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = ms.TuneConfig(2, strategy=Empty())
+    assert ms.tune_tir(Matmul, TARGET, config, tmp_path, space=split_j) is None
+    assert not [record for record in caplog.records if record.name == "tensorir.search"]
+
+
+def test_a_work_dir_that_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(ms.TuningError, match=f"written to work_dir {path}: it is a file; give a"):
+        later(path)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda path: ms.apply_database(Matmul, path, TARGET),
+        lambda path: ms.find_schedules(Matmul, path, TARGET),
+        lambda path: ms.compile_tir(path, Matmul, TARGET),
+    ],
+)
+def test_a_path_is_no_database(tmp_path: Path, ask: Callable[[str], object]) -> None:
+    with pytest.raises(
+        IRTypeError, match=r"found in a Database, got str: .*JSONDatabase\(work_dir"
+    ):
+        ask(str(tmp_path))
+
+
+def test_a_module_without_functions(tmp_path: Path) -> None:
+    with pytest.raises(ms.TuningError, match="has no function to tune: it is empty"):
+        ms.tune_tir(IRModule({}), TARGET, FEW, tmp_path)

@@ -181,3 +181,8 @@ def test_without_the_search_nothing_is_imported() -> None:
         "assert not [name for name in sys.modules if name.split('.')[0] == 'search']\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_schedule_is_no_program() -> None:
+    with pytest.raises(codegen.CodegenError, match=r"got a Schedule; pass its \.mod"):
+        codegen.build(Schedule(programs.Matmul))

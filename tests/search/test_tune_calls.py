@@ -117,8 +117,8 @@ def test_the_other_tune_tir_of_tvm_is_tune_module(
     [
         (
             lambda: ms.tune_tir(Matmul, TARGET),
-            "the third argument of tune_tir is a TuneConfig, got NoneType; to tune every function "
-            "of a module call tune_module",
+            "the third argument of tune_tir is a TuneConfig, got NoneType; say how much to "
+            r"search, as in config=TuneConfig\(max_trials_global=64\); .* call tune_module",
         ),
         (lambda: ms.tune_tir(Matmul, TARGET, "folder"), "is a TuneConfig, got str"),
         (lambda: ms.tune_tir(Matmul, TARGET, 64), "is a TuneConfig, got int"),

@@ -47,3 +47,10 @@ def test_permissions_are_those_of_the_old_file_or_of_any_new_one(tmp_path: Path)
     with replaced_file(path):
         pass
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "log.json"
+    with pytest.raises(FileNotFoundError) as caught, replaced_file(path):
+        pass
+    assert caught.value.filename == str(path)

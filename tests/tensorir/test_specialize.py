@@ -255,3 +255,8 @@ def test_a_pointer_is_another_parameter():
     special = func.specialize({func.params[1]: func.params[0]})
     assert [param.name for param in special.params] == ["A_data"]
     assert "B = T.decl_buffer((16,), data=A_data)" in special.script()
+
+
+def test_a_name_is_no_variable():
+    with pytest.raises(IRTypeError, match=r"got the key 'n'; parameters are in func\.params"):
+        parse(SYMBOLIC).specialize({"n": 3})

@@ -39,9 +39,15 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
     `.table()` are the measurements, `.plot()` is a picture. Workloads that are registered here tell
     what the log does not: see `records_to_table`.
 
-    OSError for a log that cannot be opened, TuningError for one in which no line is a record.
+    OSError for a log that cannot be opened, TuningError for a directory and for a log in which no
+    line is a record.
     """
-    with open(path, encoding="utf-8", errors="replace") as file:
+    if os.path.isdir(path):
+        raise TuningError(
+            f"{os.fspath(path)} is a directory, and a log of Ansor is a file; what a run left in a "
+            "directory is explained by search.autotvm.explain_log"
+        )
+    with open(os.fspath(path), encoding="utf-8", errors="replace") as file:
         lines = CountedLines(file)
         records = [record for _, record in numbered_records(lines, line_decoder(), logger)]
     if not records:

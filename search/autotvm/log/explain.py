@@ -39,7 +39,7 @@ def explain_log(path: str | os.PathLike[str]) -> LogExplanation:
         return LogExplanation(path, table, fields_of_trial(best, decided), 0)
     records: list[Record] = []
     fastest, least = "", math.inf
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(os.fspath(path), encoding="utf-8", errors="replace") as file:
         lines = CountedLines(file)
         for record in load_from_buffer(lines):
             records.append(record)

@@ -21,7 +21,7 @@ Records: TypeAlias = "str | bytes | os.PathLike[str] | IO[str] | Iterable[Any]"
 
 def load_from_file(filepath: PathLike) -> Iterator[Record]:
     """Yield the records of a log; see `load_from_buffer`. OSError for one that cannot be opened."""
-    with open(filepath, encoding="utf-8", errors="replace") as file:
+    with open(os.fspath(filepath), encoding="utf-8", errors="replace") as file:
         yield from load_from_buffer(file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from typing import Any
 
 import numpy as np
@@ -299,6 +300,39 @@ def test_dlpack_arrays(scale: codegen.Function, legacy: bool) -> None:
         r"'A'\): expected an array of float32, got int32",
     )  # fmt: skip
     refuses(scale, (DLPackOnly(a[:, ::2], legacy), b, 2.0), ValueError, "dimension 1 is 4")
+
+
+def test_an_array_that_does_not_share_its_memory(scale: codegen.Function) -> None:
+    class OnAnotherDevice:
+        def __dlpack__(self, **_: object) -> object:
+            raise BufferError("it lies on device 0")
+
+    _, b = arrays()
+    refuses(
+        scale, (OnAnotherDevice(), b, 2.0), TypeError,
+        r"argument 1 \('A'\): its OnAnotherDevice does not .*\(it lies on device 0\); copy it",
+    )  # fmt: skip
+
+
+def test_a_function_is_pickled_with_its_module(scale: codegen.Function) -> None:
+    with pytest.raises(TypeError, match=r'function scale cannot be pickled .* module\["scale"\]'):
+        pickle.dumps(scale)
+
+
+def test_a_module_without_main_is_not_called() -> None:
+    module = codegen.build({name: tensorir.parse(SCALE) for name in ("one", "two")})
+    with pytest.raises(
+        ValueError, match=r"2 functions and none is called main: .*module\[\"one\"\]"
+    ):
+        module(*arrays(), 2.0)
+
+
+@pytest.mark.parametrize("program", [None, 5, "main"])
+def test_what_is_no_program(program: Any) -> None:
+    with pytest.raises(codegen.CodegenError, match="a program is a module, a function, or functi"):
+        codegen.build(program)
+    with pytest.raises(codegen.CodegenError, match="a program is a module, a function, or functi"):
+        codegen.explain(program)
 
 
 def test_array_interface(scale: codegen.Function) -> None:

@@ -117,3 +117,10 @@ def test_a_log_without_records(tmp_path):
     (tmp_path / "empty.json").write_text("# nothing\n")
     with pytest.raises(TuningError, match=r"no line of .*empty\.json is a record"):
         explain_log(tmp_path / "empty.json")
+
+
+def test_a_directory_or_a_number_is_no_log(tmp_path):
+    with pytest.raises(TuningError, match="is a directory, and a log of Ansor is a file"):
+        explain_log(tmp_path)
+    with pytest.raises(TypeError, match=r"expected str, bytes or os\.PathLike object, not int"):
+        explain_log(0)  # as a descriptor it would be the terminal, and be waited for

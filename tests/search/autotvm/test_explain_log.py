@@ -374,6 +374,8 @@ def test_what_is_no_log(tmp_path):
         autotvm.explain_log(tmp_path / "nowhere.log")
     with pytest.raises(DatabaseError, match="no run left trials"):
         autotvm.explain_log(tmp_path)
+    with pytest.raises(TypeError, match=r"expected str, bytes or os\.PathLike object, not int"):
+        list(autotvm.record.load_from_file(0))
 
 
 def test_the_picture_has_a_panel_for_what_varied(tmp_path):

@@ -201,3 +201,8 @@ def test_any_text_is_a_program_or_an_error_with_a_place(edits: list[tuple[int, i
         assert outcome.column >= 1
     else:
         assert parse(outcome.script()) is not None
+
+
+def test_what_is_no_text():
+    with pytest.raises(TypeError, match="a script is text, got int: 3"):
+        parse(3)
