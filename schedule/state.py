@@ -253,8 +253,8 @@ class ScheduleState:
                 placed.append((sref, block, above, node))
                 pending.append((block.body, sref))
             elif type(node) is SeqStmt:
-                pending.extend((child, above) for child in node.seq)
-            else:
+                pending.extend([(child, above) for child in node.seq])
+            elif type(node) is not BufferStore:
                 if isinstance(node, _DEFINING) and not self.has_definitions:
                     inside = walk(node.body)
                     self.has_definitions = any(type(part) is BlockRealize for part in inside)
@@ -277,7 +277,7 @@ class ScheduleState:
                 pending.append(node.body)
             elif type(node) is SeqStmt:
                 pending.extend(node.seq)
-            else:
+            elif type(node) is not BufferStore:
                 pending.extend(c for c in children(node) if isinstance(c, Stmt))
 
     def _assign(
@@ -333,20 +333,12 @@ class ScheduleState:
                     self._assign(top, None, None, None)
                     top.consumed_by = self.running
                     continue
-                loop = For(
-                    stmt.loop_var,
-                    stmt.min,
-                    stmt.extent,
-                    stmt.kind,
-                    body,
-                    stmt.thread_binding,
-                    stmt.annotations,
-                )
+                loop = stmt.with_body(body)
                 self._assign(parent, loop, above, None)
                 old, new = stmt, loop
             else:
                 block = parent.block
-                changed = block.with_(body=with_child_replaced(block.body, old, new))
+                changed = block.with_body(with_child_replaced(block.body, old, new))
                 realize = parent.block_realize
                 rebuilt = BlockRealize(realize.iter_values, realize.predicate, changed)
                 self._assign(parent, changed, above, rebuilt)

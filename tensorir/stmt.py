@@ -129,6 +129,18 @@ class For(Stmt):
         """Return a loop that differs in the named fields."""
         return For(**{**{name: getattr(self, name) for name in self.fields}, **changes})
 
+    def with_body(self, body: Stmt) -> For:
+        """Return a loop that runs something else; it is made without checking the rest again."""
+        new = For.__new__(For)
+        new.loop_var = self.loop_var
+        new.min = self.min
+        new.extent = self.extent
+        new.kind = self.kind
+        new.body = body
+        new.thread_binding = self.thread_binding
+        new.annotations = self.annotations
+        return new
+
 
 def _widen(bound: PrimExpr, loop_var: Var) -> PrimExpr:
     if isinstance(bound, IntImm) and loop_var.dtype.is_integral and loop_var.dtype.lanes == 1:
@@ -369,6 +381,20 @@ class Block(Stmt):
     def with_(self, **changes: Any) -> Block:
         """Return a block that differs in the named fields."""
         return Block(**{**{name: getattr(self, name) for name in self.fields}, **changes})
+
+    def with_body(self, body: Stmt) -> Block:
+        """Return a block that runs something else; it is made without checking the rest again."""
+        new = Block.__new__(Block)
+        new.iter_vars = self.iter_vars
+        new.reads = self.reads
+        new.writes = self.writes
+        new.name_hint = self.name_hint
+        new.body = body
+        new.init = self.init
+        new.alloc_buffers = self.alloc_buffers
+        new.match_buffers = self.match_buffers
+        new.annotations = self.annotations
+        return new
 
 
 class BlockRealize(Stmt):

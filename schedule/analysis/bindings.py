@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from schedule.sref import StmtSRef, loops_above
@@ -48,13 +48,19 @@ def axis_values(realize: BlockRealize) -> dict[Var, PrimExpr]:
     return {a.var: v for a, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
 
 
-@lru_cache(maxsize=64)
-def plain_digits(values: tuple[PrimExpr, ...], loops: tuple[For, ...]) -> Sequence[Digits] | None:
-    """Return how bindings count through loops, None unless that is plain to see.
+def plain_digits(values: tuple[PrimExpr, ...], loops: Sequence[For]) -> Sequence[Digits] | None:
+    """Return how bindings count through loops, None unless that is plain to see."""
+    return _plain_digits(values, *[(lp.loop_var, lp.min, lp.extent) for lp in loops])
 
-    A primitive asks several times, in checks that do not know of one another.
-    """
-    return mixed_radix(values, {lp.loop_var: lp for lp in loops}, keep_unit=True)
+
+@lru_cache(maxsize=256)
+def _plain_digits(
+    values: tuple[PrimExpr, ...], *loops: tuple[Var, PrimExpr, PrimExpr]
+) -> Sequence[Digits] | None:
+    # Checks that do not know of one another ask this, in primitive after primitive, most of which
+    # change neither the bindings nor what the loops run over.
+    domain = {var: Range.from_min_extent(low, extent) for var, low, extent in loops}
+    return mixed_radix(values, domain, keep_unit=True)
 
 
 def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
@@ -64,7 +70,7 @@ def is_affine_binding(state: ScheduleState, block: StmtSRef) -> bool:
     found under the block's predicate.
     """
     realize = block.block_realize
-    loops = tuple([sref.loop for sref in loops_above(block)])
+    loops = [sref.loop for sref in loops_above(block)]
     if block.parent is None:
         return not realize.iter_values
     if not loops:
@@ -103,7 +109,6 @@ def loop_iter_type(state: ScheduleState, loop: StmtSRef) -> int:
 
 def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int]:
     """Return the kind of axis that each of several loops drives; see `loop_iter_type`."""
-    kinds_by_block: dict[StmtSRef, dict[Var, set[int]]] = {}
     result = []
     children: list[StmtSRef] = []
     inner: For | None = None
@@ -114,10 +119,7 @@ def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int
         var = inner.loop_var
         kinds: set[int] = set()
         for child in children:
-            by_var = kinds_by_block.get(child)
-            if by_var is None:
-                by_var = kinds_by_block[child] = _kinds_by_var(child.block_realize)
-            kinds |= by_var.get(var, frozenset())
+            kinds.update(_kinds_by_var(child.block_realize).get(var, ()))
         if kinds <= {IterVar.DATA_PAR}:
             result.append(IterVar.DATA_PAR)
         else:
@@ -126,7 +128,8 @@ def loop_iter_types(state: ScheduleState, loops: Sequence[StmtSRef]) -> list[int
     return result
 
 
-def _kinds_by_var(realize: BlockRealize) -> dict[Var, set[int]]:
+@lru_cache(maxsize=512)
+def _kinds_by_var(realize: BlockRealize) -> Mapping[Var, Collection[int]]:
     """Return the kinds of the axes whose bindings each variable occurs in."""
     kinds: dict[Var, set[int]] = {}
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -152,15 +155,7 @@ class BindingSimplifier(Rewriter):
         del self._loops[node.loop_var]
         if body is node.body:
             return node
-        return For(
-            node.loop_var,
-            node.min,
-            node.extent,
-            node.kind,
-            body,
-            node.thread_binding,
-            node.annotations,
-        )
+        return node.with_body(body)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Simplify the bindings of a block."""
@@ -181,7 +176,7 @@ class BindingSimplifier(Rewriter):
     def rewrite_Block(self, node: Block) -> Block:  # noqa: N802
         """Rewrite the body of a block without axes."""
         body = self(node.body)
-        return node if body is node.body else node.with_(body=body)
+        return node if body is node.body else node.with_body(body)
 
     def rewrite_PrimExpr(self, node: PrimExpr) -> PrimExpr:  # noqa: N802
         """Leave expressions alone."""
@@ -204,7 +199,7 @@ class _NestSubstitute(Substitution):
         body = self(node.body)
         if body is node.body:
             return node
-        return For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding)
+        return node.with_body(body)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         values, predicate = self.each(node.iter_values), self(node.predicate)

@@ -88,7 +88,7 @@ class BlockDivision:
         assert self.inner_predicate is not None
         body: Stmt = BlockRealize(self.inner_values, self.inner_predicate, inner)
         for loop in reversed(self.loops):
-            body = loop.with_(body=body)
+            body = loop.with_body(body)
         return body
 
     def relaxed(self, regions: Sequence[BufferRegion]) -> list[BufferRegion]:

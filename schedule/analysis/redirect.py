@@ -41,7 +41,7 @@ class RedirectBuffers(BlockRewriter):
         body = self(node.body)
         if body is node.body:
             return node
-        self.reuse[node] = new = node.with_(body=body)
+        self.reuse[node] = new = node.with_body(body)
         return new
 
     def rewrite_For(self, node: For) -> Stmt:  # noqa: N802
@@ -49,7 +49,7 @@ class RedirectBuffers(BlockRewriter):
         if self._inside:
             return self.generic(node)
         body = self(node.body)
-        return node if body is node.body else node.with_(body=body)
+        return node if body is node.body else node.with_body(body)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Enter a block; see `rewrite_For`."""

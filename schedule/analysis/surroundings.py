@@ -6,6 +6,7 @@ Most programs have loops and blocks alone, which every question here passes thro
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from schedule.analysis.accesses import NO_ACCESSES, Accesses, Memory, accessing
 from schedule.analysis.dependency import BlockScope
@@ -18,6 +19,7 @@ from tensorir.expr import BufferLoad, IntImm, Var
 from tensorir.node import Node
 from tensorir.stmt import (
     AssertStmt,
+    Block,
     BufferStore,
     DeclBuffer,
     For,
@@ -26,7 +28,7 @@ from tensorir.stmt import (
     Stmt,
     While,
 )
-from tensorir.visit import uses_var
+from tensorir.visit import collect_vars
 
 GUARDED = Problem(
     "GuardedBlockError",
@@ -203,8 +205,15 @@ def check_told_apart(state: ScheduleState, *nest: StmtSRef) -> None:
     Its axes then do not tell its instances apart, and a later one may overwrite an earlier one.
     """
     for child in state.child_blocks(nest[-1]):
+        used = variables_in(child.block)
         for loop in nest:
-            check(not uses_var(child.block, loop.loop.loop_var), USED_DIRECTLY, loop, child)
+            check(loop.loop.loop_var not in used, USED_DIRECTLY, loop, child)
+
+
+@lru_cache(maxsize=512)
+def variables_in(block: Block) -> frozenset[Var]:
+    """Return the variables that occur in a block."""
+    return frozenset(collect_vars(block))
 
 
 def check_order_is_free(state: ScheduleState, loop: StmtSRef) -> None:

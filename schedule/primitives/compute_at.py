@@ -195,7 +195,7 @@ class Move:
         node = self.block.block
         state.replace(self.block, None)
         body = StmtCursor.below(self.loop).gap(self.position).replace(self.nest)
-        state.replace(self.loop, self.loop.loop.with_(body=body), revive={node: self.block})
+        state.replace(self.loop, self.loop.loop.with_body(body), revive={node: self.block})
 
 
 def require_movable(state: ScheduleState, block: StmtSRef) -> BlockScope:

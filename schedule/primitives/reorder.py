@@ -92,7 +92,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopArg) -> None:
     # Rewrite: the same loops from the inside out.
     body: Stmt = chain[-1].loop.body
     for sref in reversed(target):
-        body = sref.loop.with_(body=body)
+        body = sref.loop.with_body(body)
 
     # Result.
     state.replace(chain[0], body)

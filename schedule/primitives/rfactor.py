@@ -349,7 +349,7 @@ class _Rebuild(Rewriter):
         body = self(node.body)
         if node.loop_var in self._dropped:
             return body
-        return node if body is node.body else node.with_(body=body)
+        return node if body is node.body else node.with_body(body)
 
     def rewrite_BlockRealize(self, node: BlockRealize) -> Stmt:  # noqa: N802
         """Replace the original block; leave others alone."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 MIN_ACCUMULATORS: Final = 8
@@ -81,6 +82,7 @@ class Nest:
         return [math.prod(sides[k] for k in moves) * n for moves, n in self.operands]
 
 
+@lru_cache(maxsize=4096)
 def choose_tile(nest: Nest, registers: int) -> Tile | None:
     """Return the tile that a nest gets; None if there are no loops to tile, or no tile fits.
 

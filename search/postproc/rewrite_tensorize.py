@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from schedule import BlockRV, Schedule, ScheduleError
+from schedule.sref import StmtSRef
+from schedule.state import ScheduleState
 from search.annotations import AUTO_TENSORIZE
 from search.auto_tensorize import refusal_reason
 from search.postproc.postproc import Postproc, functions_with_blocks
-from tensorir.node import Node
 from tensorir.stmt import Block
-from tensorir.visit import post_order_visit
 
 if TYPE_CHECKING:
     from search.context import TuneContext
@@ -35,7 +36,7 @@ class RewriteTensorize(Postproc):
     def apply(self, sch: Schedule) -> bool:
         """Rewrite every annotated block, inner ones first."""
         for name in functions_with_blocks(sch):
-            for node in _annotated(sch, name):
+            for node in list(_annotated(sch.state, sch.state.root(name))):
                 intrin = node.annotations[AUTO_TENSORIZE]
                 if not intrin and not self.vectorize_init_loop:
                     continue
@@ -55,15 +56,12 @@ class RewriteTensorize(Postproc):
             self._logger.warning("Block %s does not become %s: %s", name, intrin, reason)
 
 
-def _annotated(sch: Schedule, name: str) -> list[Block]:
-    blocks: list[Block] = []
-
-    def visit(node: Node) -> None:
-        if isinstance(node, Block) and AUTO_TENSORIZE in node.annotations:
-            blocks.append(node)
-
-    post_order_visit(sch.mod.prim_func(name).body, visit)
-    return blocks
+def _annotated(state: ScheduleState, sref: StmtSRef) -> Iterator[Block]:
+    """Yield the annotated blocks in a block, then itself if it is annotated."""
+    for child in state.child_blocks(sref):
+        yield from _annotated(state, child)
+    if AUTO_TENSORIZE in sref.block.annotations:
+        yield sref.block
 
 
 def _vectorize_init(sch: Schedule, block: BlockRV) -> None:

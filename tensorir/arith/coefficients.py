@@ -47,7 +47,7 @@ def coefficients(expr: PrimExpr) -> Coefficients:
     """Read an integer expression."""
     if type(expr) is Var:
         return Coefficients({expr: 1}, 0, [])
-    result = Coefficients()
+    result = Coefficients({}, 0, [])
     _read(expr, 1, result)
     return result
 
