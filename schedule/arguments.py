@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from schedule.errors import ArgumentError, ArgumentTypeError
 from schedule.handles import BlockRV, LoopRV
-from schedule.instruction import CONSTANTS, Parameter
+from schedule.instruction import Parameter
 from schedule.operand_types import matches, python_number, type_text
 from schedule.sref import StmtSRef
 from tensorir.buffer import Buffer
@@ -342,15 +342,12 @@ _ACCEPT: Final[dict[str, Callable[[Arguments, Parameter, str, Any], Any]]] = {
 
 
 def resolve(schedule: HandleTable, method: str, param: Parameter, value: Any) -> Any:
-    """Return what the primitive's function gets for a recorded argument.
+    """Return what the primitive's function gets for a recorded argument that varies.
 
     Raises ArgumentError for a mark of a compute location where there must be a loop.
     """
-    kind = param.operand.kind
-    if kind in CONSTANTS:
-        return value
     resolved = _resolve(schedule, value)
-    if kind in _HANDLES and not param.operand.takes_marks:
+    if param.operand.kind in _HANDLES and not param.operand.takes_marks:
         for sref in resolved if isinstance(resolved, list) else (resolved,):
             if sref is not None and sref.stmt is None:
                 reason = "is a mark of a compute location; give a loop of the program"

@@ -322,8 +322,8 @@ class Schedule(PrimitiveMethods):
         try:
             operands: list[Any] = []
             options: dict[str, Any] = {}
-            for param, value in zip(kind.params, values, strict=True):
-                operand = resolve(self, kind.method, param, value)
+            for param, value, varies in zip(kind.params, values, kind.varies, strict=True):
+                operand = resolve(self, kind.method, param, value) if varies else value
                 if param.variadic:
                     operands.extend(operand)
                 elif param.keyword_only:

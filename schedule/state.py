@@ -326,25 +326,35 @@ class ScheduleState:
             top = parent
             above = parent.parent
             stmt = parent.stmt
+            assert stmt is not None
+            body = with_child_replaced(stmt.body, old, new)
             if type(stmt) is For:
-                body = with_child_replaced(stmt.body, old, new)
                 if is_no_op(body):
                     old, new, parent = stmt, None, above
                     self._assign(top, None, None, None)
                     top.consumed_by = self.running
                     continue
                 loop = stmt.with_body(body)
-                self._assign(parent, loop, above, None)
+                self._rebuilt(parent, stmt, loop, None)
                 old, new = stmt, loop
             else:
-                block = parent.block
-                changed = block.with_body(with_child_replaced(block.body, old, new))
+                block = stmt.with_body(body)
                 realize = parent.block_realize
-                rebuilt = BlockRealize(realize.iter_values, realize.predicate, changed)
-                self._assign(parent, changed, above, rebuilt)
+                rebuilt = BlockRealize(realize.iter_values, realize.predicate, block)
+                self._rebuilt(parent, stmt, block, rebuilt)
                 old, new = realize, rebuilt
             parent = above
         self._set_body(top, new)
+
+    def _rebuilt(
+        self, sref: StmtSRef, old: For | Block, new: For | Block, realize: BlockRealize | None
+    ) -> None:
+        """Let a loop or block have another body: by its variable or axis it is found as before."""
+        self._undo.append((sref, old, sref.parent, sref.realize))
+        sref.stmt = new
+        sref.realize = realize
+        del self.stmt2ref[old]
+        self.stmt2ref[new] = sref
 
     def _set_body(self, root: StmtSRef, body: Stmt | None) -> None:
         assert body is not None

@@ -17,7 +17,7 @@ from schedule.state import ScheduleState
 from tensorir.expr import IterVar, PrimExpr, Var
 from tensorir.fresh_copy import fresh_thread
 from tensorir.stmt import Block, BlockRealize, For, Stmt, sequence
-from tensorir.visit import collect_vars, substitute, uses_var
+from tensorir.visit import collect_vars, substitute
 
 NOT_AN_ANCESTOR = Problem(
     "LoopPositionError",
@@ -127,15 +127,10 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if axis.iter_type != IterVar.COMM_REDUCE:
             continue
+        used = collect_vars(value)
         for higher in loops[:position]:
-            check(
-                not uses_var(value, higher.loop.loop_var),
-                TOO_LOW,
-                loops[position],
-                higher,
-                block,
-                axis=axis.var.name,
-            )
+            fits = higher.loop.loop_var not in used
+            check(fits, TOO_LOW, loops[position], higher, block, axis=axis.var.name)
 
 
 def without_init(old: Block) -> Block:

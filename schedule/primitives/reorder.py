@@ -143,9 +143,13 @@ def _outside(loop: For, order: list[For]) -> set[For]:
 
 def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
     """Return the loops from the topmost to the bottommost of those named."""
-    depth = {sref: len(loops_above(sref)) for sref in loops}
-    bottom = max(loops, key=lambda sref: depth[sref])
-    above = [*loops_above(bottom), bottom]
+    above: list[StmtSRef] = []
+    for sref in loops:
+        if sref not in above:
+            outer = loops_above(sref)
+            if len(outer) >= len(above):
+                above = [*outer, sref]
+    bottom = above[-1]
     for sref in loops:
         if sref not in above:
             fail(NOT_A_CHAIN, sref, bottom)

@@ -63,7 +63,6 @@ def split(
     for position, factor in enumerate(factors):
         if factor is not None:
             check(factor > 0, NOT_POSITIVE, loop, position=position, value=factor)
-    analyzer = Analyzer()
     rest = prod(factor for factor in factors if factor is not None)
     surplus: int | None = None
     if isinstance(old.extent, IntImm):
@@ -73,14 +72,14 @@ def split(
         covers, dtype = surplus >= 0, dtype_holding(largest, old.loop_var.dtype)
     else:
         dtype = dtype_holding(None if inferred else rest, old.loop_var.dtype)
-        covers = bool(inferred) or analyzer.can_prove(old.extent <= const(rest, dtype))
+        covers = bool(inferred) or Analyzer().can_prove(old.extent <= const(rest, dtype))
     check(covers, WRONG_PRODUCT, loop, product=rest, extent=old.extent)
     whole = old.extent.astype(dtype)
     check_plain(loop)
     check_starts_at_zero(loop)
 
     # Rewrite: a nest of serial loops over the old body.
-    extents = _extents(whole, factors, rest, analyzer)
+    extents = _extents(whole, factors, rest)
     loop_vars = [Var(f"{old.loop_var.name}_{k}", dtype) for k in range(len(factors))]
     index: PrimExpr = const(0, dtype)
     for var, extent in zip(loop_vars, extents, strict=True):
@@ -88,6 +87,7 @@ def split(
     if surplus is not None:
         exact = surplus == 0
     else:
+        analyzer = Analyzer()
         for var, extent in zip(loop_vars, extents, strict=True):
             analyzer.bind(var, Range(extent))
         exact = analyzer.can_prove(index < whole)
@@ -103,9 +103,7 @@ def split(
     return _replace_by_nest(state, loop, nest, len(factors))
 
 
-def _extents(
-    extent: PrimExpr, factors: FactorsArg, rest: int, analyzer: Analyzer
-) -> list[PrimExpr]:
+def _extents(extent: PrimExpr, factors: FactorsArg, rest: int) -> list[PrimExpr]:
     """Return the extents of the new loops, the inferred one included.
 
     `rest` is the product of the factors that are given.
@@ -114,7 +112,7 @@ def _extents(
     if isinstance(extent, IntImm):
         inferred: PrimExpr = const(-(-extent.value // rest), dtype)
     else:
-        inferred = analyzer.simplify(floordiv(extent + (rest - 1), rest))
+        inferred = Analyzer().simplify(floordiv(extent + (rest - 1), rest))
     return [inferred if f is None else const(f, dtype) for f in factors]
 
 
