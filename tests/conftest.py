@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 
 os.environ["TENSORIR_VERIFY"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    # The tests start hundreds of processes, each of which would compile all that it imports.
+    bytecode = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
+    os.environ["PYTHONPYCACHEPREFIX"] = str(bytecode)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
