@@ -338,7 +338,7 @@ class ScheduleState:
                 self._rebuilt(parent, stmt, loop, None)
                 old, new = stmt, loop
             else:
-                block = stmt.with_body(body)
+                block = parent.block.with_body(body)
                 realize = parent.block_realize
                 rebuilt = BlockRealize(realize.iter_values, realize.predicate, block)
                 self._rebuilt(parent, stmt, block, rebuilt)

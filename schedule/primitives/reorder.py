@@ -146,9 +146,8 @@ def _chain(loops: tuple[StmtSRef, ...]) -> list[StmtSRef]:
     above: list[StmtSRef] = []
     for sref in loops:
         if sref not in above:
-            outer = loops_above(sref)
-            if len(outer) >= len(above):
-                above = [*outer, sref]
+            path = [*loops_above(sref), sref]
+            above = max(above, path, key=len)
     bottom = above[-1]
     for sref in loops:
         if sref not in above:
