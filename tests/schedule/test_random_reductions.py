@@ -81,7 +81,7 @@ CALLS = {
 }
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     form=st.sampled_from(sorted(FORMS)),
     order=st.permutations(["f", "g", "i", "k", "o", "r"]),

@@ -19,7 +19,6 @@ from search.database import (
     UnionDatabase,
 )
 from search.errors import TuningError
-from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import assert_structural_equal, parse
 from tensorir.function import IRModule, PrimFunc
 from tests.search import programs
@@ -276,11 +275,9 @@ def test_a_pass_takes_what_is_current() -> None:
 CONFIG = ms.TuneConfig(max_trials_global=2, num_trials_per_iter=2, num_confirmed=0)
 
 
-def runner() -> LocalRunner:
-    return LocalRunner(evaluator_config=EvaluatorConfig(1, 1, 1))
-
-
-def test_the_one_tensor_function_of_a_model_is_tuned(tmp_path: Path) -> None:
+def test_the_one_tensor_function_of_a_model_is_tuned(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
     mod = IRModule({"main": graph_function(), "linear0": matmul})
     best = ms.tune_tir(
         mod,
@@ -289,7 +286,7 @@ def test_the_one_tensor_function_of_a_model_is_tuned(tmp_path: Path) -> None:
         tmp_path,
         space=programs.split_all,
         cost_model="random",
-        runner=runner(),
+        **measured,
     )
     assert best is not None
     mod.update_func("linear0", best.mod["main"])
@@ -310,7 +307,9 @@ def test_several_functions_are_no_task() -> None:
         ms.tune_tir(IRModule({"main": graph_function()}), TARGET, CONFIG)
 
 
-def test_a_module_is_tuned_but_for_its_graph_and_what_is_scheduled(tmp_path: Path) -> None:
+def test_a_module_is_tuned_but_for_its_graph_and_what_is_scheduled(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
     done = adds_one.with_attr("tir.is_scheduled", True)
     mod = IRModule({"main": graph_function(), "linear0": matmul, "shift": done})
     database = ms.tune_module(
@@ -322,7 +321,7 @@ def test_a_module_is_tuned_but_for_its_graph_and_what_is_scheduled(tmp_path: Pat
         num_confirmed=0,
         space=programs.split_all,
         cost_model="random",
-        runner=runner(),
+        **measured,
     )
     assert len(database) == 2
     applied = ms.apply_database(mod, database, TARGET)

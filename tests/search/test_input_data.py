@@ -10,7 +10,6 @@ import pytest
 
 import search as ms
 from search.errors import TuningError
-from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import parse
 from tensorir.function import IRModule, PrimFunc
 
@@ -34,28 +33,30 @@ def function(text: str) -> PrimFunc:
     return func
 
 
-def tune(tmp_path: Path, **arguments: object) -> object:
-    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, min_repeat_ms=0))
-    try:
-        return ms.tune_tir(
-            function(HASH), TARGET, TWO, tmp_path, cost_model="random", runner=runner, **arguments
-        )
-    finally:
-        runner.close()
+Tune = Callable[..., object]
+
+
+@pytest.fixture
+def tune(tmp_path: Path, measured: dict[str, object]) -> Tune:
+    def run(**arguments: object) -> object:
+        options = {"cost_model": "random", **measured, **arguments}
+        return ms.tune_tir(function(HASH), TARGET, TWO, tmp_path, **options)
+
+    return run
 
 
 @pytest.mark.parametrize("form", [lambda data: data, lambda data: lambda: data])
 def test_a_program_is_measured_on_arrays_that_are_given(
-    tmp_path: Path, form: Callable[[object], object]
+    tune: Tune, form: Callable[[object], object]
 ) -> None:
-    assert tune(tmp_path, input_data=form({"I": INSIDE})) is not None
+    assert tune(input_data=form({"I": INSIDE})) is not None
 
 
-def test_arrays_that_lead_outside_are_refused_before_a_candidate_runs(tmp_path: Path) -> None:
+def test_arrays_that_lead_outside_are_refused_before_a_candidate_runs(tune: Tune) -> None:
     with pytest.raises(
         TuningError, match="A is read outside of its 100 places along axis 0, at"
     ) as error:
-        tune(tmp_path, input_data={"I": INSIDE + 1})
+        tune(input_data={"I": INSIDE + 1})
     assert 'give arrays that stay inside with input_data={"I": ...}' in str(error.value)
 
 
@@ -75,18 +76,25 @@ def test_arrays_that_lead_outside_are_refused_before_a_candidate_runs(tmp_path: 
     ],
 )
 def test_other_names_shapes_and_types_are_refused_at_the_call(
-    tmp_path: Path, data: object, said: str
+    tmp_path: Path, tune: Tune, data: object, said: str
 ) -> None:
     with pytest.raises(TuningError, match=said):
-        tune(tmp_path, input_data=data)
+        tune(input_data=data)
     assert not list(tmp_path.iterdir())
 
 
-def test_tune_module_takes_them_by_function(tmp_path: Path) -> None:
+def test_tune_module_takes_them_by_function(tmp_path: Path, measured: dict[str, object]) -> None:
     mod = IRModule({"hash": function(HASH)})
     data = {"hash": {"I": INSIDE}}
     database = ms.tune_module(
-        mod, TARGET, tmp_path, 2, cost_model="random", input_data=data, num_confirmed=0
+        mod,
+        TARGET,
+        tmp_path,
+        2,
+        cost_model="random",
+        input_data=data,
+        num_confirmed=0,
+        **measured,
     )
     assert ms.compile_tir(database, mod["hash"], TARGET) is not None
     with pytest.raises(TuningError, match=r"input_data names 'hush', .* did you mean 'hash'\?"):

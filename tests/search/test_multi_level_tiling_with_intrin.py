@@ -17,7 +17,6 @@ from codegen import host
 from schedule import Schedule
 from schedule.analysis.intrin_match import Mismatch
 from search.postproc import Postproc
-from search.runner import EvaluatorConfig, LocalRunner
 from search.schedule_rule import (
     MultiLevelTiling,
     MultiLevelTilingWithIntrin,
@@ -328,19 +327,14 @@ def test_every_sampled_candidate_of_a_fused_layer_is_tensorized() -> None:
 
 
 def tune(work_dir: Path, text: str, **options: Any) -> Schedule:
-    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1))
-    try:
-        best = ms.tune_tir(
-            mod=program(text),
-            target="llvm -num-cores=1",
-            config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
-            work_dir=work_dir,
-            runner=runner,
-            seed=1,
-            **options,
-        )
-    finally:
-        runner.close()
+    best = ms.tune_tir(
+        mod=program(text),
+        target="llvm -num-cores=1",
+        config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
+        work_dir=work_dir,
+        seed=1,
+        **options,
+    )
     assert best is not None
     assert "Tensorize" in all_kinds(best)
     return best
@@ -358,9 +352,11 @@ needs_vnni = pytest.mark.skipif(
 
 
 @needs_vnni
-def test_the_preset_of_this_machine_is_the_one_with_the_instruction(tmp_path: Path) -> None:
+def test_the_preset_of_this_machine_is_the_one_with_the_instruction(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     """Large values: sums of products that 16 bits do not hold."""
-    best = tune(tmp_path, DENSE)
+    best = tune(tmp_path, DENSE, **measured)
     plain, packed = weights(np.random.default_rng(0))
     a = np.full((4, 8), 255, np.uint8)
     c = np.zeros((4, 32), np.int32)
@@ -371,8 +367,10 @@ def test_the_preset_of_this_machine_is_the_one_with_the_instruction(tmp_path: Pa
 
 
 @needs_vnni
-def test_a_product_in_blocks_is_tuned_with_the_preset(tmp_path: Path) -> None:
-    best = tune(tmp_path, BLOCKED, space="vnni")
+def test_a_product_in_blocks_is_tuned_with_the_preset(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
+    best = tune(tmp_path, BLOCKED, space="vnni", **measured)
     rng = np.random.default_rng(0)
     plain, packed = weights(rng)
     a = rng.integers(0, 256, (4, 8), np.uint8)
@@ -382,12 +380,15 @@ def test_a_product_in_blocks_is_tuned_with_the_preset(tmp_path: Path) -> None:
     np.testing.assert_array_equal(c.reshape(4, 32), expected)
 
 
-def test_a_rule_with_the_portable_intrinsic_is_tuned_on_any_machine(tmp_path: Path) -> None:
+def test_a_rule_with_the_portable_intrinsic_is_tuned_on_any_machine(
+    tmp_path: Path, measured: dict[str, Any]
+) -> None:
     best = tune(
         tmp_path,
         TRANSPOSED,
         sch_rules=lambda: [tiling("dot_16x4_portable")],
         postprocs=lambda: Postproc.create("vnni"),
+        **measured,
     )
     rng = np.random.default_rng(0)
     a = rng.integers(0, 256, (4, 8), np.uint8)

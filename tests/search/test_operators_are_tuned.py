@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import search as ms
-from search.builder import LocalBuilder
-from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import parse, workloads
 from tensorir.function import PrimFunc
 
 FILE = Path(__file__).parents[1] / "vectors" / "operators.json.gz"
 TARGET = "llvm -mcpu=x86-64-v2 -num-cores=1"
 TWO = ms.TuneConfig(2, strategy="replay-trace", num_confirmed=0)
+CHEAP = {"cost_model": "random", "database": "memory"}
 
 TOPI = """
 adv_index all any argmax.last binarize_pack binary_dense bitserial_dense conv2d_winograd correlation
@@ -67,23 +65,14 @@ def programs() -> dict[str, str]:
     return texts
 
 
-@pytest.fixture(scope="module")
-def measured() -> Iterator[dict[str, object]]:
-    builder = LocalBuilder(max_workers=1)
-    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=0))
-    yield {"builder": builder, "runner": runner, "cost_model": "random", "database": "memory"}
-    builder.close()
-    runner.close()
-
-
 @pytest.mark.parametrize("name", OPERATORS)
 def test_an_operator_is_tuned(name: str, measured: dict[str, object], tmp_path: Path) -> None:
     func = parse(programs()[name])
     assert isinstance(func, PrimFunc)
-    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **measured) is not None
+    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **CHEAP, **measured) is not None
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_workload_is_tuned(name: str, measured: dict[str, object], tmp_path: Path) -> None:
     func = workloads.create(name, **SMALL[name])
-    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **measured) is not None
+    assert ms.tune_tir(func, TARGET, TWO, tmp_path, seed=1, **CHEAP, **measured) is not None

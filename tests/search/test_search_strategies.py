@@ -128,10 +128,13 @@ def test_sizes_that_are_left_open_are_named(kind: str, tmp_path: Path) -> None:
         ms.tune_tir(func, "llvm -num-cores=1", config, tmp_path, cost_model="random")
 
 
-def test_windows_whose_extent_follows_from_an_axis_are_tuned(tmp_path: Path) -> None:
+def test_windows_whose_extent_follows_from_an_axis_are_tuned(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
     func = parse(ADAPTIVE_POOLING)
     assert isinstance(func, PrimFunc)
-    best = ms.tune_tir(func, "llvm -num-cores=1", ms.TuneConfig(8, num_confirmed=0), tmp_path)
+    config = ms.TuneConfig(8, num_confirmed=0)
+    best = ms.tune_tir(func, "llvm -num-cores=1", config, tmp_path, **measured)
     assert best is not None
     assert "for r in range((vi * 13 + 15) // 3 - vi * 13 // 3)" in best.mod.script()
 

@@ -1,5 +1,6 @@
 """Tuning end to end, with small programs and few trials."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,33 +13,33 @@ from schedule import Schedule, Trace
 from search.cost_model import XGBModel
 from search.database import JSONDatabase, MemoryDatabase, TuningRecord, Workload
 from search.measure_callback import MeasureCallback
-from search.runner import EvaluatorConfig, LocalRunner
 from tensorir import assert_structural_equal
 from tests.search import programs
 from tests.search.programs import Matmul, split_all, split_j
 
 TARGET = "llvm -num-cores=1"
-QUICK = EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1)
 
 
-def tune(work_dir: Path, trials: int, space: object, **options: object) -> Schedule | None:
-    runner = LocalRunner(evaluator_config=QUICK)
-    try:
+Tune = Callable[..., Schedule | None]
+
+
+@pytest.fixture(scope="module")
+def tune(measured: dict[str, object]) -> Tune:
+    def run(work_dir: Path, trials: int, space: object, **options: object) -> Schedule | None:
         return ms.tune_tir(
             mod=Matmul,
             target=TARGET,
             config=ms.TuneConfig(trials, num_trials_per_iter=8, num_confirmed=0),
             work_dir=work_dir,
             space=space,
-            runner=runner,
             seed=1,
-            **options,
+            **{**measured, **options},
         )
-    finally:
-        runner.close()
+
+    return run
 
 
-def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path) -> None:
+def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path, tune: Tune) -> None:
     best = tune(tmp_path, 64, split_j, cost_model="random")
     assert best is not None
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
@@ -52,7 +53,7 @@ def test_a_space_of_five_points_is_measured_once_each(tmp_path: Path) -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
-def test_the_best_trace_replays_elsewhere(tmp_path: Path) -> None:
+def test_the_best_trace_replays_elsewhere(tmp_path: Path, tune: Tune) -> None:
     best = tune(tmp_path, 4, split_j, cost_model="random")
     assert best is not None
     best.trace.save(tmp_path / "trace.json")
@@ -61,7 +62,9 @@ def test_the_best_trace_replays_elsewhere(tmp_path: Path) -> None:
     assert_structural_equal(again.mod, best.mod)
 
 
-def test_another_run_on_the_same_directory_measures_nothing_twice(tmp_path: Path) -> None:
+def test_another_run_on_the_same_directory_measures_nothing_twice(
+    tmp_path: Path, tune: Tune
+) -> None:
     tune(tmp_path, 8, split_all, cost_model="random")
     tune(tmp_path, 8, split_all, cost_model="random")
     records = JSONDatabase(work_dir=tmp_path).get_all_tuning_records()
@@ -70,22 +73,22 @@ def test_another_run_on_the_same_directory_measures_nothing_twice(tmp_path: Path
 
 
 @pytest.mark.parametrize("strategy", ["replay-trace", "replay-func", "evolutionary"])
-def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) -> None:
-    runner = LocalRunner(evaluator_config=QUICK)
+def test_strategies_make_as_many_trials_as_asked(
+    tmp_path: Path, strategy: str, measured: dict[str, object]
+) -> None:
     database = ms.tune_module(
         Matmul,
         TARGET,
         tmp_path,
         10,
         num_trials_per_iter=4,
-        runner=runner,
         database="memory",
         cost_model="random",
         space=split_all,
         strategy=strategy,
         num_confirmed=0,
+        **measured,
     )
-    runner.close()
     assert isinstance(database, MemoryDatabase)
     assert len(database) == 10
     sch = ms.compile_tir(database, Matmul, TARGET)
@@ -93,7 +96,7 @@ def test_strategies_make_as_many_trials_as_asked(tmp_path: Path, strategy: str) 
 
 
 def test_logs_tell_the_course_of_the_search(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tune: Tune, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tune(tmp_path, 64, split_j, cost_model="random")
     shown = capsys.readouterr().out
@@ -117,7 +120,7 @@ def test_logs_tell_the_course_of_the_search(
 TABLE_HEAD = " ID | Name |  FLOP | Weight | Speed (GFLOPS) |"
 
 
-def test_what_a_candidate_does_wrong_costs_that_trial(tmp_path: Path) -> None:
+def test_what_a_candidate_does_wrong_costs_that_trial(tmp_path: Path, tune: Tune) -> None:
     def split_only(sch: Schedule) -> None:
         _, j, _ = sch.get_loops(sch.get_block("C", "main"))
         sch.split(j, sch.sample_perfect_tile(j, n=2, max_innermost_factor=16))
@@ -193,7 +196,7 @@ def copied(workload: Workload) -> Workload:
     return Workload.from_json(workload.as_json())
 
 
-def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path) -> None:
+def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path, tune: Tune) -> None:
     database = Values()
     for _ in range(2):
         tune(tmp_path, 64, split_j, cost_model="random", database=database)
@@ -204,7 +207,9 @@ def test_records_are_found_by_the_value_of_their_workload(tmp_path: Path) -> Non
     assert len(pruned) == 1
 
 
-def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> None:
+def test_tasks_with_one_program_share_its_records_on_resume(
+    tmp_path: Path, measured: dict[str, object]
+) -> None:
     def task(name: str) -> ms.TuneContext:
         return ms.TuneContext(
             Matmul,
@@ -221,7 +226,6 @@ def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> N
                 raise KeyboardInterrupt
 
     def run(*callbacks: MeasureCallback) -> int:
-        runner = LocalRunner(evaluator_config=QUICK)
         database = ms.tune_tasks(
             tasks=[task("one"), task("two")],
             task_weights=[1.0, 1.0],
@@ -229,20 +233,19 @@ def test_tasks_with_one_program_share_its_records_on_resume(tmp_path: Path) -> N
             max_trials_global=12,
             max_trials_per_task=6,
             num_trials_per_iter=2,
-            runner=runner,
             cost_model="random",
             measure_callbacks=[*MeasureCallback.create("default"), *callbacks],
             num_confirmed=0,
             on_interrupt="return",
+            **measured,
         )
-        runner.close()
         return len(database)
 
     assert run(StopAfterSix()) == 6
     assert run() == 12
 
 
-def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path) -> None:
+def test_a_cost_model_learns_what_the_database_knows_once(tmp_path: Path, tune: Tune) -> None:
     tune(tmp_path, 12, split_all, cost_model="random")
     model = XGBModel(num_tuning_cores=1)
     tune(tmp_path, 2, split_all, cost_model=model)

@@ -65,7 +65,7 @@ def random_times(seed: int) -> Measure:
     return measure
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(graphs, st.integers(0, 99))
 def test_results_stay(mod: IRModule, seed: int) -> None:
     tuned = tune_layouts(mod, None, TARGET, measure=random_times(seed)).mod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from graph_modules import is_same
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.random_graphs import LIBRARY, random_graph
@@ -74,6 +74,7 @@ def test_random_graphs_are_well_formed_before_and_after(seed):
     assert verify_well_formed(lower_graph(mod))
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 100_000))
 def test_transforms_are_idempotent(seed):
     mod = random_graph(seed).mod
@@ -97,6 +98,7 @@ def test_results_of_lowered_graphs_lie_in_memory_of_their_own(seed, steps):
         np.testing.assert_array_equal(arg, before)
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 100_000))
 def test_bound_parameters_give_what_arguments_give(seed):
     graph = random_graph(seed)

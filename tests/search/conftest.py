@@ -1,0 +1,21 @@
+"""What tests of the search share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from search.builder import LocalBuilder
+from search.runner import EvaluatorConfig, LocalRunner
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[dict[str, Any]]:
+    """What builds and measures with the least effort: its processes start once a module."""
+    builder = LocalBuilder(max_workers=1)
+    runner = LocalRunner(evaluator_config=EvaluatorConfig(number=1, repeat=1, min_repeat_ms=1))
+    yield {"builder": builder, "runner": runner}
+    builder.close()
+    runner.close()
