@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
@@ -29,6 +31,13 @@ TOO_LOW = Problem(
     "{0} is required to be not lower than every loop of a reduction axis, but {1}, which reduction "
     "axis {axis} of {2} is bound to, is higher than it",
     "give the outermost of the block's reduction loops, or one above it",
+)
+
+DRIVEN_FROM_OUTSIDE = Problem(
+    "LoopHeightError",
+    "reduction axis {axis} of {0} is bound to `{var}`, a loop around the block that {0} is in, so "
+    "its init cannot come before the first step",
+    "decompose the reduction before its loops are divided into pieces",
 )
 
 NOT_ONE_PASS = Problem(
@@ -128,9 +137,21 @@ def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None
         if axis.iter_type != IterVar.COMM_REDUCE:
             continue
         used = collect_vars(value)
+        outside = next((v for v in _loops_outside(loops) if v in used), None)
+        if outside is not None:
+            fail(DRIVEN_FROM_OUTSIDE, block, axis=axis.var.name, var=outside)
         for higher in loops[:position]:
             fits = higher.loop.loop_var not in used
             check(fits, TOO_LOW, loops[position], higher, block, axis=axis.var.name)
+
+
+def _loops_outside(loops: list[StmtSRef]) -> Iterator[Var]:
+    """Yield the variables of loops above those that are in the block around."""
+    above = loops[0].parent
+    while above is not None:
+        if isinstance(above.stmt, For):
+            yield above.stmt.loop_var
+        above = above.parent
 
 
 def without_init(old: Block) -> Block:

@@ -18,6 +18,7 @@ from tensorir.expr import NE, IntImm, IterVar, Var
 from tensorir.fresh_copy import FreshCopy
 from tensorir.ops import TRUE, compare, const
 from tensorir.stmt import Block, BlockRealize, For, ForKind, Stmt, sequence
+from tensorir.visit import uses_var
 
 SYMBOLIC = Problem(
     "SymbolicShapeError",
@@ -114,6 +115,7 @@ class _Piece(FreshCopy):
     ) -> None:
         """Take an analyzer that knows the loops around, and that `old` has these values."""
         super().__init__({old: new})
+        self._old_var = old
         self._loop_var = new
         self._range = values
         self._suffix = suffix
@@ -149,10 +151,11 @@ class _Piece(FreshCopy):
         return BlockRealize(values, self(node.predicate), self(block))
 
     def _is_past_the_first_step(self, node: BlockRealize) -> bool:
-        """Say whether a reduction axis never has its first value in this piece."""
+        """Say whether a reduction axis that the loop drives never has its first value here."""
         return any(
             axis.iter_type == IterVar.COMM_REDUCE
             and axis.dom is not None
+            and uses_var(value, self._old_var)
             and self._analyzer.can_prove(compare(NE, value, axis.dom.min))
             for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
         )

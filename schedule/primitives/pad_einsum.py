@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedule.analysis.block_kind import require_pipeline
+from schedule.analysis.call_effects import check_no_effect
 from schedule.analysis.loop_dtype import dtype_holding
 from schedule.analysis.staging_copy import Staged, Sweep, add_stages, stage_buffer
 from schedule.analysis.staging_safety import relies_on_old_values, runs_everywhere
@@ -57,7 +58,7 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     the padded buffer. TVM leaves that out, and so does a schedule made with `enable_check=False`.
 
     Raises ScheduleError: RootBlockError, NotStagePipelineError, InvalidPaddingError,
-    NonEinsumError, NotOnlyChildError, UnsafeStageError.
+    NonEinsumError, NotOnlyChildError, UnsafeStageError, OpaqueCallError.
     """
     # Preconditions.
     scope, _ = require_pipeline(state, block, stays=True)
@@ -70,6 +71,8 @@ def pad_einsum(state: ScheduleState, block: BlockArg, padding: Sequence[int]) ->
     steps = _added_steps(block, extents, padded)
     if not padded:
         return
+    if state.enable_check:
+        check_no_effect(block)
     loads = any(isinstance(node, BufferLoad) for node in walk(block.block_realize.predicate))
     check(not loads, NO_EINSUM, block, reason="its predicate reads memory")
     loops = _driving_loops(block, extents, padded)

@@ -21,6 +21,26 @@ def test_random_calls(name, seed):
 
 
 ONCE_FAILED = {
+    "a piece in which a reduction has no step": (
+        "few_steps",
+        [
+            "sch.loop_partition(loop('B', 0), [1, None])",
+        ],
+    ),
+    "the init of a piece whose reduction loop is around the pieces": (
+        "GMM-0",
+        [
+            "sch.reorder(loop('Z', 0), loop('Z', 3), loop('Z', 1), loop('Z', 2))",
+            "sch.loop_partition(loop('Z', 2), [1, None])",
+            "sch.decompose_reduction(block('Z_i0'), loop('Z_i0', 1))",
+        ],
+    ),
+    "padding of a block that calls for an effect": (
+        "calls",
+        [
+            "sch.pad_einsum(block('B'), [5])",
+        ],
+    ),
     "a producer whose result the pieces of a partitioned loop read as well": (
         "chain",
         [
