@@ -245,10 +245,12 @@ class _Layout:
         bindings = [bound[axis.var] for axis in self._axes]
         predicate = realize.predicate
         if realize.block.init is not None:
-            # Where conditions exclude each step, the init stores all the same.
+            # Where conditions exclude each step, the init stores all the same; what is copied step
+            # by step is what those that run touch.
             around = loops_around(self._block)
             own = own_loops(instances_of(self._block), around)
-            predicate = without_variables(predicate, {lp.loop_var for lp in own})
+            stepped = {v for value in bindings for v in collect_vars(value)}
+            predicate = without_variables(predicate, {lp.loop_var for lp in own} - stepped)
         used = {v for value in (*bindings, predicate) for v in collect_vars(value)}
         loops = []
         for sref in loops_above(self._block):

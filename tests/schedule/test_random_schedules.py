@@ -21,6 +21,15 @@ def test_random_calls(name, seed):
 
 
 ONCE_FAILED = {
+    "a copy, step by step, of what a reduction reads under a condition": (
+        "continued",
+        [
+            "sch.read_at(loop('D', 1), block('D'), 1, 'global')",
+            "sch.split(loop('A_global', 1), [1, None], preserve_unit_iters=True)",
+            "sch.split(loop('A_global', 2), [8, None, 5], preserve_unit_iters=True)",
+            "sch.reindex_cache_read(block('D'), 1, 'local', lambda i, j: (j, i))",
+        ],
+    ),
     "a piece in which a reduction has no step": (
         "few_steps",
         [
