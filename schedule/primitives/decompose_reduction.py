@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from schedule.analysis.bindings import substitute_loops
 from schedule.analysis.block_kind import NOT_REDUCTION, check_reduction
 from schedule.analysis.dependency import dependencies
@@ -133,25 +131,17 @@ def decompose_reduction(state: ScheduleState, block: BlockArg, loop: LoopArg) ->
 def _check_height(block: StmtSRef, loops: list[StmtSRef], position: int) -> None:
     """Raise if a loop above the chosen one drives a reduction axis."""
     realize = block.block_realize
+    seen = [loop.loop_var for loop in loops_around(block)[: -len(loops)]]
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if axis.iter_type != IterVar.COMM_REDUCE:
             continue
         used = collect_vars(value)
-        outside = next((v for v in _loops_outside(loops) if v in used), None)
+        outside = next((v for v in seen if v in used), None)
         if outside is not None:
             fail(DRIVEN_FROM_OUTSIDE, block, axis=axis.var.name, var=outside)
         for higher in loops[:position]:
             fits = higher.loop.loop_var not in used
             check(fits, TOO_LOW, loops[position], higher, block, axis=axis.var.name)
-
-
-def _loops_outside(loops: list[StmtSRef]) -> Iterator[Var]:
-    """Yield the variables of loops above those that are in the block around."""
-    above = loops[0].parent
-    while above is not None:
-        if isinstance(above.stmt, For):
-            yield above.stmt.loop_var
-        above = above.parent
 
 
 def without_init(old: Block) -> Block:
