@@ -37,6 +37,8 @@ class Execution:
     run: Array
     inner: Array
     lanes: Array
+    padded: Array
+    """The product of these: the iterations, and those that tails of tiles and vectors cost."""
     parallel: Array
     """The iterations of the parallel loop [programs]."""
     fused: Array
@@ -52,6 +54,7 @@ class Execution:
             self.run[at],
             self.inner[at],
             self.lanes[at],
+            self.padded[at],
             self.parallel,
             self.fused,
             self.register,
@@ -85,11 +88,13 @@ def execution(nest: Nest, vector_bits: int, vector_registers: int) -> Execution:
     run = np.ones_like(nest.extents)
     parallel = np.where(is_parallel, nest.extents, 1)
     fused = (is_parallel & (nest.extents > 1)).sum(0)
-    result = Execution(nest.extents, run, inner, lanes, parallel.prod(0), fused, register)
+    result = Execution(
+        nest.extents, run, inner, lanes, nest.extents, parallel.prod(0), fused, register
+    )
     if nest.store.updates and nest.store.intrinsic_from == len(nest.loops):
         tile_reduction(nest, result, is_parallel, vector_registers)
     _vectorize_innermost(nest, result)
-    result.outer = nest.extents / (result.run * result.inner * result.lanes)
+    result.outer = result.padded / (result.run * result.inner * result.lanes)
     return result
 
 

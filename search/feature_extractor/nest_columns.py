@@ -137,7 +137,7 @@ def _columns(nest: Nest, how: Execution, machine: Machine) -> StoreColumns:
     elements = nest.extents.prod(0)
     vector, pieces, tile = how.vector, how.pieces, how.tile
     accumulators, run = tile * pieces, how.run.prod(0)
-    steps = elements / (vector * tile)
+    steps = how.padded.prod(0) / (vector * tile)
     updates = steps * accumulators
     loads = _loads(nest, how)
     scattered = (_lane_stride(how, nest.strides[0]) > 1) & (vector > 1)

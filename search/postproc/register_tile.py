@@ -5,15 +5,23 @@ enough independent accumulators to hide their latency, and few enough to keep al
 registers (register tiling: Jimenez, Llaberia and Fernandez, "Register Tiling in Nonrectangular
 Iteration Spaces", 2002; the analytical choice: Low, Igual, Smith and Quintana-Orti, "Analytical
 Modeling Is Enough for High-Performance BLIS", 2016).
+
+The choice is made with arrays for many nests at once: postprocessing asks for one nest, features
+for all candidates of a design.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MIN_ACCUMULATORS: Final = 8
 """Two multiply-add units with a latency of four cycles keep this many updates in flight."""
@@ -21,147 +29,245 @@ SHORT_RUN: Final = 4
 """Iterations of the reduction below which loading and storing the accumulators dominates."""
 MIN_RUN: Final = 16
 """Iterations of the reduction after which loading and storing the accumulators no longer shows."""
+_AMPLE: Final = 1.25 * MIN_ACCUMULATORS
+"""Updates in flight with which units are busy although some wait for their operands."""
+_LOAD: Final = 0.1
+"""The cost of a load beside a multiply-add, while there are no more loads than those."""
+_CROWDED: Final = 0.05
+"""The cost of leaving no register for anything else."""
+_TAIL: Final = 0.02
+"""The cost of a tail beyond the updates in it: its code."""
+_SHORTEST: Final = 4
+"""A vector has at least one lane for so many lanes of a register."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """One of the loops around an update."""
+def tiled_lanes(extents: Array, register: int) -> Array:
+    """Return the lanes of the vectors that loops are cut into, 1 where they would be too short.
 
-    extent: int
-    reduces: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A register tile, and the reduction that runs while the registers hold it."""
-
-    sides: tuple[int, ...]
-    """The iterations of each loop of the nest that lie in the tile; 1 for reduction loops."""
-    run: tuple[int, ...]
-    """The places of the reduction loops right around the tile; none if their order stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """A perfect nest around one update.
-
-    The loop over the lanes of a vector is not one of `loops`: `pieces` says how many registers a
-    vector of accumulators fills. `operands` are the loads other than that of the accumulator: for
-    each, the places in `loops` of those that it moves with, and the registers that it fills.
+    A register holds `register` elements. Loops of fewer iterations get the next power of two; the
+    last vector of a loop may stand over its end.
     """
-
-    loops: tuple[Loop, ...]
-    pieces: int
-    operands: tuple[tuple[frozenset[int], int], ...]
-
-    def steps(self, run: Sequence[int]) -> int:
-        """Return how many iterations some of the loops have together."""
-        return math.prod(self.loops[k].extent for k in run)
-
-    def reduction(self) -> list[int]:
-        """Return the places of the reduction loops."""
-        return [k for k, loop in enumerate(self.loops) if loop.reduces]
-
-    def accumulators(self, sides: Sequence[int]) -> int:
-        """Return how many registers the accumulators of a tile fill."""
-        return math.prod(sides) * self.pieces
-
-    def fits(self, sides: Sequence[int], registers: int) -> bool:
-        """Say whether accumulators, the values that all of them share and one more fit."""
-        held = min(self._operand_registers(sides), default=0)
-        more = 1 if len(self.operands) > 1 else 0
-        return self.accumulators(sides) + held + more <= registers
-
-    def cost(self, sides: Sequence[int]) -> float:
-        """Return loads for each update, and what too few accumulators lose."""
-        accumulators = self.accumulators(sides)
-        loads = sum(self._operand_registers(sides))
-        return loads / accumulators + max(0, MIN_ACCUMULATORS - accumulators)
-
-    def _operand_registers(self, sides: Sequence[int]) -> list[int]:
-        return [math.prod(sides[k] for k in moves) * n for moves, n in self.operands]
+    lanes = np.minimum(register, 2.0 ** np.ceil(np.log2(np.maximum(extents, 1))))
+    return np.where(lanes * _SHORTEST >= register, lanes, 1.0)
 
 
-@lru_cache(maxsize=4096)
-def choose_tile(nest: Nest, registers: int) -> Tile | None:
-    """Return the tile that a nest gets; None if there are no loops to tile, or no tile fits.
+@dataclass(frozen=True, slots=True)
+class Nests:
+    """Perfect nests of as many loops each, around one update; arrays are [loops, nests]."""
+
+    spatial: Array
+    """The iterations of each spatial loop, those over lanes counted in vectors; 1 for others."""
+    steps: Array
+    """The iterations of each reduction loop; 1 for others."""
+    reduces: Mask
+    """Which loops are reduction loops."""
+    pieces: Array
+    """The registers that a vector of accumulators fills [nests]."""
+    operands: tuple[tuple[Mask, Array], ...]
+    """For each load other than that of the accumulator, the loops that it moves with, and the
+    registers [nests] that a vector of it fills."""
+
+    def accumulators(self, sides: Array) -> Array:
+        """Return how many registers the accumulators of tiles fill [nests]."""
+        return np.asarray(sides.prod(0) * self.pieces)
+
+    def fits(self, sides: Array, registers: Array) -> Mask:
+        """Say whether accumulators, the values that all of them share and one more fit [nests]."""
+        loads = [np.where(moves, sides, 1).prod(0) * n for moves, n in self.operands]
+        return np.asarray(_needed(self.accumulators(sides), loads) <= registers)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The register tile of each nest, and the reduction that runs while the registers hold it."""
+
+    found: Mask
+    """Which nests have one [nests]."""
+    sides: Array
+    """The iterations of each loop that lie in the tile, in vectors; 1 for reduction loops."""
+    run: Mask
+    """The reduction loops that come to stand right around the tile."""
+    stays: Mask
+    """Nests whose loops keep their order [nests]: the tile lies inside of their reduction."""
+    waste: Array
+    """By how much the tails of the tiles lengthen each loop; 1 for none."""
+
+
+def choose_tiles(nests: Nests, registers: Array) -> Tiles:
+    """Return the tiles for as many registers [nests]; none where no loop is to tile or none fits.
 
     A tile that the order of the loops has already stays: what the loops inside some reduction loop
     span, if it fits the registers, has at least eight accumulators and keeps them for sixteen
-    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the tile with
-    the fewest loads for each update, of all whose sides divide the loops; among equals the largest.
+    iterations, or for all; the outermost such reduction loop counts. Otherwise it is the cheapest
+    of all that fit. A tile costs what its multiply-adds and loads take, more the fewer accumulators
+    there are; where it does not divide the loops, their last iterations are a tile of their own,
+    which costs as much as the accumulators it lacks would.
 
     With fewer than eight accumulators updates wait for one another, and a processor finds others to
     do meanwhile only if the reduction is soon over. So an order that keeps accumulators for four
     iterations stays, and the tile is what the loops inside the last reduction loop span.
     """
-    own = _own_tile(nest, registers)
-    if own is not None:
-        return own
-    best = min(
-        (s for s in _all_sides(nest.loops, registers // nest.pieces) if nest.fits(s, registers)),
-        key=lambda sides: (nest.cost(sides), -math.prod(sides)),
-        default=None,
-    )
-    if best is None:
-        return None
-    if nest.accumulators(best) < MIN_ACCUMULATORS:
-        sides, run = _innermost(nest)
-        if run >= SHORT_RUN and nest.fits(sides, registers):
-            return Tile(sides, ()) if math.prod(sides) > 1 else None
-    return Tile(best, _innermost_run(nest))
+    places = np.arange(len(nests.spatial))[:, None]
+    total = nests.steps.prod(0)
+    sides, run = np.ones_like(nests.spatial), np.zeros(nests.spatial.shape, bool)
+    open_ = np.ones(nests.spatial.shape[1], bool)
+    for place in np.flatnonzero(nests.reduces.any(1)):
+        own = np.where(places >= place, nests.spatial, 1)
+        own_run = (places >= place) & nests.reduces
+        good = open_ & nests.reduces[place] & nests.fits(own, registers)
+        good &= nests.accumulators(own) >= MIN_ACCUMULATORS
+        good &= np.where(own_run, nests.steps, 1).prod(0) >= np.minimum(MIN_RUN, total)
+        sides, run = np.where(good, own, sides), np.where(good, own_run, run)
+        open_ = open_ & ~good
+    waste = np.ones_like(sides)
+    stays = np.zeros_like(open_)
+    found = ~open_
+    if open_.any():
+        best, lengthened = _cheapest(nests, registers)
+        some = open_ & (best[0] > 0)
+        few = some & (nests.accumulators(best) < MIN_ACCUMULATORS)
+        last = np.where(nests.steps > 1, places, -1).max(0)
+        near = np.where(places > last, nests.spatial, 1)
+        stays = few & (_short_run(nests) >= SHORT_RUN) & nests.fits(near, registers)
+        sides = np.where(some, np.where(stays, near, best), sides)
+        waste = np.where(some & ~stays, lengthened, waste)
+        run = np.where(some, _innermost_run(nests), run)
+        found = found | (some & ~(stays & (near.prod(0) == 1)))
+    return Tiles(found, sides, run, stays, waste)
 
 
-def _innermost(nest: Nest) -> tuple[tuple[int, ...], int]:
-    """Return the sides of the loops inside the innermost reduction, and its iterations."""
-    last = max((k for k in nest.reduction() if nest.loops[k].extent > 1), default=-1)
-    sides = tuple(
-        1 if loop.reduces or k < last else loop.extent for k, loop in enumerate(nest.loops)
-    )
-    run = 1
-    for loop in reversed(nest.loops[: last + 1]):
-        if loop.reduces:
-            run *= loop.extent
-        elif loop.extent > 1:
-            break
-    return sides, run
+def _needed(accumulators: Array, loads: Sequence[Array]) -> Array:
+    """Return the registers that a tile needs: one operand stays while others are loaded."""
+    least = np.minimum.reduce(loads) if loads else np.zeros_like(accumulators)
+    return np.asarray(accumulators + least + (len(loads) > 1))
 
 
-def _own_tile(nest: Nest, registers: int) -> Tile | None:
-    """Return the tile inside the outermost reduction loop that makes it a good one."""
-    reduction = nest.reduction()
-    needed = min(MIN_RUN, nest.steps(reduction))
-    for place in reduction:
-        run = [k for k in reduction if k >= place]
-        sides = tuple(
-            1 if loop.reduces or k < place else loop.extent for k, loop in enumerate(nest.loops)
+def _cheapest(nests: Nests, registers: Array) -> tuple[Array, Array]:
+    """Return the sides of the cheapest tile that fits, zeros where none does, and its waste.
+
+    Loops that move the same operands count together.
+    """
+    kinds = np.zeros(nests.spatial.shape, np.int64)
+    for k, (moves, _) in enumerate(nests.operands):
+        kinds += np.where(moves, 1 << k, 0)
+    kinds[nests.spatial <= 1] = -1
+    present = [int(k) for k in np.unique(kinds) if k >= 0] or [0]
+    most = int(max(1, (registers / nests.pieces).max()))
+    choices = np.array(_products(len(present), most), np.int64).reshape(-1, len(present))
+    covers = [_Cover.of(np.where(kinds == k, nests.spatial, 1), most) for k in present]
+    accumulators = choices.prod(1)[:, None] * nests.pieces
+    loads = []
+    for k, (_, weight) in enumerate(nests.operands):
+        moved = np.ones(len(choices))
+        for place, kind in enumerate(present):
+            if kind >> k & 1:
+                moved = moved * choices[:, place]
+        loads.append(moved[:, None] * weight)
+    needed = _needed(accumulators, loads)
+    good = needed <= registers
+    relative = sum(loads, np.zeros_like(accumulators)) / accumulators
+    cost = np.maximum(np.maximum(1, _AMPLE / accumulators), relative) + _LOAD * relative
+    cost = cost + _CROWDED * (needed == registers)
+    floor = np.minimum(1, _AMPLE / accumulators)
+    for place, cover in enumerate(covers):
+        which = choices[:, place] - 1
+        good &= cover.possible[which]
+        lengthened = cover.lengthened(which, floor)
+        cost = cost * lengthened + _TAIL * (cover.tail[which] > 0)
+    cost = cost - accumulators * 1e-6
+    best = np.where(good, cost, np.inf).argmin(0)
+    at = np.arange(len(best))
+    sides, waste = np.ones_like(nests.spatial), np.ones_like(nests.spatial)
+    for place, cover in enumerate(covers):
+        which = choices[best, place] - 1
+        sides *= cover.sides[:, which, at]
+        lengthened = cover.lengthened((which, at), floor[best, at])
+        waste[cover.longest, at] *= lengthened
+    return np.where(good.any(0), sides, 0.0), waste
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """The ways to cut loops that count together into parts of 1, 2, ... iterations."""
+
+    sides: Array
+    """The iterations of each loop in a part [loops, parts, nests]."""
+    longest: NDArray[np.int64]
+    """The loop that may be cut with a tail [nests]."""
+    possible: Mask
+    whole: Array
+    """The parts of the longest loop that are whole, [parts, nests] like all that follows."""
+    tail: Array
+    """The share of a part that is left of it at the end."""
+    parts: Array
+    """The parts of the longest loop, with the fraction at the end."""
+
+    @staticmethod
+    def of(extents: Array, most: int) -> _Cover:
+        """Divide the loops from the inside; what does not divide is left to the longest."""
+        rest = np.broadcast_to(np.arange(1, most + 1)[:, None], (most, extents.shape[1])).copy()
+        sides = np.ones((len(extents), *rest.shape))
+        longest = extents.argmax(0)
+        whole_extents = extents.astype(np.int64)
+        for place in reversed(range(len(extents))):
+            part = np.gcd(rest, whole_extents[place])
+            sides[place] = part
+            rest //= part
+        at = np.arange(extents.shape[1])
+        sides[longest, :, at] *= rest.T
+        side, extent = sides[longest, :, at].T, extents[longest, at]
+        whole = extent // side
+        return _Cover(
+            sides, longest, side <= extent, whole, (extent - whole * side) / side, extent / side
         )
-        enough = nest.accumulators(sides) >= MIN_ACCUMULATORS and nest.steps(run) >= needed
-        if enough and nest.fits(sides, registers):
-            return Tile(sides, tuple(run))
-    return None
+
+    def lengthened(self, which: object, floor: Array) -> Array:
+        """Return by how much the tails of these parts lengthen the loops.
+
+        A tail takes the share `floor` of the time of a whole part at least.
+        """
+        whole, tail, parts = (x[which] for x in (self.whole, self.tail, self.parts))  # type: ignore[index]
+        return np.asarray((whole + np.where(tail > 0, np.maximum(tail, floor), 0)) / parts)
 
 
-def _innermost_run(nest: Nest) -> tuple[int, ...]:
+@cache
+def _products(kinds: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """Return all choices of a number for each kind whose product is at most `most`."""
+
+    def grow(left: int, room: int) -> Iterator[tuple[int, ...]]:
+        if left == 0:
+            yield ()
+            return
+        for side in range(1, room + 1):
+            for rest in grow(left - 1, room // side):
+                yield (side, *rest)
+
+    return tuple(grow(kinds, most))
+
+
+def _innermost_run(nests: Nests) -> Mask:
     """Return the innermost reduction loops that have enough iterations together.
 
     Loops of one iteration around them count as theirs.
     """
-    run: list[int] = []
-    for place in reversed(nest.reduction()):
-        if nest.steps(run) >= MIN_RUN and nest.loops[place].extent > 1:
-            break
-        run.insert(0, place)
-    return tuple(run)
+    run = np.zeros(nests.steps.shape, bool)
+    product = np.ones(nests.steps.shape[1])
+    open_ = np.ones(nests.steps.shape[1], bool)
+    for place in reversed(np.flatnonzero(nests.reduces.any(1))):
+        here = nests.reduces[place]
+        open_ = open_ & (~here | (product < MIN_RUN) | (nests.steps[place] <= 1))
+        run[place] = open_ & here
+        product = np.where(run[place], product * nests.steps[place], product)
+    return run
 
 
-def _all_sides(loops: Sequence[Loop], room: int) -> Iterator[tuple[int, ...]]:
-    """Yield the sides of all tiles of at most `room` iterations that divide the spatial loops."""
-    if not loops:
-        yield ()
-        return
-    first, rest = loops[0], loops[1:]
-    for side in range(1, 2 if first.reduces else min(first.extent, room) + 1):
-        if first.extent % side == 0:
-            for inner in _all_sides(rest, room // side):
-                yield (side, *inner)
+def _short_run(nests: Nests) -> Array:
+    """Return the iterations of the reduction during which the innermost tile stays [nests]."""
+    run = np.ones(nests.steps.shape[1])
+    met = np.zeros(nests.steps.shape[1], bool)
+    ended = np.zeros(nests.steps.shape[1], bool)
+    for place in reversed(range(len(nests.steps))):
+        ended = ended | (met & (nests.spatial[place] > 1))
+        met = met | (nests.steps[place] > 1)
+        run = np.where(ended, run, run * nests.steps[place])
+    return run

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from codegen.target import as_target
 from schedule import LoopRV, Schedule
 from schedule.analysis.bindings import is_affine_binding, loop_iter_types
 from schedule.sref import StmtSRef, loops_above
-from search.analysis.lane_axis import vector_lanes
 from search.analysis.moves import moves
 from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.postproc.register_tile import Loop, Nest, choose_tile
+from search.postproc.register_tile import Nests, Tiles, choose_tiles, tiled_lanes
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.ops import is_const_int
 from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
@@ -150,7 +152,7 @@ def _vector(update: _Update) -> _Vector | None:
         steps = [operand.get(var, 0) for operand in update.operands]
         if update.accumulator.get(var) == 1 and all(step in (0, 1) for step in steps):
             extent = _extent(loop)
-            lanes = vector_lanes(extent, update.register)
+            lanes = int(tiled_lanes(np.array([float(extent)]), update.register)[0])
             if lanes > 1:
                 return _Vector(place, lanes, is_marked=False)
     return None
@@ -161,58 +163,49 @@ def _extent(loop: For) -> int:
     return loop.extent.value
 
 
-def _nest(update: _Update, vector: _Vector | None) -> Nest:
+def _choose(update: _Update, vector: _Vector | None, registers: int) -> Tiles:
+    """Return the tile of one nest."""
     extents = [_extent(loop) for loop in update.loops]
     pieces = 1
     lane_var = None
     if vector is not None:
-        extents[vector.place] //= vector.lanes
+        extents[vector.place] = -(-extents[vector.place] // vector.lanes)
         pieces = -(-vector.lanes // update.register)
         lane_var = update.loops[vector.place].loop_var
     operands = []
     for steps in update.operands:
-        places = frozenset(k for k, loop in enumerate(update.loops) if loop.loop_var in steps)
-        operands.append((places, pieces if lane_var in steps else 1))
-    loops = (Loop(extent, kind) for extent, kind in zip(extents, update.reduces, strict=True))
-    return Nest(tuple(loops), pieces, tuple(operands))
+        moves = np.array([[loop.loop_var in steps] for loop in update.loops])
+        operands.append((moves, np.array([pieces if lane_var in steps else 1.0])))
+    counts, reduces = np.array(extents, float)[:, None], np.array(update.reduces)[:, None]
+    spatial, reduction = np.where(reduces, 1, counts), np.where(reduces, counts, 1)
+    nests = Nests(spatial, reduction, reduces, np.array([float(pieces)]), tuple(operands))
+    return choose_tiles(nests, np.array([float(registers)]))
 
 
 def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
     """Bring the loops into the order of the tile: those over it innermost, then the vector."""
     vector = _vector(update)
-    nest = _nest(update, vector)
-    tile = choose_tile(nest, registers)
-    if tile is None:
-        return
-    if vector is not None and not vector.is_marked and not tile.run:
+    tile = _choose(update, vector, registers)
+    if not tile.found[0] or (vector is not None and not vector.is_marked and tile.stays[0]):
         return
     block = sch.get_block(update.block.block.name_hint, name)
     order = _Order(sch, sch.get_loops(block)[update.start :])
-    handles: dict[int, LoopRV] = dict(enumerate(order.before))
-    lanes: list[LoopRV] = []
-    if vector is not None:
-        handle = handles.pop(vector.place)
-        extent = nest.loops[vector.place].extent
-        if vector.is_marked or extent == 1:
-            lanes = [handle]
-        else:
-            handles[vector.place], part = order.cut(handle, [extent, vector.lanes])
-            lanes = [part]
     outer: list[LoopRV] = []
     run: list[LoopRV] = []
     inner: list[LoopRV] = []
-    for place, handle in sorted(handles.items()):
-        side, extent = tile.sides[place], nest.loops[place].extent
-        if place in tile.run:
+    lanes: list[LoopRV] = []
+    for place, handle in enumerate(list(order.before)):
+        side = int(tile.sides[place, 0])
+        width = vector.lanes if vector is not None and vector.place == place else 1
+        if width > 1 and vector is not None and vector.is_marked:
+            lanes = [handle]
+        elif tile.run[place, 0] and not tile.stays[0]:
             run.append(handle)
-        elif side == 1:
-            outer.append(handle)
-        elif side == extent:
-            inner.append(handle)
         else:
-            rest, part = order.cut(handle, [extent // side, side])
-            outer.append(rest)
-            inner.append(part)
+            rest, part, lane = order.cut(handle, _extent(update.loops[place]), side, width)
+            outer += rest
+            inner += part
+            lanes += lane
     order.arrange([*outer, *run, *inner, *lanes])
     for handle in inner:
         sch.unroll(handle)
@@ -227,12 +220,24 @@ class _Order:
         self._sch = sch
         self.before = list(loops)
 
-    def cut(self, loop: LoopRV, factors: Sequence[int]) -> tuple[LoopRV, LoopRV]:
-        """Split a loop in two."""
-        outer, inner = self._sch.split(loop, factors)
-        place = self.before.index(loop)
-        self.before[place : place + 1] = [outer, inner]
-        return outer, inner
+    def cut(self, loop: LoopRV, extent: int, side: int, lanes: int) -> list[list[LoopRV]]:
+        """Split a loop into tiles of some vectors; return the loops outside of it, in it, lanes.
+
+        Each is one loop or none. The last tile and the last vector may stand over the end.
+        """
+        sizes = [-(-extent // (side * lanes)), side, lanes]
+        has_tail = math.prod(sizes) > extent
+        kept = [k for k, size in enumerate(sizes) if size > 1 or (k == 0 and has_tail)] or [0]
+        parts = [loop]
+        if len(kept) > 1:
+            outermost = None if has_tail else sizes[kept[0]]
+            parts = self._sch.split(loop, [outermost, *(sizes[k] for k in kept[1:])])
+            place = self.before.index(loop)
+            self.before[place : place + 1] = parts
+        found: list[list[LoopRV]] = [[], [], []]
+        for k, part in zip(kept, parts, strict=True):
+            found[k].append(part)
+        return found
 
     def arrange(self, loops: Sequence[LoopRV]) -> None:
         """Bring all loops into an order."""

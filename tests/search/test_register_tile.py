@@ -17,7 +17,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.mutator import MutateRegisterTile, Mutator
 from search.postproc import Postproc, RewriteReductionBlock, RewriteRegisterTile
-from search.postproc.register_tile import MIN_ACCUMULATORS, Loop, Nest, Tile, choose_tile
+from search.postproc.register_tile import MIN_ACCUMULATORS, Nests, choose_tiles
 from search.schedule_rule import SampleRegisterTile, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
@@ -261,15 +261,39 @@ def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32"), C: 
 # ----------------------------------------------------------------------------------------- the choice
 
 
-def loops(*extents: int, reduction: int) -> tuple[Loop, ...]:
-    return (*(Loop(n, reduces=False) for n in extents), Loop(reduction, reduces=True))
+Tile = tuple[tuple[int, ...], tuple[int, ...]]
+"""The sides of a tile, and the places of the reduction loops that run around it; none if it stays."""
 
 
-def matmul_nest(rows: int, vectors: int, depth: int) -> Nest:
-    """Return the nest of a matmul: rows share B, of which a vector is a register."""
-    return Nest(
-        loops(rows, vectors, reduction=depth), 1, ((frozenset({0}), 1), (frozenset({1}), 1))
+def nest(
+    *extents: int, reduction: int, operands: list[tuple[set[int], int]], pieces: int = 1
+) -> Nests:
+    """Return a nest of spatial loops, and a reduction inside, or outside if it comes first."""
+    spatial = np.array([*extents, 1.0])[:, None]
+    steps = np.array([*(1 for _ in extents), float(reduction)])[:, None]
+    return Nests(
+        spatial,
+        steps,
+        np.array([*(False for _ in extents), True])[:, None],
+        np.array([float(pieces)]),
+        tuple(
+            (np.array([[k in moves] for k in range(len(extents) + 1)]), np.array([float(n)]))
+            for moves, n in operands
+        ),
     )
+
+
+def choose(nests: Nests, registers: int) -> Tile | None:
+    tiles = choose_tiles(nests, np.array([float(registers)]))
+    if not tiles.found[0]:
+        return None
+    places = () if tiles.stays[0] else tuple(int(k) for k in np.flatnonzero(tiles.run[:, 0]))
+    return tuple(int(side) for side in tiles.sides[:, 0]), places
+
+
+def matmul_nest(rows: int, vectors: int, depth: int) -> Nests:
+    """Return the nest of a matmul: rows share B, of which a vector is a register."""
+    return nest(rows, vectors, reduction=depth, operands=[({0}, 1), ({1}, 1)])
 
 
 @pytest.mark.parametrize(
@@ -278,49 +302,69 @@ def matmul_nest(rows: int, vectors: int, depth: int) -> Nest:
 )
 def test_a_matmul_without_limits(registers: int, sides: tuple[int, ...]) -> None:
     """The tile is as square as the registers allow: 5 * 5 + 5 + 1 and 3 * 4 + 3 + 1."""
-    assert choose_tile(matmul_nest(60, 60, 64), registers) == Tile(sides, (2,))
+    assert choose(matmul_nest(60, 60, 64), registers) == (sides, (2,))
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("rows", [31, 67, 127, 257])
+def test_rows_of_a_prime_number_get_a_tile_with_a_tail(rows: int, registers: int) -> None:
+    found = choose(matmul_nest(rows, 16, 127), registers)
+    assert found is not None
+    height, width, _ = found[0]
+    assert height * width >= MIN_ACCUMULATORS
+    tiles = choose_tiles(matmul_nest(rows, 16, 127), np.array([float(registers)]))
+    assert 1 <= tiles.waste.prod() < 1.2
+
+
+def test_a_tail_of_one_row_is_a_row_more_of_cost() -> None:
+    """13 rows are 6, 6 and 1 in 16 registers; the last costs as many updates as are in flight."""
+    tiles = choose_tiles(matmul_nest(13, 2, 64), np.array([16.0]))
+    height = tiles.sides[0, 0]
+    parts = 13 / height
+    assert tiles.waste[0, 0] >= np.ceil(parts) / parts * 0.8
 
 
 def test_no_tile_without_loops_to_tile() -> None:
-    assert choose_tile(matmul_nest(1, 1, 64), 32) is None
+    assert choose(matmul_nest(1, 1, 64), 32) is None
 
 
 def test_no_tile_fits_vectors_that_fill_all_registers() -> None:
-    assert choose_tile(Nest(loops(4, reduction=64), 32, ((frozenset(), 32),)), 32) is None
+    assert choose(nest(4, reduction=64, operands=[(set(), 32)], pieces=32), 32) is None
 
 
 EXTENTS = st.integers(1, 12)
 
 
 @given(EXTENTS, EXTENTS, EXTENTS, st.integers(1, 20), st.integers(1, 3), st.sampled_from([16, 32]))
-def test_no_other_tile_has_fewer_loads(
+def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
     n: int, h: int, w: int, depth: int, pieces: int, registers: int
 ) -> None:
     """A convolution: all positions share the weights, the input moves with them."""
-    nest = Nest(
-        loops(n, h, w, reduction=depth), pieces, ((frozenset({0, 1, 2}), 1), (frozenset(), pieces))
+    conv = nest(
+        n, h, w, reduction=depth, operands=[({0, 1, 2}, 1), (set(), pieces)], pieces=pieces
     )
-    sides = [
-        (*sides, 1)
+    found = choose_tiles(conv, np.array([float(registers)]))
+    if not found.found[0] or found.stays[0] or found.waste.prod() > 1:
+        return
+    positions = found.sides.prod()
+    ample = [
+        sides
         for sides in product(*([d for d in range(1, e + 1) if e % d == 0] for e in (n, h, w)))
-        if nest.fits((*sides, 1), registers)
+        if np.prod(sides) * pieces + pieces + 1 <= registers
+        and np.prod(sides) * pieces >= 1.25 * MIN_ACCUMULATORS
     ]
-    best = min(sides, key=nest.cost)
-    tile = choose_tile(nest, registers)
-    if tile is None:
-        assert nest.accumulators(best) < MIN_ACCUMULATORS
-    else:
-        assert tile.sides in sides
-        assert nest.cost(tile.sides) == nest.cost(best)
+    # Loads for each update fall with the positions that share the weights.
+    assert all(np.prod(sides) <= positions for sides in ample)
 
 
 def test_with_few_accumulators_the_order_stays() -> None:
     """Four of them wait for one another; a long run of updates would only make that worse."""
-    few = ((frozenset({1}), 1), (frozenset({1}), 1))
-    assert choose_tile(Nest((*loops(reduction=64), *loops(4, reduction=1)), 1, few), 32) == Tile(
-        (1, 4, 1), ()
-    )
-    assert choose_tile(Nest(loops(4, reduction=64), 1, few), 32) is None
+    loops = nest(1, 4, reduction=1, operands=[({1}, 1), ({1}, 1)])
+    outside = np.array([[64.0], [1.0], [1.0]])
+    reduces = np.array([[True], [False], [True]])
+    few = Nests(loops.spatial, outside, reduces, loops.pieces, loops.operands)
+    assert choose(few, 32) == ((1, 4, 1), ())
+    assert choose(nest(4, reduction=64, operands=[({0}, 1), ({0}, 1)]), 32) is None
 
 
 # --------------------------------------------------------------------------------------- the search
