@@ -9,7 +9,7 @@ import numpy as np
 
 from search.feature_extractor.nest_arrays import Array, Mask, Nest
 from search.feature_extractor.nests import REGISTERS, Drives
-from search.postproc.register_tile import Nests, choose_tiles, tiled_lanes
+from search.postproc.register_tile import Nests, Operand, choose_tiles, tiled_lanes
 from tensorir.stmt import ForKind
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
             np.where(reduces, extents, 1),
             reduces,
             pieces,
-            tuple(
-                (strides > 0, np.where(((strides > 0) & (lanes > 1)).any(0), pieces, 1.0))
-                for strides in operands
-            ),
+            tuple(_operand(strides, lanes, pieces) for strides in operands),
         ),
         room,
     )
@@ -51,6 +48,11 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
     result.run = np.where(done & choice.run, extents, result.run)
     padded = np.ceil(extents / lanes) * lanes * choice.waste
     result.padded = np.where(done, padded, result.padded)
+
+
+def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:
+    is_vector = ((strides > 0) & (lanes > 1)).any(0)
+    return Operand(strides > 0, np.where(is_vector, pieces, 1.0), is_vector)
 
 
 def _perfect(nest: Nest, is_parallel: Mask) -> Mask:

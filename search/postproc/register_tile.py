@@ -33,6 +33,8 @@ _AMPLE: Final = 1.25 * MIN_ACCUMULATORS
 """Updates in flight with which units are busy although some wait for their operands."""
 _LOAD: Final = 0.1
 """The cost of a load beside a multiply-add, while there are no more loads than those."""
+_BROADCAST: Final = 0.9
+"""The cost of loading one element for all lanes beside a vector, which may lie in two lines."""
 _CROWDED: Final = 0.05
 """The cost of leaving no register for anything else."""
 _TAIL: Final = 0.02
@@ -52,6 +54,18 @@ def tiled_lanes(extents: Array, register: int) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """A load other than that of the accumulator; arrays are [loops, nests] and [nests]."""
+
+    moves: Mask
+    """The loops that it moves with."""
+    registers: Array
+    """The registers that it fills for one vector of accumulators."""
+    is_vector: Mask
+    """False where one element serves all lanes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Nests:
     """Perfect nests of as many loops each, around one update; arrays are [loops, nests]."""
 
@@ -63,9 +77,7 @@ class Nests:
     """Which loops are reduction loops."""
     pieces: Array
     """The registers that a vector of accumulators fills [nests]."""
-    operands: tuple[tuple[Mask, Array], ...]
-    """For each load other than that of the accumulator, the loops that it moves with, and the
-    registers [nests] that a vector of it fills."""
+    operands: tuple[Operand, ...]
 
     def accumulators(self, sides: Array) -> Array:
         """Return how many registers the accumulators of tiles fill [nests]."""
@@ -73,8 +85,11 @@ class Nests:
 
     def fits(self, sides: Array, registers: Array) -> Mask:
         """Say whether accumulators, the values that all of them share and one more fit [nests]."""
-        loads = [np.where(moves, sides, 1).prod(0) * n for moves, n in self.operands]
-        return np.asarray(_needed(self.accumulators(sides), loads) <= registers)
+        return np.asarray(_needed(self.accumulators(sides), self.loads(sides)) <= registers)
+
+    def loads(self, sides: Array) -> list[Array]:
+        """Return the registers that each operand fills for all of a tile [nests]."""
+        return [np.where(o.moves, sides, 1).prod(0) * o.registers for o in self.operands]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +163,8 @@ def _cheapest(nests: Nests, registers: Array) -> tuple[Array, Array]:
     Loops that move the same operands count together.
     """
     kinds = np.zeros(nests.spatial.shape, np.int64)
-    for k, (moves, _) in enumerate(nests.operands):
-        kinds += np.where(moves, 1 << k, 0)
+    for k, operand in enumerate(nests.operands):
+        kinds += np.where(operand.moves, 1 << k, 0)
     kinds[nests.spatial <= 1] = -1
     present = [int(k) for k in np.unique(kinds) if k >= 0] or [0]
     most = int(max(1, (registers / nests.pieces).max()))
@@ -157,15 +172,17 @@ def _cheapest(nests: Nests, registers: Array) -> tuple[Array, Array]:
     covers = [_Cover.of(np.where(kinds == k, nests.spatial, 1), most) for k in present]
     accumulators = choices.prod(1)[:, None] * nests.pieces
     loads = []
-    for k, (_, weight) in enumerate(nests.operands):
+    shares = np.zeros_like(accumulators)
+    for k, operand in enumerate(nests.operands):
         moved = np.ones(len(choices))
         for place, kind in enumerate(present):
             if kind >> k & 1:
                 moved = moved * choices[:, place]
-        loads.append(moved[:, None] * weight)
+        loads.append(moved[:, None] * operand.registers)
+        shares = shares + loads[-1] * np.where(operand.is_vector, 1, _BROADCAST)
     needed = _needed(accumulators, loads)
     good = needed <= registers
-    relative = sum(loads, np.zeros_like(accumulators)) / accumulators
+    relative = shares / accumulators
     cost = np.maximum(np.maximum(1, _AMPLE / accumulators), relative) + _LOAD * relative
     cost = cost + _CROWDED * (needed == registers)
     floor = np.minimum(1, _AMPLE / accumulators)

@@ -16,7 +16,7 @@ from schedule.sref import StmtSRef, loops_above
 from search.analysis.moves import moves
 from search.annotations import AUTO_TENSORIZE, REGISTER_TILE
 from search.postproc.postproc import Postproc, functions_with_blocks
-from search.postproc.register_tile import Nests, Tiles, choose_tiles, tiled_lanes
+from search.postproc.register_tile import Nests, Operand, Tiles, choose_tiles, tiled_lanes
 from tensorir.expr import BufferLoad, IntImm, IterVar, Var
 from tensorir.ops import is_const_int
 from tensorir.stmt import BufferStore, For, ForKind, SeqStmt
@@ -163,8 +163,8 @@ def _extent(loop: For) -> int:
     return loop.extent.value
 
 
-def _choose(update: _Update, vector: _Vector | None, registers: int) -> Tiles:
-    """Return the tile of one nest."""
+def _nest(update: _Update, vector: _Vector | None) -> Nests:
+    """Return the one nest as those that tiles are chosen for."""
     extents = [_extent(loop) for loop in update.loops]
     pieces = 1
     lane_var = None
@@ -175,17 +175,30 @@ def _choose(update: _Update, vector: _Vector | None, registers: int) -> Tiles:
     operands = []
     for steps in update.operands:
         moves = np.array([[loop.loop_var in steps] for loop in update.loops])
-        operands.append((moves, np.array([pieces if lane_var in steps else 1.0])))
+        is_vector = np.array([lane_var in steps])
+        operands.append(Operand(moves, np.where(is_vector, float(pieces), 1.0), is_vector))
     counts, reduces = np.array(extents, float)[:, None], np.array(update.reduces)[:, None]
     spatial, reduction = np.where(reduces, 1, counts), np.where(reduces, counts, 1)
-    nests = Nests(spatial, reduction, reduces, np.array([float(pieces)]), tuple(operands))
-    return choose_tiles(nests, np.array([float(registers)]))
+    return Nests(spatial, reduction, reduces, np.array([float(pieces)]), tuple(operands))
+
+
+def _held(nest: Nests, tile: Tiles) -> list[bool]:
+    """Return which loops move the operand that stays in registers while others are loaded."""
+    loads = nest.loads(tile.sides)
+    if not loads:
+        return [False] * len(tile.sides)
+    held = min(range(len(loads)), key=lambda k: float(loads[k][0]))
+    return [bool(moves) for moves in nest.operands[held].moves[:, 0]]
 
 
 def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
-    """Bring the loops into the order of the tile: those over it innermost, then the vector."""
+    """Bring the loops into the order of the tile: those over it innermost, then the vector.
+
+    In the tile, what stays in registers is walked through for each value of the other operands.
+    """
     vector = _vector(update)
-    tile = _choose(update, vector, registers)
+    nest = _nest(update, vector)
+    tile = choose_tiles(nest, np.array([float(registers)]))
     if not tile.found[0] or (vector is not None and not vector.is_marked and tile.stays[0]):
         return
     block = sch.get_block(update.block.block.name_hint, name)
@@ -193,7 +206,9 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
     outer: list[LoopRV] = []
     run: list[LoopRV] = []
     inner: list[LoopRV] = []
+    innermost: list[LoopRV] = []
     lanes: list[LoopRV] = []
+    held = _held(nest, tile)
     for place, handle in enumerate(list(order.before)):
         side = int(tile.sides[place, 0])
         width = vector.lanes if vector is not None and vector.place == place else 1
@@ -204,10 +219,10 @@ def _rewrite(sch: Schedule, name: str, update: _Update, registers: int) -> None:
         else:
             rest, part, lane = order.cut(handle, _extent(update.loops[place]), side, width)
             outer += rest
-            inner += part
+            (innermost if held[place] else inner).extend(part)
             lanes += lane
-    order.arrange([*outer, *run, *inner, *lanes])
-    for handle in inner:
+    order.arrange([*outer, *run, *inner, *innermost, *lanes])
+    for handle in (*inner, *innermost):
         sch.unroll(handle)
     if vector is not None and not vector.is_marked:
         sch.vectorize(lanes[0])

@@ -17,7 +17,7 @@ from schedule import Schedule
 from schedule.random_state import RandomState
 from search.mutator import MutateRegisterTile, Mutator
 from search.postproc import Postproc, RewriteReductionBlock, RewriteRegisterTile
-from search.postproc.register_tile import MIN_ACCUMULATORS, Nests, choose_tiles
+from search.postproc.register_tile import MIN_ACCUMULATORS, Nests, Operand, choose_tiles
 from search.schedule_rule import SampleRegisterTile, ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
@@ -277,7 +277,11 @@ def nest(
         np.array([*(False for _ in extents), True])[:, None],
         np.array([float(pieces)]),
         tuple(
-            (np.array([[k in moves] for k in range(len(extents) + 1)]), np.array([float(n)]))
+            Operand(
+                np.array([[k in moves] for k in range(len(extents) + 1)]),
+                np.array([float(n)]),
+                np.array([False]),
+            )
             for moves, n in operands
         ),
     )
@@ -298,10 +302,10 @@ def matmul_nest(rows: int, vectors: int, depth: int) -> Nests:
 
 @pytest.mark.parametrize(
     ("registers", "sides"),
-    [(32, (5, 5, 1)), (16, (3, 4, 1))],
+    [(32, (5, 5, 1)), (16, (2, 6, 1))],
 )
 def test_a_matmul_without_limits(registers: int, sides: tuple[int, ...]) -> None:
-    """The tile is as square as the registers allow: 5 * 5 + 5 + 1 and 3 * 4 + 3 + 1."""
+    """As square as registers allow, with one to spare: 5 * 5 + 5 + 1 and 2 * 6 + 2 + 1."""
     assert choose(matmul_nest(60, 60, 64), registers) == (sides, (2,))
 
 
@@ -340,9 +344,7 @@ def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
     n: int, h: int, w: int, depth: int, pieces: int, registers: int
 ) -> None:
     """A convolution: all positions share the weights, the input moves with them."""
-    conv = nest(
-        n, h, w, reduction=depth, operands=[({0, 1, 2}, 1), (set(), pieces)], pieces=pieces
-    )
+    conv = nest(n, h, w, reduction=depth, operands=[({0, 1, 2}, 1), (set(), pieces)], pieces=pieces)
     found = choose_tiles(conv, np.array([float(registers)]))
     if not found.found[0] or found.stays[0] or found.waste.prod() > 1:
         return
@@ -350,7 +352,7 @@ def test_no_tile_that_divides_the_loops_has_fewer_loads_and_enough_accumulators(
     ample = [
         sides
         for sides in product(*([d for d in range(1, e + 1) if e % d == 0] for e in (n, h, w)))
-        if np.prod(sides) * pieces + pieces + 1 <= registers
+        if np.prod(sides) * pieces + pieces + 1 < registers
         and np.prod(sides) * pieces >= 1.25 * MIN_ACCUMULATORS
     ]
     # Loads for each update fall with the positions that share the weights.
