@@ -4,7 +4,8 @@
     python -m benchmarks.suite MM128 'C3D[3]' --trials 64 16   two programs, with 64 and 16 trials
     python -m benchmarks.suite --before ../checkout            and with another version of the code
     python -m benchmarks.suite --before suite_out --out new    and kernels of an earlier run
-    python -m benchmarks.suite --peer ../tvmenv/bin/python     and with apache-tvm or torch
+    python -m benchmarks.suite --peer ../peers/bin/python      and with apache-tvm, torch, NumPy
+    python -m benchmarks.suite --target "llvm -mcpu=znver3 -num-cores=1"     code for AVX2
 
 Everybody gets the same program, seed and number of trials and one core to run on. For each program
 all sides tune one after the other, another one first each time; then their kernels run in turns,
@@ -34,9 +35,19 @@ from pathlib import Path
 
 import codegen
 from benchmarks.peer_process import PeerError
-from benchmarks.suite_programs import NAMES, Program, program
+from benchmarks.suite_programs import NAMES, Program, program, random_names
 from benchmarks.suite_results import Result, Results
-from benchmarks.suite_sides import ROOT, Peer, Side, Tuned, earlier, folder_of, peers_of
+from benchmarks.suite_sides import (
+    KINDS,
+    ROOT,
+    TARGET,
+    Peer,
+    Side,
+    Tuned,
+    earlier,
+    folder_of,
+    peers_of,
+)
 from search import plot
 from search.database.records import FAILED
 from search.trials import RunTable, Trial
@@ -52,7 +63,8 @@ def compare(
 
     Ctrl-C ends it with what there is.
     """
-    results = Results([side.name for side in sides], machine())
+    target = getattr(sides[0], "target", TARGET)
+    results = Results([side.name for side in sides], machine(target))
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
             for prog in programs:
@@ -135,8 +147,8 @@ def _summary(result: Result) -> str:
     return f"{result.tuning:7.1f} s of tuning, kernel {result.kernel * 1e6:10.1f} us"
 
 
-def machine() -> dict[str, str]:
-    """Return where and when, and of which version, the figures are."""
+def machine(target: str = TARGET) -> dict[str, str]:
+    """Return where and when, and of which version and for which target, the figures are."""
     commit = subprocess.run(
         ["git", "-C", ROOT, "describe", "--always", "--dirty"],
         capture_output=True,
@@ -146,7 +158,8 @@ def machine() -> dict[str, str]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "commit": commit.stdout.strip() or "unknown",
-        "processor": codegen.Target("llvm -num-cores=1").mcpu,
+        "processor": codegen.Target(TARGET).mcpu,
+        "target": target,
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),
     }
@@ -159,6 +172,8 @@ def report(results: Results) -> str:
         where,
         f"{results.table()}\n\nIn brackets: the time of {results.sides[0]} over this time.",
     ]
+    if best := results.best_peers():
+        parts.append(f"Beside the fastest of the others:\n\n{best}")
     if curves := results.curves():
         parts.append(
             f"Share of its final speed that a search had after so many trials:\n\n{curves}"
@@ -174,6 +189,13 @@ def main() -> None:
     )
     parser.add_argument(
         "names", nargs="*", default=NAMES, help=f"programs, all by default: {' '.join(NAMES)}"
+    )
+    parser.add_argument(
+        "--random",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="in their place so many matrix products and convolutions with random extents",
     )
     parser.add_argument(
         "--trials",
@@ -197,7 +219,15 @@ def main() -> None:
         action="append",
         default=[],
         metavar="PYTHON",
-        help="an interpreter that has apache-tvm or torch; can be repeated",
+        help="an interpreter that has apache-tvm, torch or NumPy; can be repeated",
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="the peers to ask for there"
+    )
+    parser.add_argument(
+        "--target",
+        default=TARGET,
+        help="what to tune for; libraries are told to use no wider vectors (default: %(default)s)",
     )
     parser.add_argument(
         "--limit", type=float, default=3600, help="seconds that tuning a program may take a side"
@@ -206,7 +236,8 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         try:
-            programs = [program(name) for name in options.names]
+            names = random_names(options.random, options.seeds[0]) or options.names
+            programs = [program(name) for name in names]
             options.out.mkdir(parents=True, exist_ok=True)
             sides = _sides(options, stack)
         except (ValueError, OSError, PeerError) as error:
@@ -226,16 +257,16 @@ def _sides(options: argparse.Namespace, stack: contextlib.ExitStack) -> list[Sid
             raise PeerError(f"{side.name} is given twice")
         sides.append(side)
 
-    first, limit, out = options.trials[0], options.limit, options.out
+    first, limit, out, target = options.trials[0], options.limit, options.out, options.target
     for trials in options.trials:
         name = "here" if trials == first else f"here {trials} trials"
-        add(Peer.of_version(name, ROOT, trials, out / "here.log", limit))
+        add(Peer.of_version(name, ROOT, trials, out / "here.log", limit, target))
     for path in options.before:
         if path.resolve() == out.resolve():
             raise PeerError(f"--before {path} would be overwritten; give another folder by --out")
-        add(earlier(path, first, out / "before.log", limit))
+        add(earlier(path, first, out / "before.log", limit, target))
     for python in options.peer:
-        for peer in peers_of(python, first, out, limit):
+        for peer in peers_of(python, first, out, limit, target, options.kinds):
             add(peer)
     return sides
 

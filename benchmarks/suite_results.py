@@ -119,6 +119,28 @@ class Results:
             totals += [_with_ratio(self._total(other), self.total_ratio(other)), ""]
         return _markdown([*rows, means, totals])
 
+    def best_peers(self) -> str:
+        """Return how many times as fast the first side is as the fastest other, as a table.
+
+        Versions of this project count as others too.
+        """
+        first, *others = self.sides
+        rows = [["program", first, "fastest other", "kernel us", "times as fast"]]
+        ratios = []
+        for program in self.programs:
+            ours = [r.kernel for r in self.of(first, program)]
+            found = [(r.kernel, r.side) for other in others for r in self.of(other, program)]
+            if ours and found:
+                kernel, side = min(found)
+                ratios.append(kernel / statistics.geometric_mean(ours))
+                us = [f"{1e6 * t:.1f}" for t in (statistics.geometric_mean(ours), kernel)]
+                rows.append([program, us[0], side, us[1], f"{ratios[-1]:.2f}"])
+        if not ratios:
+            return ""
+        mean, least = statistics.geometric_mean(ratios), min(ratios)
+        rows.append(["geometric mean (least)", "", "", "", f"{mean:.2f} ({least:.2f})"])
+        return _markdown(rows)
+
     def curves(self) -> str:
         """Return how much of its final speed each search had after some trials, as a table."""
         searches = [r for r in self.results if r.error is None and r.trial_seconds]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,17 @@ from benchmarks.suite_results import Results
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(__file__).parent / "peers"
+TARGET = "llvm -num-cores=1"
+"""What programs are tuned for: one core of this machine."""
+KINDS = ("tvm", "torch", "numpy")
+_AVX2_ONLY = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "AVX512_SKX,AVX512_ICL,AVX512_SPR",
+}
+"""How libraries are told to leave out wider vectors than a target has."""
 SHORTEST_MS = 10
 """How long a measurement of a kernel lasts at least."""
 
@@ -84,24 +96,31 @@ class Kept(Side):
 class Peer(Side):
     """A tuner or a library, which tunes and runs in a process of its own."""
 
-    def __init__(self, name: str, process: PeerProcess, trials: int) -> None:
-        self.name, self.trials = name, trials
+    def __init__(self, name: str, process: PeerProcess, trials: int, target: str = TARGET) -> None:
+        self.name, self.trials, self.target = name, trials, target
         self._process = process
 
     @staticmethod
-    def of_version(name: str, checkout: Path, trials: int, log: Path, limit: float) -> Peer:
+    def of_version(
+        name: str, checkout: Path, trials: int, log: Path, limit: float, target: str = TARGET
+    ) -> Peer:
         """Return a checkout of this project, whose kernels need its own code to be called."""
         path = os.pathsep.join([str(checkout.resolve()), *_search_path()])
         python, script = Path(sys.executable), PEERS / "tensorir_peer.py"
-        return Peer(name, PeerProcess(python, script, log, limit, {"PYTHONPATH": path}), trials)
+        process = PeerProcess(python, script, log, limit, {"PYTHONPATH": path})
+        return Peer(name, process, trials, target)
 
     @staticmethod
-    def of_others(python: Path, script: Path, trials: int, log: Path, limit: float) -> Peer:
+    def of_others(
+        python: Path, script: Path, trials: int, log: Path, limit: float, target: str = TARGET
+    ) -> Peer:
         """Return what a script finds in an interpreter; PeerError if it cannot be started."""
         # One thread; a number, since the libraries of a peer read it before any code of ours runs.
-        one_thread = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        process = PeerProcess(python, script, log, limit, one_thread)
-        return Peer(process.start(), process, trials)
+        env = dict.fromkeys(("TVM_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        if codegen.Target(target).vector_bits <= 256:
+            env |= _AVX2_ONLY
+        process = PeerProcess(python, script, log, limit, env)
+        return Peer(process.start(), process, trials, target)
 
     def tune(self, program: Program, seed: int, folder: Path) -> Tuned:
         answer = self._process.request(
@@ -111,6 +130,8 @@ class Peer(Side):
             parameters=program.parameters,
             shapes=program.shapes,
             trials=self.trials,
+            target=self.target,
+            mcpu=codegen.Target(self.target).mcpu,
             seed=seed,
             folder=str(folder.resolve()),
         )
@@ -133,26 +154,35 @@ def folder_of(out: Path, side: str, program: str, seed: int) -> Path:
     return out / side.replace(" ", "-") / f"{program}-{seed}"
 
 
-def earlier(path: Path, trials: int, log: Path, limit: float) -> Side:
+def earlier(path: Path, trials: int, log: Path, limit: float, target: str = TARGET) -> Side:
     """Return the side of a checkout, or of a folder that the suite left; PeerError if neither."""
     name = f"before ({path.resolve().name})"
     if (path / "results.json").exists():
         return Kept(name, path)
     if (path / "search" / "tune.py").exists():
-        return Peer.of_version(name, path, trials, log, limit)
+        return Peer.of_version(name, path, trials, log, limit, target)
     raise PeerError(f"{path} is neither a checkout of this project nor a folder of the suite")
 
 
-def peers_of(python: Path, trials: int, logs: Path, limit: float) -> list[Peer]:
-    """Return a peer for each of apache-tvm and torch that an interpreter has.
+def peers_of(
+    python: Path,
+    trials: int,
+    logs: Path,
+    limit: float,
+    target: str = TARGET,
+    kinds: Sequence[str] = KINDS,
+) -> list[Peer]:
+    """Return a peer for each of some of apache-tvm, torch and NumPy that an interpreter has.
 
     Raises PeerError if it has neither, or cannot be started.
     """
-    has = packages_of(python, ["tvm", "torch", "numpy"])
-    kinds = [kind for kind in ("tvm", "torch") if has >= {kind, "numpy"}]
+    has = packages_of(python, KINDS)
+    kinds = [kind for kind in kinds if has >= {kind, "numpy"}]
     if not kinds:
-        raise PeerError(f"{python} has neither apache-tvm nor torch (with numpy) installed")
+        raise PeerError(f"{python} has none of apache-tvm, torch and numpy installed")
     return [
-        Peer.of_others(python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit)
+        Peer.of_others(
+            python, PEERS / f"{kind}_peer.py", trials, logs / f"{kind}.log", limit, target
+        )
         for kind in kinds
     ]

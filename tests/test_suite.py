@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import suite
 from benchmarks.peer_process import PeerError, PeerProcess, parse_answer
-from benchmarks.suite_programs import NAMES, program
+from benchmarks.suite_programs import NAMES, program, random_names
 from benchmarks.suite_results import Result, Results, sparkline
 from benchmarks.suite_sides import Side, Tuned, earlier, peers_of
 
@@ -215,6 +215,31 @@ def test_the_programs_of_the_suite():
     assert program("MM1024").shapes == [[1024, 1024]] * 3
     assert program("C3D[3]").parameters["d"] == 16
     assert program("C3D[3]").shapes[0] == [1, 16, 14, 14, 256]
+
+
+def test_programs_with_other_extents():
+    assert program("MM131x257x65").shapes == [[131, 65], [65, 257], [131, 257]]
+    changed = program("C2D[3](h=15,stride=2)")
+    assert changed.shapes == [[1, 15, 14, 256], [3, 3, 256, 256], [1, 8, 7, 256]]
+    names = random_names(6, seed=1)
+    assert [name[:2] for name in names] == ["MM", "C2"] * 3
+    assert all(program(name).name == name for name in names)
+
+
+def test_the_fastest_of_the_others():
+    table = RESULTS.best_peers().splitlines()
+    assert table[0].split("|")[3].strip() == "fastest other"
+    assert (
+        len(table)
+        == 2
+        + sum(
+            1
+            for name in RESULTS.programs
+            if RESULTS.of(RESULTS.sides[0], name)
+            and any(RESULTS.of(side, name) for side in RESULTS.sides[1:])
+        )
+        + 1
+    )
 
 
 @pytest.mark.parametrize("name", ["C4D", "C2D[", "MM0", "MM128[1]"])

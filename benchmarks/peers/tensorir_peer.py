@@ -13,19 +13,24 @@ import codegen
 import search as ms
 from tensorir import parse
 
-TARGET = "llvm -num-cores=1"
 _run: Callable[[], float]
 
 
 def tune(
-    program: str, trials: int, seed: int, folder: str, shapes: list[list[int]], **_: Any
+    program: str,
+    trials: int,
+    seed: int,
+    folder: str,
+    shapes: list[list[int]],
+    target: str = "llvm -num-cores=1",
+    **_: Any,
 ) -> dict[str, Any]:
     """Leave the best kernel and its trace in `folder`, and make it the one that `run` times."""
     work_dir, library = Path(folder) / "work", Path(folder) / "kernel.so"
     start = time.perf_counter()
     best = ms.tune_tir(
         mod=parse(program),
-        target=TARGET,
+        target=target,
         config=ms.TuneConfig(max_trials_global=trials, num_trials_per_iter=64),
         work_dir=work_dir,
         seed=seed,
@@ -34,7 +39,7 @@ def tune(
     if best is None:
         raise RuntimeError("no trial succeeded")
     best.trace.save(Path(folder) / "trace.json")
-    module = codegen.build(best.mod, TARGET)
+    module = codegen.build(best.mod, target)
     module.export_library(library)
     arguments = [codegen.array(array) for array in inputs(shapes)]
     module["main"](*arguments)

@@ -31,9 +31,17 @@ _run: Callable[[], float]
 
 
 def tune(
-    program: str, trials: int, seed: int, folder: str, shapes: list[list[int]], **_: Any
+    program: str,
+    trials: int,
+    seed: int,
+    folder: str,
+    shapes: list[list[int]],
+    mcpu: str | None = None,
+    **_: Any,
 ) -> dict[str, Any]:
-    target = _target()
+    # Without a processor's name code would be for the oldest one.
+    cpu = mcpu or tvm.target.codegen.llvm_get_system_cpu()
+    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
     work_dir = Path(folder) / "work"
     func = _parsed(program)
     start = time.perf_counter()
@@ -69,12 +77,6 @@ def tune(
 
 def run() -> dict[str, Any]:
     return {"seconds": _run()}
-
-
-def _target() -> tvm.target.Target:
-    """Return this machine's processor; without its name code would be for the oldest one."""
-    cpu = tvm.target.codegen.llvm_get_system_cpu()
-    return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
 
 
 def _parsed(program: str) -> Any:

@@ -1,0 +1,54 @@
+"""Times NumPy, whose matrix products are OpenBLAS's, for the workloads that it has operators of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from serve import digest, inputs, seconds_of, serve
+
+_SECONDS = 0.01
+"""How long a measurement lasts at least."""
+
+_call: Callable[[], Any]
+
+
+def _matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    if a.ndim == 3 and len(a) == 1:  # NumPy has other code for stacks
+        a, b, out = a[0], b[0], out[0]
+    return lambda: np.matmul(a, b, out=out)
+
+
+def _softmax(a: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    def call() -> None:
+        np.exp(a - a.max(1, keepdims=True), out=out)
+        out.__itruediv__(out.sum(1, keepdims=True))
+
+    return call
+
+
+def _norm(a: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    flat = a.reshape(len(a), -1)
+    return lambda: np.sqrt(np.einsum("bi,bi->b", flat, flat), out=out)
+
+
+_OPERATORS = {"MM": _matmul, "GMM": _matmul, "SFM": _softmax, "NRM": _norm}
+
+
+def tune(operator: str, shapes: list[list[int]], **_: Any) -> dict[str, Any]:
+    """Take NumPy's operator: there is nothing to tune."""
+    if operator not in _OPERATORS:
+        raise LookupError(f"no NumPy operator is known for {operator}")
+    arrays = inputs(shapes)
+    global _call
+    _call = _OPERATORS[operator](*arrays)
+    _call()
+    return {"seconds": 0.0, "trial_seconds": [], "digest": digest(arrays[-1])}
+
+
+def run() -> dict[str, Any]:
+    return {"seconds": seconds_of(_call, _SECONDS)}
+
+
+serve(f"numpy {np.__version__}", {"tune": tune, "run": run})
