@@ -33,7 +33,7 @@ _AMPLE: Final = 1.25 * MIN_ACCUMULATORS
 """Updates in flight with which units are busy although some wait for their operands."""
 _LOAD: Final = 0.1
 """The cost of a load beside a multiply-add, while there are no more loads than those."""
-_BROADCAST: Final = 0.9
+_BROADCAST: Final = 0.7
 """The cost of loading one element for all lanes beside a vector, which may lie in two lines."""
 _CROWDED: Final = 0.05
 """The cost of leaving no register for anything else."""

@@ -79,7 +79,7 @@ def test_the_tile_is_what_the_postprocessors_make():
     (row,) = features(tiled("ijk"))
     assert 2 ** row["main.vector"] == 8
     assert 2 ** row["main.accumulators"] == 12
-    assert row["main.loads"] == pytest.approx(6 / 8)
+    assert row["main.loads"] == pytest.approx(8 / 12)
 
 
 def test_without_postprocessing_accumulators_are_in_memory():
