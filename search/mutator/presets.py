@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from search.mutator.mutate_compute_location import MutateComputeLocation
 from search.mutator.mutate_parallel import MutateParallel
+from search.mutator.mutate_register_tile import MutateRegisterTile
 from search.mutator.mutate_tile_size import MutateTileSize
 from search.mutator.mutate_unroll import MutateUnroll
 from search.mutator.mutator import Mutator
@@ -13,8 +14,9 @@ from search.mutator.mutator import Mutator
 def cpu_mutators() -> dict[Mutator, float]:
     """Return the mutators for CPUs."""
     return {
-        MutateTileSize(): 0.9,
+        MutateTileSize(): 0.88,
         MutateComputeLocation(): 0.05,
         MutateUnroll(): 0.03,
+        MutateRegisterTile(): 0.02,
         MutateParallel(max_jobs_per_core=16): 0.02,
     }

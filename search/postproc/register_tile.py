@@ -39,6 +39,8 @@ _CROWDED: Final = 0.05
 """The cost of leaving no register for anything else."""
 _TAIL: Final = 0.02
 """The cost of a tail beyond the updates in it: its code."""
+_MOST_OPERANDS: Final = 32
+"""Loads for one update beside which no registers are left for a tile."""
 _SHORTEST: Final = 4
 """A vector has at least one lane for so many lanes of a register."""
 
@@ -137,7 +139,7 @@ def choose_tiles(nests: Nests, registers: Array) -> Tiles:
     waste = np.ones_like(sides)
     stays = np.zeros_like(open_)
     found = ~open_
-    if open_.any():
+    if open_.any() and len(nests.operands) <= _MOST_OPERANDS:
         best, lengthened = _cheapest(nests, registers)
         some = open_ & (best[0] > 0)
         few = some & (nests.accumulators(best) < MIN_ACCUMULATORS)

@@ -14,6 +14,7 @@ from search.schedule_rule.multi_level_tiling_with_intrin import MultiLevelTiling
 from search.schedule_rule.parallelize_vectorize_unroll import ParallelizeVectorizeUnroll
 from search.schedule_rule.random_compute_location import RandomComputeLocation
 from search.schedule_rule.rfactor_over_lanes import RFactorOverLanes
+from search.schedule_rule.sample_register_tile import SampleRegisterTile
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 
@@ -115,5 +116,7 @@ def _cpu_rules(numbers: CpuNumbers) -> list[ScheduleRule]:
             unroll_max_steps=numbers["unroll"],
             unroll_explicit=True,
         ),
+        # A smaller tile hides latency as well, and leaves registers for what its operands need.
+        SampleRegisterTile((1, 0.75), (0.75, 0.25)),
         RandomComputeLocation(),
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from codegen.target import as_target
 from schedule import BlockRV, Schedule
-from schedule.analysis.block_kind import is_spatial
-from search.annotations import REGISTER_TILE
+from search.annotations import REGISTER_TILE, TILING_STRUCTURE
+from search.errors import TuningError
 from search.schedule_rule.schedule_rule import ScheduleRule
 
 if TYPE_CHECKING:
@@ -18,12 +19,23 @@ if TYPE_CHECKING:
 class SampleRegisterTile(ScheduleRule):
     """Annotates the root block with how many vector registers `RewriteRegisterTile` may fill.
 
-    Sampled from none (loops keep their order), a quarter, a half, three quarters and all of the
-    registers of the target, unless all blocks are spatial. Without this rule, which no preset has,
-    it may fill all of them. `MutateRegisterTile` changes the decision.
+    Sampled from `shares` of the registers of the target, where 0 leaves loops in their order, with
+    their probabilities (all the same by default), if some block is tiled in several levels. Without
+    the annotation a tile may fill all registers. `MutateRegisterTile` changes the decision.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        shares: Sequence[float] = (0, 0.25, 0.5, 0.75, 1),
+        probabilities: Sequence[float] | None = None,
+    ) -> None:
+        self.shares = tuple(shares)
+        self.probabilities = tuple(probabilities or [1 / len(shares)] * len(shares))
+        if len(self.probabilities) != len(self.shares):
+            raise TuningError(
+                f"SampleRegisterTile needs a probability for each of {len(self.shares)} shares of "
+                f"the registers, got {len(self.probabilities)}"
+            )
         self._target: Target | None = None
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
@@ -33,8 +45,10 @@ class SampleRegisterTile(ScheduleRule):
         """Annotate the block if it is the root."""
         sref = sch.get_sref(block)
         blocks = sch.state.blocks(sch.state.func_name_of(sref))
-        if sref.parent is None and not all(is_spatial(other) for other in blocks):
-            quarter = as_target(self._target).vector_registers // 4
-            limit = sch.sample_categorical([quarter * k for k in range(5)], [0.2] * 5)
+        tiled = any(TILING_STRUCTURE in other.block.annotations for other in blocks)
+        if sref.parent is None and tiled:
+            registers = as_target(self._target).vector_registers
+            limits = [round(registers * share) for share in self.shares]
+            limit = sch.sample_categorical(limits, self.probabilities)
             sch.annotate(block, REGISTER_TILE, limit)
         return [sch]

@@ -16,10 +16,12 @@ from search.postproc import (
     RewriteParallelVectorizeUnroll,
     RewriteReductionBlock,
 )
+from search.schedule_rule import ScheduleRule
 from search.search_strategy.trace_application import TraceApplication
 from tensorir import assert_structural_equal, parse, workloads
 from tensorir.interp import interpret, random_arguments
 from tests.recorded import recorded
+from tests.search.test_design_spaces import OURS
 
 
 def processed(postproc: Postproc, before: str, after: str) -> Schedule:
@@ -338,7 +340,9 @@ def test_what_the_reference_refuses_is_refused(row: Any) -> None:
     task = ms.TuneContext(
         parse(row["before"]),
         target="llvm -num-cores=4",
-        space_generator="post-order-apply",
+        space_generator=ms.space_generator.PostOrderApply(
+            sch_rules=[r for r in ScheduleRule.create("llvm") if not isinstance(r, OURS)]
+        ),
         search_strategy="replay-trace",
         rand_state=1,
     )

@@ -42,6 +42,7 @@ def test_order(kind: str) -> None:
         "RFactorOverLanes()",
         "MultiLevelTiling()",
         "ParallelizeVectorizeUnroll()",
+        "SampleRegisterTile()",
         "RandomComputeLocation()",
     ]
     assert [str(postproc) for postproc in Postproc.create(kind)] == [
@@ -53,9 +54,10 @@ def test_order(kind: str) -> None:
         "RewriteLayout()",
     ]
     assert {str(mutator): weight for mutator, weight in Mutator.create(kind).items()} == {
-        "MutateTileSize()": 0.9,
+        "MutateTileSize()": 0.88,
         "MutateComputeLocation()": 0.05,
         "MutateUnroll()": 0.03,
+        "MutateRegisterTile()": 0.02,
         "MutateParallel()": 0.02,
     }
 

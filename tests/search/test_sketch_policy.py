@@ -11,7 +11,7 @@ from search.sketch_policy import sketches
 from tensorir import te
 from tests.search.programs import Matmul, split_all
 
-TARGET = "llvm -num-cores=4"
+TARGET = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=4"
 
 
 def matmul(n, depth, m):
@@ -166,9 +166,9 @@ def test_a_sketch_prints_with_its_holes():
     assert (
         text
         == """\
-sketch #1: 8.6e+06 programs
+sketch #1: 1.7e+07 programs
   rules: Multi-level Tiling with Fusion (SSRSRS), Add Cache Stage
-  steps: PR SP SP SP RE CHW CA PR PR PR
+  steps: PR SP SP SP RE CHW CA PR PR PR PR
   for i_0 in ?C.i[0]
     for j_0 in ?C.j[0]
       for i_1 in ?C.i[1]
@@ -188,6 +188,7 @@ sketch #1: 8.6e+06 programs
     C.j                      512 in 4 parts, the last at most 64 (FillTileSize)
     C.k                      512 in 2 parts, the last at most 64 (FillTileSize)
     unroll_explicit of root  0, 16, 64, 512 (Unroll)
+    register_tile of root    16, 12 (none, tiles of registers are not in Ansor)
     parallel of root         1, 2, 4, 8, 16, 32, 64 (Parallel)"""
     )
 
