@@ -51,7 +51,7 @@ def tile_reduction(nest: Nest, result: Execution, is_parallel: Mask, registers: 
 
 
 def _operand(strides: Array, lanes: Array, pieces: Array) -> Operand:
-    is_vector = ((strides > 0) & (lanes > 1)).any(0)
+    is_vector = np.asarray(((strides > 0) & (lanes > 1)).any(0))
     return Operand(strides > 0, np.where(is_vector, pieces, 1.0), is_vector)
 
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Which: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Some of the parts of a cover, for all nests, or one of them for each."""
 
 MIN_ACCUMULATORS: Final = 8
 """Two multiply-add units with a latency of four cycles keep this many updates in flight."""
@@ -240,12 +242,12 @@ class _Cover:
             sides, longest, side <= extent, whole, (extent - whole * side) / side, extent / side
         )
 
-    def lengthened(self, which: object, floor: Array) -> Array:
+    def lengthened(self, which: Which, floor: Array) -> Array:
         """Return by how much the tails of these parts lengthen the loops.
 
         A tail takes the share `floor` of the time of a whole part at least.
         """
-        whole, tail, parts = (x[which] for x in (self.whole, self.tail, self.parts))  # type: ignore[index]
+        whole, tail, parts = (x[which] for x in (self.whole, self.tail, self.parts))
         return np.asarray((whole + np.where(tail > 0, np.maximum(tail, floor), 0)) / parts)
 
 
