@@ -18,7 +18,6 @@ from codegen.lower.purity import is_exit
 from codegen.lower.ramps import run_of
 from codegen.lower.remarks import done, missed
 from codegen.lower.stack_memory import STACK_TOTAL, stack_bytes
-from codegen.lower.unswitch import unconditional
 from tensorir import stmt as s
 from tensorir.arith.opaque import expr_key
 from tensorir.buffer import Buffer, decl_buffer
@@ -54,10 +53,7 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
 
     A place may be accessed under a condition or with a mask that the loop does not change, as at
     the tail of a tile that does not divide its buffer: the same for all accesses to the place. It
-    is loaded and stored under the same. The loop then comes in two versions (loop unswitching):
-
-    Before: for k: if i < n: C[i] = C[i] + A[k]
-    After:  if i < n: (as above, for k: C[i] = C[i] + A[k]), else: (as above, with the condition)
+    is loaded and stored under the same.
     """
     private = _Private(func)
     for pointer in private.in_registers:
@@ -344,19 +340,7 @@ class _Promote(Rewriter):
         promoted = self._promotable(node)
         if not promoted:
             return self.generic(node)
-        general = self._promoted(node, promoted)
-        places = [place for accesses in promoted for place in accesses.distinct.values()]
-        fast = unconditional(
-            node,
-            [condition for place in places for condition in place.guard.conditions],
-            [place.predicate for place in places if place.predicate is not None],
-        )
-        if fast is None:
-            return general
-        done("promote_accumulators", "a version without conditions for full tiles", node.loop_var)
-        return s.IfThenElse(
-            fast.condition, self._promoted(fast.loop, self._promotable(fast.loop)), general
-        )
+        return self._promoted(node, promoted)
 
     def _promoted(self, node: s.For, promoted: list[_Accesses]) -> s.Stmt:
         tiles = {accesses.buffer.data: _Tile(accesses) for accesses in promoted}
