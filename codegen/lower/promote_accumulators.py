@@ -82,7 +82,7 @@ class _Private:
                 else:
                     used += size
             elif isinstance(node, (BufferLoad, s.BufferStore)):
-                if not _is_constant(node.indices[0]):
+                if node.predicate is not None or not _is_constant(node.indices[0]):
                     moving.add(node.buffer.data)
             elif isinstance(node, Var) and node.dtype.is_handle:
                 moving.add(node)
