@@ -17,6 +17,7 @@ from typing import Final
 from codegen.lower.integer_conditions import Facts, Inequality, Reader, Terms, inequality
 from codegen.lower.purity import is_pure
 from codegen.lower.remarks import done, missed, stands_for
+from codegen.lower.stack_memory import constant_bytes
 from tensorir import expr as e
 from tensorir import stmt as s
 from tensorir.arith.const_interval import Interval, exact_interval
@@ -32,6 +33,8 @@ from tensorir.visit import Rewriter, children
 MAX_ADDED: Final = 512
 """The most statements (unrolled loops written out) that versions for tails add to a function: LLVM
 takes 0.1 to 0.2 ms for each."""
+MAX_REGISTER_BYTES: Final = 4096
+"""The most bytes that vector registers of a machine have."""
 _IF_THEN_ELSE: Final = Op.get("if_then_else")
 _TOO_MUCH: Final = "whole tiles keep their conditions: versions would be too much code"
 _NOTHING: Final = s.sequence([])
@@ -198,7 +201,7 @@ class _SplitTails(Rewriter):
 
     def _narrowed(self, stmt: s.Stmt, group: _Group, loop: s.For | None) -> s.Stmt:
         """Put the test around the least part of a statement that has all the conditions."""
-        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)):
+        if isinstance(stmt, (s.Allocate, s.LetStmt, s.AttrStmt)) and not _may_be_registers(stmt):
             return _with_body(stmt, self._narrowed(stmt.body, group, loop))
         if isinstance(stmt, s.SeqStmt):
             has = [
@@ -414,6 +417,14 @@ def _has_loop(node: s.Stmt) -> bool:
     if isinstance(node, s.While) or (isinstance(node, s.For) and node.kind is not ForKind.UNROLLED):
         return True
     return any(_has_loop(part) for part in children(node) if isinstance(part, s.Stmt))
+
+
+def _may_be_registers(node: s.Stmt) -> bool:
+    """Say whether a statement has memory so small that versions better have their own of it."""
+    if not isinstance(node, s.Allocate):
+        return False
+    size = constant_bytes(node)
+    return size is not None and size <= MAX_REGISTER_BYTES
 
 
 def _with_body(node: s.Allocate | s.LetStmt | s.AttrStmt, body: s.Stmt) -> s.Stmt:

@@ -326,7 +326,7 @@ i          ?         serial
   k        ?         serial; one by one: float updates keep their order
 
 accumulator  elements   kept in       over  note
-B            1 float32  left to LLVM  k     the loop may run less than twice
+B            1 float32  left to LLVM  k     the loop may not run, and it is not stored to for sure before
 
 inner loop  sums into  updates  loads  stores  loads per update
 k           B                1      2       1              2.00

@@ -369,3 +369,28 @@ def test_an_argument_near_the_largest_integer_does_not_wrap() -> None:
         c = np.zeros(4096, np.float32)
         run(np.ones(4096, np.float32), c, n)
         assert c.sum() == 2 * rows
+
+
+def test_versions_have_accumulators_of_their_own() -> None:
+    """One for both would be accessed through masks, and stay in memory."""
+    before = program(
+        """
+    for f in range(48):
+        R = T.allocate([16], "float32", "local")
+        R_1 = T.Buffer((16,), data=R)
+        for j in T.vectorized(16):
+            if f // 6 * 16 + j < 127:
+                R_1[j] = A[f // 6 * 16 + j]
+        for k in range(64):
+            for j in T.vectorized(16):
+                if f // 6 * 16 + j < 127:
+                    R_1[j] = R_1[j] + A[f % 6 * 64 + k]
+        for j in T.vectorized(16):
+            if f // 6 * 16 + j < 127:
+                C[f * 16 + j] = R_1[j]
+"""
+    )
+    after = codegen.lower(before, TARGET)
+    assert sum(isinstance(node, s.Allocate) for node in walk(after.body)) == 2
+    masked = [n for n in walk(after.body) if type(n) is s.BufferStore and n.predicate is not None]
+    assert [store.buffer.name for store in masked] == ["C"]
